@@ -1,0 +1,71 @@
+# Everything a developer runs. Each target sets itself up: `make test` on a clean clone needs no other command first.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup format lint test unit sim spark run bench bench-quick docs clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+# What is linted and type-checked; parts that a checkout does not have are passed over.
+CODE := $(wildcard python examples benchmarks integration_tests docs/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests examples benchmarks integration_tests docs/*.py)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Create .venv with oncelog and all it needs (only when pyproject.toml changed)
+
+$(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
+	@tools/check-prerequisites "$(PYTHON)"
+	@echo "Creating $(VENV) with $$("$(PYTHON)" --version)"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "Installing oncelog[spark,zookeeper] and the tools for tests and lint"
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper]" --group dev
+	@$(BIN)/python -m pip list --format freeze > $@
+	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
+
+format: $(READY) ## Sort imports and format the code
+	$(BIN)/ruff check --select I --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+lint: $(READY) ## Style, types, import direction, spelling
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+
+test: lint ## Lint and every test (unit, properties, spec, golden, simulation, Spark, style, packaging)
+	$(PYTEST)
+
+unit: $(READY) ## The quick tests: all but Spark, simulation and packaging
+	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging"
+
+sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
+	$(PYTEST) python/tests/simulation
+
+spark: $(READY) ## The tests on Spark
+	$(PYTEST) python/tests/spark
+
+run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
+	$(BIN)/python examples/flights_exactly_once.py
+
+bench: $(READY) ## All benchmarks with their peers; writes docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+bench-quick: $(READY) ## The benchmarks on less data, under 3 minutes
+	$(BIN)/python -m benchmarks --quick
+
+docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
+	$(BIN)/python docs/generate.py
+
+clean: ## Remove what the other targets made, .venv included
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Producer, consumer and admin: what users of the Python API hold."""

@@ -1,0 +1,426 @@
+"""The consumer: reads assigned partitions in offset order, together in one plan; keeps positions; commits offsets.
+
+Owns its positions and the blocks it planned but did not hand out yet. Partitions are assigned by the caller: there is
+no group membership and no rebalancing. What a plan shows is whole transactions; `max_records` may divide what one
+`poll` hands out, not what is shown.
+
+Not safe to share between threads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from oncelog.clients.services import LogServices
+from oncelog.coordinator import groups, sweeper
+from oncelog.errors import (
+    IllegalStateTransitionError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    PlanOvertakenError,
+    RetriableError,
+    UsageError,
+)
+from oncelog.log import partition_log, snapshot, topics
+from oncelog.log.segment import read_block
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.types import (
+    BlockSlice,
+    ConsumerRecord,
+    IsolationLevel,
+    OffsetAndMetadata,
+    TopicIdPartition,
+    TopicPartition,
+)
+
+PLANNED_RECORDS = 1_000_000
+"""Records one partition plans ahead: bounds what the index lookup of a large backlog holds in memory."""
+
+POLL_PAUSE_MS = 20
+"""Between two plans while a poll waits."""
+
+SWEEP_PAUSE_MS = 1000
+"""Between two looks at the time-out of a transaction that holds this reader back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerBatch:
+    """Consecutive visible records of one partition, as columns.
+
+    Attributes:
+        base_offset: of the first row; the rows have consecutive offsets.
+        records: columns key, value, headers, timestamp (`codec.RECORD_SCHEMA`).
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    records: pa.RecordBatch
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """One assigned partition: where the reader is, and what it planned beyond."""
+
+    partition: TopicIdPartition
+    position: int | None = None
+    planned: deque[BlockSlice] = field(default_factory=deque)
+    planned_end: int | None = None
+    is_paused: bool = False
+
+    def seek(self, position: int | None) -> None:
+        self.position = position
+        self.planned.clear()
+        self.planned_end = None
+
+    def pass_planned_end(self) -> None:
+        """Once everything planned is handed out, go past the markers and aborted data behind it."""
+        if not self.planned and self.planned_end is not None:
+            self.position = self.planned_end
+            self.planned_end = None
+
+
+class Consumer:
+    """Reads records; with read_committed, only of committed transactions, whole, up to the last stable offset.
+
+    Made by `Log.consumer`.
+
+    Example:
+        with log.consumer(group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["flights"])
+            for record in consumer.poll(timeout_ms=1000):
+                ...
+            consumer.commit()
+    """
+
+    def __init__(
+        self,
+        services: LogServices,
+        *,
+        group_id: str | None = None,
+        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        auto_offset_reset: str = "latest",
+    ) -> None:
+        if auto_offset_reset not in {"earliest", "latest", "none"}:
+            raise UsageError("auto_offset_reset is earliest, latest or none", auto_offset_reset=auto_offset_reset)
+        self._services = services
+        self._store = services.store
+        self._group_id = group_id
+        self._isolation = isolation_level
+        self._reset = auto_offset_reset
+        self._assigned: dict[TopicPartition, _Assignment] = {}
+        self._index_files = services.new_index_files()
+        self._settler = services.new_settler()
+        self._swept_ms = services.clock.monotonic_ms()
+        self._is_closed = False
+
+    # Assignment -------------------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; positions of those read before are kept.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError.
+        """
+        self._check_open()
+        identified = {tp: partition_log.identify(self._store, tp.topic, tp.partition) for tp in partitions}
+        known = self._assigned
+        self._assigned = {
+            tp: known[tp] if tp in known and known[tp].partition == partition else _Assignment(partition)
+            for tp, partition in identified.items()
+        }
+
+    def subscribe(self, names: Iterable[str]) -> None:
+        """Read all partitions of these topics."""
+        self.assign([p.topic_partition for name in names for p in topics.partitions_of(self._store, name)])
+
+    def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions."""
+        return sorted(self._assigned)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until `resume`."""
+        for assignment in self._each(partitions):
+            assignment.is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        for assignment in self._each(partitions):
+            assignment.is_paused = False
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int = 0, *, max_records: int = 500) -> list[ConsumerRecord]:
+        """The next records, in offset order per partition.
+
+        Args:
+            timeout_ms: how long to wait for the first one.
+            max_records: at most this many.
+
+        Raises:
+            DataLossError: retention removed records this reader still needed; seek to go on.
+            OffsetOutOfRangeError: no position, and `auto_offset_reset` is none.
+        """
+        return [record for batch in self.poll_batches(timeout_ms, max_records=max_records) for record in _rows(batch)]
+
+    def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
+        """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
+        self._check_open()
+        deadline_ms = self._services.clock.monotonic_ms() + timeout_ms
+        while True:
+            if all(not assignment.planned for assignment in self._active()):
+                self._plan()
+            batches = list(self._take(max_records))
+            remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
+            if batches or remaining_ms <= 0:
+                return batches
+            self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
+
+    def _active(self) -> list[_Assignment]:
+        return [assignment for assignment in self._assigned.values() if not assignment.is_paused]
+
+    def _plan(self) -> None:
+        active = self._active()
+        if not active:
+            return
+        for assignment in active:
+            assignment.pass_planned_end()
+        self._find_positions(active)
+        try:
+            seen = snapshot.take(self._store, [assignment.partition for assignment in active])
+        except PlanOvertakenError:
+            return  # keep what was known; the next plan sees more
+        for assignment in active:
+            self._plan_partition(assignment, seen.end(assignment.partition, self._isolation))
+        self._upkeep(seen)
+
+    def _plan_partition(self, assignment: _Assignment, end: int) -> None:
+        position = assignment.position or 0
+        if end <= position:
+            return
+        found = snapshot.visible_range(
+            self._store,
+            self._index_files,
+            assignment.partition,
+            position,
+            end,
+            self._isolation,
+            max_records=PLANNED_RECORDS,
+        )
+        assignment.planned.extend(found.slices)
+        assignment.planned_end = found.end
+        assignment.pass_planned_end()
+
+    def _take(self, max_records: int) -> Iterator[ConsumerBatch]:
+        room = max_records
+        for assignment in self._active():
+            while assignment.planned and room > 0:
+                piece = assignment.planned.popleft()
+                if piece.count > room:
+                    cut = piece.first_row + room
+                    assignment.planned.appendleft(BlockSlice(piece.block, piece.base_offset, cut, piece.end_row))
+                    piece = BlockSlice(piece.block, piece.base_offset, piece.first_row, cut)
+                records = read_block(self._services.files, piece.block).slice(piece.first_row, piece.count)
+                room -= piece.count
+                assignment.position = piece.base_offset + piece.end_row
+                assignment.pass_planned_end()
+                tp = assignment.partition
+                yield ConsumerBatch(tp.topic, tp.partition, piece.base_offset + piece.first_row, records)
+
+    def _upkeep(self, seen: LogSnapshot) -> None:
+        """Settle what is decided, and time out what holds this reader back; what fails is left to others."""
+        self._services.settle_quietly(self._settler, seen.partitions)
+        now_ms = self._services.clock.monotonic_ms()
+        if seen.plan.blockers and now_ms - self._swept_ms >= SWEEP_PAUSE_MS:
+            self._swept_ms = now_ms
+            with suppress(RetriableError, OutcomeUnknownError):
+                sweeper.sweep_owners(self._store, self._services.coordinator, set(seen.plan.blockers.values()))
+
+    # Positions --------------------------------------------------------------------------------------------------------
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record `poll` looks at."""
+        assignment = self._one(partition)
+        self._find_positions([assignment])
+        return assignment.position or 0
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset`.
+
+        Raises:
+            OffsetOutOfRangeError: it is below the log start or above the log end.
+        """
+        assignment = self._one(partition)
+        state = partition_log.read_partition(self._store, assignment.partition)
+        if not state.log_start <= offset <= state.log_end:
+            raise OffsetOutOfRangeError(
+                "the offset is not within the log",
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=offset,
+                log_start=state.log_start,
+                log_end=state.log_end,
+            )
+        assignment.seek(offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from the log start (of all assigned partitions if none is named)."""
+        wanted = list(partitions) or self.assignment()
+        for tp, offset in self.beginning_offsets(wanted).items():
+            self._one(tp).seek(offset)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from the last stable offset, or the log end for read_uncommitted."""
+        wanted = list(partitions) or self.assignment()
+        for tp, offset in self.end_offsets(wanted).items():
+            self._one(tp).seek(offset)
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start of each partition."""
+        identified = self._identified(partitions)
+        return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
+        return {
+            tp: snapshot.take(self._store, [partition]).end(partition, self._isolation)
+            for tp, partition in self._identified(partitions).items()
+        }
+
+    def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset with a record of the given time or later; None where there is none below the end.
+
+        Bounded by the last stable offset for read_committed.
+        """
+        identified = self._identified(timestamps_ms)
+        ends = self.end_offsets(timestamps_ms)
+        return {
+            tp: snapshot.offset_for_time(
+                self._store, self._services.files, self._index_files, identified[tp], timestamp_ms, ends[tp]
+            )
+            for tp, timestamp_ms in timestamps_ms.items()
+        }
+
+    def _find_positions(self, assignments: Iterable[_Assignment]) -> None:
+        missing = [assignment for assignment in assignments if assignment.position is None]
+        if not missing:
+            return
+        committed = {}
+        if self._group_id is not None:
+            partitions = [assignment.partition for assignment in missing]
+            with self._store.snapshot() as reader:
+                committed = groups.fetch(reader, self._group_id, partitions)
+        for assignment in missing:
+            found = committed.get(assignment.partition)
+            assignment.position = found.offset if found else self._reset_position(assignment.partition)
+
+    def _reset_position(self, partition: TopicIdPartition) -> int:
+        tp = partition.topic_partition
+        if self._reset == "earliest":
+            return self.beginning_offsets([tp])[tp]
+        if self._reset == "latest":
+            return self.end_offsets([tp])[tp]
+        raise OffsetOutOfRangeError(
+            "the group has no committed offset for the partition, and auto_offset_reset is none",
+            group_id=self._group_id,
+            topic=tp.topic,
+            partition=tp.partition,
+        )
+
+    # Group offsets ----------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+        """Commit positions to the group, outside any transaction.
+
+        Args:
+            offsets: the next offset to read, by partition; the present positions if left out.
+
+        Raises:
+            GroupOwnedError: a sink owns the group's offsets.
+        """
+        group_id = self._need_group()
+        if offsets is None:
+            offsets = {tp: a.position for tp, a in self._assigned.items() if a.position is not None}
+        if not offsets:
+            return
+        identified = self._identified(offsets)
+        values = {
+            identified[tp]: OffsetAndMetadata(value) if isinstance(value, int) else value
+            for tp, value in offsets.items()
+        }
+        self._store.transact(lambda view: groups.commit(view, group_id, values))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], *, require_stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's committed offsets; partitions without one are left out.
+
+        Raises:
+            UnstableOffsetCommitError: with `require_stable`, while a transaction that holds offsets is undecided.
+        """
+        group_id = self._need_group()
+        identified = self._identified(partitions)
+        with self._store.snapshot() as reader:
+            found = groups.fetch(reader, group_id, identified.values(), require_stable=require_stable)
+        return {tp: found[partition] for tp, partition in identified.items() if partition in found}
+
+    def lag(self, partition: TopicPartition) -> int:
+        """Offsets between the position and the last stable offset of the partition alone (markers included)."""
+        return max(self.end_offsets([partition])[partition] - self.position(partition), 0)
+
+    # Parts ------------------------------------------------------------------------------------------------------------
+
+    def _identified(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicIdPartition]:
+        return {
+            tp: self._assigned[tp].partition
+            if tp in self._assigned
+            else partition_log.identify(self._store, tp.topic, tp.partition)
+            for tp in partitions
+        }
+
+    def _one(self, partition: TopicPartition) -> _Assignment:
+        self._check_open()
+        if partition not in self._assigned:
+            raise UsageError("the partition is not assigned to this consumer", partition=str(partition))
+        return self._assigned[partition]
+
+    def _each(self, partitions: Iterable[TopicPartition]) -> list[_Assignment]:
+        return [self._one(partition) for partition in partitions]
+
+    def _need_group(self) -> str:
+        self._check_open()
+        if self._group_id is None:
+            raise UsageError("committed offsets need a group: log.consumer(group_id=...)")
+        return self._group_id
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateTransitionError("this consumer is closed; make a new one")
+
+    def close(self) -> None:
+        """Close; positions are not committed. Safe to call twice."""
+        self._is_closed = True
+        self._assigned = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _rows(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
+    columns = batch.records.to_pydict()
+    rows = zip(columns["key"], columns["value"], columns["headers"], columns["timestamp_ms"], strict=True)
+    for at, (key, value, headers, timestamp_ms) in enumerate(rows):
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield ConsumerRecord(batch.topic, batch.partition, batch.base_offset + at, timestamp_ms, key, value, pairs)

@@ -1,0 +1,466 @@
+"""The producer: idempotent always, transactional with a `transactional_id`.
+
+Owns what a client must remember between calls: its identity, its state, and the records not yet flushed. Nothing runs
+in the background: records are appended when the buffer is full, on `flush`, when a receipt is asked, and before a
+commit.
+
+Not safe to share between threads. After a fork, open the log anew in the child.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from oncelog import limits
+from oncelog.clients import partitioner
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt
+from oncelog.clients.sender import Sender
+from oncelog.clients.services import LogServices
+from oncelog.errors import (
+    IllegalStateTransitionError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+    UsageError,
+    ensure,
+)
+from oncelog.log import codec, partition_log, topics
+from oncelog.log.routing import split_rows
+from oncelog.protocol import client_state
+from oncelog.protocol.client_state import ClientState
+from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
+
+T = TypeVar("T")
+
+BUFFER_BYTES = 32 * 1024 * 1024
+"""Kafka's buffer.memory: beyond it a send flushes."""
+
+RECORD_OVERHEAD_BYTES = 64
+"""What a buffered record costs beside its key and value, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
+
+    `str(token)` and `PreparedTransaction.parse` carry it through another database.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+    def __str__(self) -> str:
+        return f"{self.producer.producer_id}:{self.producer.epoch}:{self.transactional_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """Read what `str` wrote.
+
+        Raises:
+            UsageError: `text` is no such token.
+        """
+        producer_id, _, rest = text.partition(":")
+        epoch, _, transactional_id = rest.partition(":")
+        if not (producer_id.isdigit() and epoch.isdigit() and transactional_id):
+            raise UsageError(
+                "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
+            )
+        return cls(transactional_id, ProducerIdAndEpoch(int(producer_id), int(epoch)))
+
+
+class Producer:
+    """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
+
+    Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one.
+
+    Example:
+        with log.producer(transactional_id="copier-0") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("flights", key=b"UA", value=b"...")
+    """
+
+    def __init__(
+        self,
+        services: LogServices,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
+        codec_name: str = limits.DEFAULT_CODEC,
+        delivery_timeout_ms: int = 120_000,
+    ) -> None:
+        self._services = services
+        self._transactional_id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._sender = Sender(services, codec=codec_name, delivery_timeout_ms=delivery_timeout_ms)
+        self._accumulator = Accumulator()
+        self._partitions: dict[str, list[TopicIdPartition]] = {}
+        self._spread = 0
+        self._state = ClientState.UNINITIALIZED
+        self._identity: ProducerIdAndEpoch | None = None
+        self._prepared: ProducerIdAndEpoch | None = None
+        self._is_begun_at_coordinator = False
+        self._is_closed = False
+
+    # Transactions -----------------------------------------------------------------------------------------------------
+
+    def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Get an identity and fence every older producer of this transactional id.
+
+        Args:
+            keep_prepared: leave a prepared transaction alone, to be completed by this producer (KIP-939).
+
+        Returns:
+            the prepared transaction that was kept, if there is one.
+
+        Raises:
+            ConcurrentTransactionsError: a micro-batch owns the id's transaction; wait and call again.
+            InvalidTransactionTimeoutError: mend `transaction_timeout_ms`.
+        """
+        transactional_id = self._need_transactional_id("init_transactions")
+        self._move(ClientState.INITIALIZING, call="init_transactions")
+        initialised = self._tracked(
+            lambda: self._services.coordinator.init_producer_id(
+                transactional_id, timeout_ms=self._transaction_timeout_ms, keep_prepared=keep_prepared
+            )
+        )
+        self._go_on_as(initialised.producer)
+        self._prepared = initialised.prepared
+        if self._prepared is None:
+            self._state = client_state.transition(self._state, ClientState.READY)
+            return None
+        self._state = client_state.transition(self._state, ClientState.PREPARED_TRANSACTION)
+        return PreparedTransaction(transactional_id, self._prepared)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. The coordinator hears of it with the first append (KIP-890)."""
+        self._need_transactional_id("begin_transaction")
+        self._move(ClientState.IN_TRANSACTION, call="begin_transaction")
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
+    ) -> None:
+        """Commit consumed offsets with the transaction: they become the group's if it commits.
+
+        Args:
+            offsets: the next offset to read, by partition.
+            group_id: of the consumer group.
+        """
+        self._check_call("send_offsets_to_transaction")
+        transactional_id = self._need_transactional_id("send_offsets_to_transaction")
+        staged = {
+            partition_log.identify(self._services.store, tp.topic, tp.partition): _with_metadata(value)
+            for tp, value in offsets.items()
+        }
+        self._tracked(
+            lambda: self._services.coordinator.send_offsets(transactional_id, self._need_identity(), group_id, staged)
+        )
+        self._is_begun_at_coordinator = True
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Flush, and promise that the transaction can be committed, by whoever has the token (KIP-939).
+
+        A prepared transaction never times out, and takes no more writes.
+
+        Raises:
+            InvalidTxnStateError: nothing was written in this transaction.
+        """
+        self._check_call("prepare_transaction")
+        transactional_id = self._need_transactional_id("prepare_transaction")
+        self.flush()
+        token = self._tracked(lambda: self._services.coordinator.prepare(transactional_id, self._need_identity()))
+        self._move(ClientState.PREPARED_TRANSACTION, call="prepare_transaction")
+        self._prepared = token
+        return PreparedTransaction(transactional_id, token)
+
+    def commit_transaction(self) -> None:
+        """Flush and commit: everything the transaction wrote becomes visible, or (on an error) nothing.
+
+        Raises:
+            ProducerFencedError: another producer, or a time-out, ended the transaction; close this producer.
+            OutcomeUnknownError: call again; committing twice is harmless.
+        """
+        self._check_call("commit_transaction")
+        if self._state is ClientState.IN_TRANSACTION:
+            self.flush()
+        self._end(ClientState.COMMITTING_TRANSACTION, commit=True)
+
+    def abort_transaction(self) -> None:
+        """Abort: nothing the transaction wrote will ever be visible. Unsent records are dropped."""
+        self._check_call("abort_transaction")
+        self._accumulator.drain()
+        self._end(ClientState.ABORTING_TRANSACTION, commit=False)
+
+    def complete_transaction(self, token: PreparedTransaction) -> bool:
+        """End the prepared transaction that `init_transactions` kept: commit it if `token` names it, else abort.
+
+        Returns:
+            whether it was committed.
+        """
+        self._check_call("complete_transaction")
+        transactional_id = self._need_transactional_id("complete_transaction")
+        is_commit = token.producer == self._prepared
+        ending = ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION
+        if self._state is not ending:
+            self._state = client_state.transition(self._state, ending)
+        identity = self._tracked(
+            lambda: self._services.coordinator.complete_transaction(
+                transactional_id, self._need_identity(), token.producer
+            )
+        )
+        self._ended(identity)
+        return is_commit
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin; commit on success, abort on an exception (which goes on).
+
+        Example:
+            with producer.transaction():
+                producer.send("flights", value=b"...")
+        """
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            if self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
+                self.abort_transaction()
+            raise
+        if self._state is ClientState.IN_TRANSACTION:
+            self._commit_or_abort()
+
+    def _commit_or_abort(self) -> None:
+        try:
+            self.commit_transaction()
+        except Exception:
+            if self._state is ClientState.ABORTABLE_ERROR:
+                self.abort_transaction()
+            raise
+
+    def _end(self, ending: ClientState, *, commit: bool) -> None:
+        transactional_id = self._need_transactional_id("commit_transaction")
+        if self._state is not ending:
+            self._state = client_state.transition(self._state, ending)
+        if not self._is_begun_at_coordinator and self._prepared is None:
+            self._state = client_state.transition(self._state, ClientState.READY)
+            return
+        identity = self._tracked(
+            lambda: self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
+        )
+        self._ended(identity)
+
+    def _ended(self, identity: ProducerIdAndEpoch) -> None:
+        self._state = client_state.transition(self._state, ClientState.READY)
+        self._prepared = None
+        self._go_on_as(identity)
+        self._sender.settle()
+
+    def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
+        self._identity = identity
+        self._is_begun_at_coordinator = False
+        self._sender.new_identity()
+
+    # Records ----------------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Send one record. For many, `send_batch` is faster by far.
+
+        Args:
+            topic: an existing one.
+            value: None is a tombstone.
+            key: records of one key go to one partition, whoever writes them (Spark's hash of the key).
+            partition: instead of the key's.
+            headers: (name, value) pairs.
+            timestamp_ms: of the record; now if left out.
+
+        Returns:
+            a receipt whose `result()` is the record's place.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, RecordTooLargeError, IllegalStateTransitionError.
+        """
+        self._check_sendable("send")
+        size_bytes = len(key or b"") + len(value or b"") + sum(len(n) + len(v or b"") for n, v in headers)
+        if size_bytes > limits.MAX_RECORD_BYTES:
+            raise RecordTooLargeError(
+                "the record is too large", topic=topic, size_bytes=size_bytes, maximum=limits.MAX_RECORD_BYTES
+            )
+        target = self._target(topic, key, partition)
+        timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
+        receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
+        buffer = self._accumulator.buffer(target, size_bytes + RECORD_OVERHEAD_BYTES)
+        buffer.add(key, value, headers, timestamp_ms, receipt)
+        self._flush_if_full()
+        return receipt
+
+    def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
+        """Send the rows of a record batch, column by column.
+
+        Args:
+            topic: an existing one.
+            batch: columns `value` (required), `key`, `headers`, `timestamp_ms`, as in `codec.RECORD_SCHEMA`; binary or
+                string. Rows without a timestamp get the present time.
+            partition: for all rows; by the hash of each key if left out. Rows without a key stay together.
+
+        Returns:
+            a receipt per partition written to; its result is the place of the first of its rows.
+        """
+        self._check_sendable("send_batch")
+        records = codec.normalise(batch, default_timestamp_ms=_now_ms())
+        receipts = []
+        for number, rows in self._split(topic, records, partition):
+            target = self._target(topic, None, number)
+            receipt = Receipt(self.flush, topic, number, _now_ms())
+            self._accumulator.buffer(target, rows.nbytes).add_batch(rows, receipt)
+            receipts.append(receipt)
+        self._flush_if_full()
+        return receipts
+
+    def _split(
+        self, topic: str, records: pa.RecordBatch, partition: int | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if records.num_rows == 0:
+            return
+        count = len(self._partitions_of(topic))
+        if partition is not None or count == 1:
+            yield partition or 0, records
+            return
+        numbers = partitioner.partitions_for_keys(records.column("key"), count)
+        spread_to = self._next_spread(count) if numbers.null_count else 0
+        yield from split_rows(records, numbers.fill_null(spread_to).to_numpy())
+
+    def flush(self) -> None:
+        """Append everything sent so far; afterwards every receipt is done.
+
+        Raises:
+            what the append raises. In a transaction, an abortable error leaves only `abort_transaction`.
+        """
+        if not self._accumulator.buffers:
+            return
+        producer = self._need_identity()
+        buffers = self._accumulator.drain()
+        self._is_begun_at_coordinator = self._transactional_id is not None
+        try:
+            offsets = self._tracked(lambda: self._sender.send(buffers, producer, self._transactional_id))
+        except BaseException as error:
+            for buffer in buffers.values():
+                for _, receipt in buffer.receipts:
+                    receipt.failed(error)
+            self._fail_transaction(error)
+            raise
+        for partition, buffer in buffers.items():
+            for position, receipt in buffer.receipts:
+                receipt.appended(offsets[partition] + position)
+        if self._transactional_id is None:
+            self._sender.settle()
+
+    def _flush_if_full(self) -> None:
+        if self._accumulator.size_bytes >= BUFFER_BYTES:
+            self.flush()
+
+    def _fail_transaction(self, error: BaseException) -> None:
+        """Records were dropped, so the transaction can only be aborted, whatever became of the append."""
+        if self._state is ClientState.IN_TRANSACTION:
+            self._state = client_state.after_error(
+                self._state, TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))
+            )
+
+    def _target(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
+        partitions = self._partitions_of(topic)
+        if partition is not None:
+            if not 0 <= partition < len(partitions):
+                partition_log.identify(self._services.store, topic, partition)
+            return partitions[partition]
+        if key is not None:
+            return partitions[partitioner.partition_for_key(key, len(partitions))]
+        return partitions[self._next_spread(len(partitions))]
+
+    def _next_spread(self, count: int) -> int:
+        self._spread += 1
+        return self._spread % count
+
+    def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
+        if topic not in self._partitions:
+            self._partitions[topic] = topics.partitions_of(self._services.store, topic)
+        return self._partitions[topic]
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def _check_sendable(self, call: str) -> None:
+        if self._transactional_id is not None:
+            self._check_call(call)
+        elif self._is_closed:
+            raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
+        elif self._identity is None:
+            self._identity = ProducerIdAndEpoch(self._services.producer_ids.take(), 0)
+
+    def _check_call(self, call: str) -> None:
+        if self._is_closed:
+            raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
+        client_state.check_call(self._state, call)
+
+    def _move(self, target: ClientState, *, call: str) -> None:
+        self._check_call(call)
+        if self._state is not target:
+            self._state = client_state.transition(self._state, target)
+
+    def _tracked(self, step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except BaseException as error:
+            if self._transactional_id is not None and isinstance(error, Exception):
+                self._state = client_state.after_error(self._state, error)
+            raise
+
+    def _need_transactional_id(self, call: str) -> str:
+        if self._transactional_id is None:
+            raise UsageError("transactions need a transactional_id: log.producer(transactional_id=...)", call=call)
+        return self._transactional_id
+
+    def _need_identity(self) -> ProducerIdAndEpoch:
+        identity = self._identity
+        ensure(identity is not None, "a producer that writes has an identity")
+        return identity  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice."""
+        if self._is_closed:
+            return
+        try:
+            if self._transactional_id is None:
+                self.flush()
+            elif self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
+                self.abort_transaction()
+        finally:
+            self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _with_metadata(value: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(value) if isinstance(value, int) else value

@@ -1,0 +1,212 @@
+"""Transactional ids as znodes: loads metadata, runs one step of the pure core, stores it and carries out what it says.
+
+Every function works on the view of a running step, so that callers can join several in one multi. The rules are in
+protocol/coordinator_core.py; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oncelog import limits
+from oncelog.errors import InvalidTxnStateError, ensure
+from oncelog.log import partition_log
+from oncelog.ports import ZnodeReader, ZnodeView
+from oncelog.protocol import coordinator_core as core
+from oncelog.protocol.coordinator_core import ProducerIdNeeded, Step, TransactionMetadata
+from oncelog.protocol.partition import OwnerState
+from oncelog.protocol.txn_state import TxnState
+from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.payloads import OwnerRecord
+
+
+def load(reader: ZnodeReader, transactional_id: str) -> TransactionMetadata | None:
+    """The stored metadata, None where the id is unknown."""
+    path = paths.transaction(transactional_id)
+    znode = reader.get(path)
+    return None if znode is None else payloads.decode_transaction(path, znode.data)
+
+
+def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> Outcome | None:
+    """What the owner of the id's open or last transaction says; None when it was settled and deleted."""
+    if metadata is None or metadata.owner is None:
+        return None
+    state = partition_log.read_owner(reader, metadata.owner)
+    return None if state is None else state.outcome
+
+
+def apply(view: ZnodeView, event: core.Event) -> Step:
+    """Run one step of the core on the stored metadata, and write what it leads to.
+
+    Raises:
+        what coordinator_core.step raises; nothing is written then.
+    """
+    before = load(view, event.transactional_id)
+    step = core.step(before, event)
+    if step.metadata is not before:
+        path = paths.transaction(event.transactional_id)
+        write = view.create if before is None else view.set
+        write(path, payloads.encode_transaction(step.metadata))
+    for instruction in step.instructions:
+        _execute(view, instruction, step.metadata.timeout_ms)
+    return step
+
+
+def _execute(view: ZnodeView, instruction: core.Instruction, timeout_ms: int) -> None:
+    if isinstance(instruction, core.Decide):
+        _decide(view, instruction)
+        return
+    partitions = tuple(paths.partition(partition) for partition in instruction.partitions)
+    if isinstance(instruction, core.CreateOwner):
+        record = OwnerRecord(Outcome.OPEN, partitions, timeout_ms=timeout_ms)
+        view.create(instruction.owner, payloads.encode_owner(record))
+    elif not paths.is_round(instruction.owner):  # a round's znode is its driver's (rounds.py)
+        record = _open_owner(view, instruction.owner)
+        view.set(instruction.owner, payloads.encode_owner(replace(record, partitions=partitions)))
+
+
+def _decide(view: ZnodeView, decision: core.Decide) -> None:
+    record = _open_owner(view, decision.owner)
+    view.set(decision.owner, payloads.encode_owner(replace(record, outcome=decision.outcome)))
+    view.set_blind(paths.COMMITS, b"")
+
+
+def _open_owner(view: ZnodeView, owner: str) -> OwnerRecord:
+    znode = view.get(owner)
+    record = payloads.decode_owner(owner, znode.data) if znode else None
+    if record is None or record.outcome is not Outcome.OPEN:
+        raise InvalidTxnStateError("the transaction's owner is not open", owner=owner)
+    return record
+
+
+def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[str]) -> None:
+    """Make the owner's znode name the group partitions that list it, so that settling finds them."""
+    record = _open_owner(view, owner)
+    groups = tuple(sorted({*record.groups, *group_partitions}))
+    view.set(owner, payloads.encode_owner(replace(record, groups=groups)))
+
+
+# Participants of a round ----------------------------------------------------------------------------------------------
+
+
+def join_round(
+    view: ZnodeView, transactional_id: str, round_path: str, nonce: str, fresh_producer_id: int | None
+) -> ProducerIdAndEpoch:
+    """Initialise a participant for an open round; completes what an earlier round left, with that round's outcome."""
+    stored = load(view, transactional_id)
+    event = core.InitProducerId(
+        transactional_id=transactional_id,
+        timeout_ms=limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
+        max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
+        nonce=nonce,
+        owner_outcome=owner_outcome(view, stored),
+        round=round_path,
+        fresh_producer_id=fresh_producer_id,
+    )
+    return apply(view, event).answer
+
+
+def add_partitions(
+    view: ZnodeView,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Sequence[TopicIdPartition],
+    owner: str,
+) -> Step:
+    """Register partitions in the transaction; the first ones begin it."""
+    event = core.AddPartitions(
+        transactional_id=transactional_id, producer=producer, partitions=tuple(partitions), owner=owner
+    )
+    return apply(view, event)
+
+
+def prepare(view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    """Mark the open transaction as prepared; returns its token."""
+    return apply(view, core.Prepare(transactional_id=transactional_id, producer=producer)).answer
+
+
+# Upkeep ---------------------------------------------------------------------------------------------------------------
+
+
+def complete_owned(view: ZnodeView, owner: str, state: OwnerState) -> bool:
+    """Complete the transactional ids whose last transaction `owner` decided, before its znode goes.
+
+    Returns:
+        False when an id needs a fresh producer id for that: its next init will do it, and the znode must stay.
+    """
+    for transactional_id in _ids_of(owner, state):
+        stored = load(view, transactional_id)
+        if stored is None or stored.owner != owner or stored.state is TxnState.DEAD:
+            continue
+        try:
+            apply(view, core.Complete(transactional_id=transactional_id, owner_outcome=state.outcome))
+        except ProducerIdNeeded:
+            return False
+    return True
+
+
+def _ids_of(owner: str, state: OwnerState) -> list[str]:
+    if not paths.is_round(owner):
+        return [paths.transactional_id_of(owner)]
+    prefix, _ = paths.round_of(owner)
+    numbers = {paths.partition_of(path).partition for path in state.partitions}
+    return [f"{prefix}-{number}" for number in sorted(numbers)]
+
+
+def time_out(view: ZnodeView, owner: str, fresh_producer_id: int | None) -> bool:
+    """Abort and fence the transaction of `owner` if it is still open and unprepared; returns whether this step did."""
+    transactional_id = paths.transactional_id_of(owner)
+    stored = load(view, transactional_id)
+    if stored is None or stored.owner != owner or stored.open_transaction is None or stored.prepared:
+        return False
+    apply(
+        view,
+        core.TimedOut(transactional_id=transactional_id, producer=stored.producer, fresh_producer_id=fresh_producer_id),
+    )
+    return True
+
+
+def force_abort(view: ZnodeView, transactional_id: str, fresh_producer_id: int | None) -> bool:
+    """Abort the id's open transaction, prepared or not, on an operator's word; its producer is fenced.
+
+    Raises:
+        InvalidTxnStateError: a micro-batch owns it; abort the round instead.
+    """
+    stored = load(view, transactional_id)
+    if stored is None or stored.open_transaction is None:
+        return False
+    ensure(stored.owner is not None, "an open transaction has an owner", transactional_id=transactional_id)
+    apply(
+        view,
+        core.EndTxn(
+            transactional_id=transactional_id,
+            producer=stored.producer,
+            commit=False,
+            fresh_producer_id=fresh_producer_id,
+        ),
+    )
+    return True
+
+
+def expire(view: ZnodeView, transactional_id: str, version: int) -> bool:
+    """Expire an idle id whose znode is still at `version`; its znode stays as a tombstone (limits.TOMBSTONE_MS)."""
+    znode = view.get(paths.transaction(transactional_id))
+    if znode is None or znode.stat.version != version:
+        return False
+    stored = load(view, transactional_id)
+    outcome = owner_outcome(view, stored)
+    try:
+        apply(view, core.Expire(transactional_id=transactional_id, owner_outcome=outcome))
+    except (InvalidTxnStateError, ProducerIdNeeded):
+        return False
+    return True
+
+
+def remove_tombstone(view: ZnodeView, transactional_id: str) -> None:
+    """Delete the znode of an id that expired long ago."""
+    stored = load(view, transactional_id)
+    path = paths.transaction(transactional_id)
+    if stored is not None and stored.state is TxnState.DEAD and not view.children(path):
+        view.delete(path)

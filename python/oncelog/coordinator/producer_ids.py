@@ -1,0 +1,60 @@
+"""Producer ids, taken from the store in blocks, so that no two producers of a log ever share one.
+
+A crash or a lost answer wastes at most one block; ids are never given back.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+
+from oncelog import limits
+from oncelog.errors import CorruptDataError, FatalError, OutcomeUnknownError
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.znodes import paths
+
+MAX_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIds:
+    """Allocates producer ids for one process. Safe to share between threads."""
+
+    def __init__(self, store: ZnodeStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._available: list[int] = []
+
+    def take(self) -> int:
+        """A producer id that nobody else has.
+
+        Raises:
+            FatalError: the ids of this log are used up.
+        """
+        with self._lock:
+            if not self._available:
+                start = self._take_block()
+                self._available = list(reversed(range(start, start + limits.PRODUCER_ID_BLOCK)))
+            return self._available.pop()
+
+    def _take_block(self) -> int:
+        nonce = uuid.uuid4().hex
+        for _ in range(2):
+            try:
+                return self._store.transact(lambda view: _next_block(view, nonce))
+            except OutcomeUnknownError:
+                continue  # the nonce tells the next run whether this one won
+        return self._store.transact(lambda view: _next_block(view, nonce))
+
+
+def _next_block(view: ZnodeView, nonce: str) -> int:
+    znode = view.get(paths.PRODUCER_IDS)
+    if znode is None:
+        raise CorruptDataError("the store holds no log", path=paths.PRODUCER_IDS)
+    start, taken_by = paths.decode(paths.PRODUCER_IDS, znode.data, lambda p: (int(p["next"]), p.get("nonce")))
+    if taken_by == nonce:
+        return start - limits.PRODUCER_ID_BLOCK
+    end = start + limits.PRODUCER_ID_BLOCK
+    if end > MAX_PRODUCER_ID:
+        raise FatalError("the producer ids of this log are used up; create a new log", next_producer_id=start)
+    view.set(paths.PRODUCER_IDS, paths.encode({"next": end, "nonce": nonce}))
+    return start

@@ -1,0 +1,350 @@
+"""A micro-batch as one round with one decision: the driver's side of both Spark sinks.
+
+The tasks wrote and fsynced files and touched no znode; here the driver plans the batch against the ledger, appends the
+blocks under the round, and decides with one small multi. Crash points:
+  plan     the round exists, open, and the previous undecided one is aborted    → a restart aborts it and begins anew
+  write    some partitions list the round                                       → the same
+  decide   everything is visible, or nothing                                    → a restart skips the batch
+  settle   lists are shortened                                                  → anyone finishes
+
+Assumptions: one multi is atomic; every step below compares the ledger and the round it was derived from. Hence of two
+drivers the older finds itself superseded, or its round aborted, at its next step, whatever it is, and a zombie writes
+nothing. The participant of log partition number p has the transactional id ``<prefix>-<p>``, so readers and tools see
+the field's terms: producer id, epoch, sequence.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from oncelog import limits
+from oncelog.coordinator import groups, metadata, settler
+from oncelog.coordinator.groups import GroupOffsets
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transactions import resolving
+from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
+from oncelog.log import generations, partition_log
+from oncelog.log.index_files import IndexFiles
+from oncelog.log.partition_log import Append
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol import batch_ledger
+from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.protocol.coordinator_core import ProducerIdNeeded
+from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.payloads import OwnerRecord
+
+PARTITIONS_PER_STEP = 50
+BLOCKS_PER_STEP = 1000
+"""Bound a step to about 500 operations and 200 kB."""
+
+REMEMBERED_ROUNDS = 8
+"""Settled rounds are deleted in groups of about this many: one step in a few batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBlocks:
+    """What a batch appends to one partition; `manifest_file` lists the blocks when a znode could not."""
+
+    partition: TopicIdPartition
+    blocks: tuple[Block, ...]
+    manifest_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """The source offsets of a batch, for the consumer group that the sink maintains.
+
+    Attributes:
+        group_id: the group.
+        start: what the group must hold before the batch; partitions it never committed may be missing there.
+        end: what the decision makes current.
+    """
+
+    group_id: str
+    start: GroupOffsets
+    end: GroupOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class RoundServices:
+    """What a round works with: the store, the index files, and the process's producer ids."""
+
+    store: ZnodeStore
+    index_files: IndexFiles
+    producer_ids: ProducerIds
+
+
+def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = limits.ROUND_TIMEOUT_MS) -> Round | None:
+    """Plan a batch against the ledger.
+
+    Args:
+        services: of this process.
+        request: the batch.
+        timeout_ms: after this long without renewal anyone may abort the round.
+
+    Returns:
+        the open round to write the batch in; None when the log holds the batch already.
+
+    Raises:
+        RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+    """
+    nonce = uuid.uuid4().hex
+    number = resolving(lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms)))
+    return None if number is None else Round(services, request, number, nonce)
+
+
+def _plan(view: ZnodeView, request: BatchRequest, nonce: str, timeout_ms: int) -> int | None:
+    path = paths.query(request.prefix)
+    ledger = read_ledger(view, request.prefix)
+    if ledger is not None and ledger.current_round:
+        current = read_round(view, request.prefix, ledger.current_round)
+        if current is not None and current.nonce == nonce:
+            return ledger.current_round  # an earlier try of this step won
+    verdict = batch_ledger.plan_batch(ledger, request)
+    data = payloads.encode_ledger(verdict.ledger)
+    if ledger is None:
+        view.create(path, data)
+    else:
+        view.set(path, data)
+    if isinstance(verdict, AlreadyDecided):
+        return None
+    if verdict.previous is not None:
+        abort_in(view, request.prefix, verdict.previous)
+    owner = OwnerRecord(
+        Outcome.OPEN,
+        participants=(),
+        timeout_ms=timeout_ms,
+        batch_id=request.batch_id,
+        fingerprint=request.fingerprint,
+        run_id=request.run_id,
+        nonce=nonce,
+    )
+    view.create(paths.round_owner(request.prefix, verdict.number), payloads.encode_owner(owner))
+    return verdict.number
+
+
+class Round:
+    """One attempt to write one micro-batch. Made by `begin`; write, then decide or abort."""
+
+    def __init__(self, services: RoundServices, request: BatchRequest, number: int, nonce: str) -> None:
+        self._services = services
+        self._store = services.store
+        self._request = request
+        self._nonce = nonce
+        self._group_order: int | None = None
+        self.number = number
+        self.path = paths.round_owner(request.prefix, number)
+        self.partitions: tuple[TopicIdPartition, ...] = ()
+
+    def write(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> None:
+        """Append the tasks' blocks: per participant init, begin, append and prepare, in few multis.
+
+        Raises:
+            RoundAbortedError: someone aborted the round; run the batch again.
+            RunSupersededError: a newer run took over.
+        """
+        for chunk in self._chunks(blocks):
+            appended = self._write_chunk(chunk)
+            self.partitions += tuple(part.partition for part in chunk)
+            for partition, tail_nodes in appended.items():
+                partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
+
+    def _write_chunk(self, chunk: Sequence[PartitionBlocks]) -> dict[TopicIdPartition, int]:
+        def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
+            return resolving(lambda: self._store.transact(lambda view: self._write(view, chunk, fresh_ids)))
+
+        try:
+            return write([None] * len(chunk))
+        except ProducerIdNeeded:
+            return write([self._services.producer_ids.take() for _ in chunk])
+
+    def stage_offsets(self, offsets: BatchOffsets) -> None:
+        """Stage the batch's source offsets; they become current with the decision.
+
+        Raises:
+            BatchRefusedError: the group does not stand where the batch starts.
+        """
+        self._group_order = resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets)))
+
+    def decide(self) -> None:
+        """Make everything the round wrote visible, in one small multi. Afterwards nobody can undo it (I6)."""
+        resolving(lambda: self._store.transact(self._decide))
+
+    def abort(self) -> None:
+        """Abort the round if it is still open; nothing of it will ever be visible."""
+        resolving(lambda: self._store.transact(lambda view: abort_in(view, self._request.prefix, self.number)))
+
+    def renew(self) -> None:
+        """Tell the others that the driver lives: the round's time-out counts from here."""
+
+        def step(view: ZnodeView) -> None:
+            _, record = self._check_open(view)
+            view.set(self.path, payloads.encode_owner(record))
+
+        self._store.transact(step)
+
+    def _check_open(self, view: ZnodeView) -> tuple[QueryLedger, OwnerRecord]:
+        """The fence of every step: the run is not superseded, this round is the newest and still open."""
+        request = self._request
+        ledger = read_ledger(view, request.prefix)
+        if ledger is None:
+            raise CorruptDataError("the ledger of a running sink is gone", prefix=request.prefix)
+        batch_ledger.check_run(ledger, request.run_id, request.prefix)
+        if ledger.query_id != request.query_id:
+            raise RunSupersededError(
+                "another query took this prefix over; this driver must stop",
+                prefix=request.prefix,
+                query_id=request.query_id,
+                stored_query_id=ledger.query_id,
+            )
+        record = read_round(view, request.prefix, self.number)
+        if record is None or record.outcome is not Outcome.OPEN or ledger.current_round != self.number:
+            raise RoundAbortedError(
+                "the round was aborted (by a time-out, an operator, or a newer driver); run the batch again",
+                prefix=request.prefix,
+                batch_id=request.batch_id,
+                round=self.number,
+            )
+        return ledger, record
+
+    def _write(
+        self, view: ZnodeView, chunk: Sequence[PartitionBlocks], fresh_ids: Sequence[int | None]
+    ) -> dict[TopicIdPartition, int]:
+        """Append a chunk; returns the length of each partition's tail afterwards."""
+        _, record = self._check_open(view)
+        written = set(record.partitions)
+        if paths.partition(chunk[0].partition) in written:
+            return {}  # an earlier try of this step won
+        tails: dict[TopicIdPartition, int] = {}
+        participants = list(record.participants or ())
+        by_number: dict[int, list[PartitionBlocks]] = {}
+        for part in chunk:
+            by_number.setdefault(part.partition.partition, []).append(part)
+        for (number, parts), fresh_id in zip(sorted(by_number.items()), fresh_ids, strict=False):
+            producer, appended = self._write_participant(view, number, parts, fresh_id)
+            tails |= appended
+            participants.append(producer)
+        written |= {paths.partition(part.partition) for part in chunk}
+        grown = replace(record, partitions=tuple(sorted(written)), participants=tuple(participants))
+        view.set(self.path, payloads.encode_owner(grown))
+        return tails
+
+    def _write_participant(
+        self, view: ZnodeView, number: int, parts: Sequence[PartitionBlocks], fresh_id: int | None
+    ) -> tuple[ProducerIdAndEpoch, dict[TopicIdPartition, int]]:
+        """Init, begin, append and prepare the participant of log partition `number` (of one or more topics)."""
+        transactional_id = f"{self._request.prefix}-{number}"
+        producer = metadata.join_round(view, transactional_id, self.path, self._nonce, fresh_id)
+        metadata.add_partitions(view, transactional_id, producer, [part.partition for part in parts], self.path)
+        tails = {}
+        for part in parts:
+            request = Append(part.partition, producer, 0, self.path, part.blocks, part.manifest_file)
+            tails[part.partition] = partition_log.append(view, request).tail_nodes
+        metadata.prepare(view, transactional_id, producer)
+        return producer, tails
+
+    def _chunks(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
+        """Blocks in steps of bounded size; all topics' partitions of one number are in one step."""
+        chunk: list[PartitionBlocks] = []
+        inline = 0
+        for _, group in groupby(sorted(blocks), key=lambda partition: partition.partition):
+            parts = [self._with_manifest(partition, tuple(blocks[partition])) for partition in group]
+            added = sum(len(part.blocks) for part in parts if part.manifest_file is None)
+            if chunk and (len(chunk) + len(parts) > PARTITIONS_PER_STEP or inline + added > BLOCKS_PER_STEP):
+                yield chunk
+                chunk, inline = [], 0
+            chunk += parts
+            inline += added
+        if chunk:
+            yield chunk
+
+    def _with_manifest(self, partition: TopicIdPartition, blocks: tuple[Block, ...]) -> PartitionBlocks:
+        if len(blocks) <= limits.INLINE_BLOCKS_MAX:
+            return PartitionBlocks(partition, blocks, None)
+        name = generations.new_name(generations.MANIFESTS, generations.current(self._store))
+        self._services.index_files.write_manifest(name, blocks)
+        return PartitionBlocks(partition, blocks, name)
+
+    def _stage(self, view: ZnodeView, offsets: BatchOffsets) -> int:
+        _, record = self._check_open(view)
+        held = groups.fetch(view, offsets.group_id, offsets.end)
+        moved = {p: v for p, v in held.items() if p in offsets.start and offsets.start[p].offset != v.offset}
+        if moved:
+            raise BatchRefusedError(
+                "the group's committed offsets are not where the batch starts; start the query with "
+                "startingOffsets=group, or use another groupId",
+                group_id=offsets.group_id,
+                committed={str(partition): value.offset for partition, value in moved.items()},
+                batch_start={str(partition): offsets.start[partition].offset for partition in moved},
+            )
+        order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix)
+        listed = groups.stage(view, offsets.group_id, offsets.end, self.path, order)
+        view.set(self.path, payloads.encode_owner(replace(record, groups=tuple(listed))))
+        return order
+
+    def _decide(self, view: ZnodeView) -> None:
+        record = read_round(view, self._request.prefix, self.number)
+        if record is not None and record.outcome is Outcome.COMMIT and record.nonce == self._nonce:
+            return  # an earlier try of this step won
+        ledger, record = self._check_open(view)
+        if self._group_order is not None:
+            self._check_group_unmoved(view, ledger.group_id or "")
+        after = batch_ledger.decided(ledger, self._request, self.number)
+        view.set(paths.query(self._request.prefix), payloads.encode_ledger(after))
+        view.set(self.path, payloads.encode_owner(replace(record, outcome=Outcome.COMMIT)))
+        view.set_blind(paths.COMMITS, b"")
+
+    def _check_group_unmoved(self, view: ZnodeView, group_id: str) -> None:
+        znode = view.get(paths.group(group_id))
+        if znode is None or znode.stat.version != self._group_order:
+            raise BatchRefusedError(
+                "someone else committed offsets of this sink's group while the batch was written; use another groupId",
+                group_id=group_id,
+                prefix=self._request.prefix,
+            )
+
+
+def abort_in(view: ZnodeView, prefix: str, number: int) -> bool:
+    """Abort a round in the caller's step if it is still open; returns whether this step did it."""
+    record = read_round(view, prefix, number)
+    if record is None or record.outcome is not Outcome.OPEN:
+        return False
+    view.set(paths.round_owner(prefix, number), payloads.encode_owner(replace(record, outcome=Outcome.ABORT)))
+    view.set_blind(paths.COMMITS, b"")
+    return True
+
+
+def resolve_prefix(store: ZnodeStore, prefix: str) -> None:
+    """Abort the prefix's undecided round, if any, so that its group's offsets are stable."""
+
+    def step(view: ZnodeView) -> None:
+        ledger = read_ledger(view, prefix)
+        if ledger is not None and ledger.current_round:
+            abort_in(view, prefix, ledger.current_round)
+
+    resolving(lambda: store.transact(step))
+
+
+def forget_old_rounds(store: ZnodeStore, prefix: str) -> None:
+    """Delete the znodes of settled rounds that the ledger no longer needs."""
+    old = [paths.round_owner(prefix, int(number)) for number in store.children(paths.rounds(prefix))]
+    if len(old) > REMEMBERED_ROUNDS:
+        store.transact(lambda view: settler.forget(view, old))
+
+
+def read_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger | None:
+    """What the ledger says of a prefix; None before its first batch."""
+    path = paths.query(prefix)
+    znode = reader.get(path)
+    return None if znode is None else payloads.decode_ledger(path, znode.data)
+
+
+def read_round(reader: ZnodeReader, prefix: str, number: int) -> OwnerRecord | None:
+    """What a round's znode says; None when it was settled and forgotten."""
+    path = paths.round_owner(prefix, number)
+    znode = reader.get(path)
+    return None if znode is None else payloads.decode_owner(path, znode.data)

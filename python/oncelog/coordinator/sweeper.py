@@ -1,0 +1,128 @@
+"""Time-outs: aborts transactions and rounds whose owner went silent, expires idle ids. Anyone may sweep.
+
+Time is the store's: one set of ``/clock`` per sweep, never a client's clock and never taken backwards (invariant I13).
+A transaction's start is its owner's creation, a round's renewal its last set. A time-out aborts only what is still open
+in the same compare-and-set; if it races a commit, one of them wins and both callers are told which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from oncelog import limits
+from oncelog.coordinator import metadata, rounds
+from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.log import snapshot
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol.txn_state import TxnState
+from oncelog.types import Outcome, TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """An open owner beyond its time-out."""
+
+    owner: str
+    age_ms: int
+    timeout_ms: int
+
+
+def store_now_ms(store: ZnodeStore) -> int:
+    """The store's time: mtime of a set on ``/clock``."""
+
+    def touch(view: ZnodeView) -> None:
+        view.set_blind(paths.CLOCK, b"")
+
+    store.transact(touch)
+    znode = store.get(paths.CLOCK)
+    return 0 if znode is None else znode.stat.mtime_ms
+
+
+def sweep(
+    store: ZnodeStore, coordinator: TransactionCoordinator, partitions: Iterable[TopicIdPartition]
+) -> list[Overdue]:
+    """Abort what is overdue among the owners that `partitions` list.
+
+    Returns:
+        what this call aborted.
+    """
+    seen = snapshot.take(store, partitions)
+    waiting = sorted(name for name, state in seen.owners.items() if state.outcome is Outcome.OPEN)
+    return sweep_owners(store, coordinator, waiting)
+
+
+def sweep_owners(store: ZnodeStore, coordinator: TransactionCoordinator, owners: Iterable[str]) -> list[Overdue]:
+    """Abort what is overdue among `owners`."""
+    candidates = list(owners)
+    if not candidates:
+        return []
+    now_ms = store_now_ms(store)
+    late = (overdue for owner in candidates if (overdue := _overdue(store, owner, now_ms)))
+    return [overdue for overdue in late if _time_out(store, coordinator, overdue.owner, now_ms)]
+
+
+def _overdue(reader: ZnodeReader, owner: str, now_ms: int) -> Overdue | None:
+    znode = reader.get(owner)
+    if znode is None:
+        return None
+    record = payloads.decode_owner(owner, znode.data)
+    since_ms = znode.stat.mtime_ms if paths.is_round(owner) else znode.stat.ctime_ms
+    if record.outcome is not Outcome.OPEN or now_ms - since_ms <= record.timeout_ms:
+        return None
+    return Overdue(owner, now_ms - since_ms, record.timeout_ms)
+
+
+def _time_out(store: ZnodeStore, coordinator: TransactionCoordinator, owner: str, now_ms: int) -> bool:
+    if not paths.is_round(owner):
+        return coordinator.time_out(owner)
+
+    def abort_unless_renewed(view: ZnodeView) -> bool:
+        return _overdue(view, owner, now_ms) is not None and rounds.abort_in(view, *paths.round_of(owner))
+
+    return store.transact(abort_unless_renewed)
+
+
+def open_owners(store: ZnodeStore) -> list[str]:
+    """Every open owner of the log: of transactions and of rounds. Reads all ids; for tools."""
+    found = []
+    for segment in store.children(paths.TRANSACTIONS):
+        folder = f"{paths.TRANSACTIONS}/{segment}"
+        found += [f"{folder}/{name}" for name in store.children(folder)]
+    for segment in store.children(paths.QUERIES):
+        folder = f"{paths.QUERIES}/{segment}/rounds"
+        found += [f"{folder}/{name}" for name in store.children(folder)]
+    znodes = store.get_many(found)
+    return [
+        path
+        for path, znode in zip(found, znodes, strict=True)
+        if znode is not None and payloads.decode_owner(path, znode.data).outcome is Outcome.OPEN
+    ]
+
+
+def expire_transactional_ids(store: ZnodeStore) -> list[str]:
+    """Expire ids that were idle for limits.TRANSACTIONAL_ID_EXPIRATION_MS, and remove the tombstones of expired ones.
+
+    Only empty and complete ids expire (conformance: 13).
+
+    Returns:
+        the ids that this call expired.
+    """
+    now_ms = store_now_ms(store)
+    expired = []
+    for segment in store.children(paths.TRANSACTIONS):
+        transactional_id = paths.name_of(segment)
+        path = paths.transaction(transactional_id)
+        znode = store.get(path)
+        if znode is None:
+            continue
+        idle_ms = now_ms - znode.stat.mtime_ms
+        if payloads.decode_transaction(path, znode.data).state is TxnState.DEAD:
+            if idle_ms > limits.TOMBSTONE_MS:
+                store.transact(lambda view, i=transactional_id: metadata.remove_tombstone(view, i))  # type: ignore[misc]
+        elif idle_ms > limits.TRANSACTIONAL_ID_EXPIRATION_MS:
+            version = znode.stat.version
+            if store.transact(lambda view, i=transactional_id, v=version: metadata.expire(view, i, v)):  # type: ignore[misc]
+                expired.append(transactional_id)
+    return expired

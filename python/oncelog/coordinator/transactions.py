@@ -1,0 +1,213 @@
+"""The transaction coordinator as a library: what a producer calls. There is no server; any process may run any step.
+
+Each method is one `transact`, plus what it must do before (allocate a producer id) or may do after (settle). A step
+whose outcome is unknown is run again: sequence, epoch and nonce tell the second run that the first one won (I5).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from oncelog import limits
+from oncelog.coordinator import groups, metadata
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError
+from oncelog.log import partition_log
+from oncelog.log.partition_log import Append, Appended
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol import coordinator_core as core
+from oncelog.protocol.coordinator_core import ProducerIdNeeded, TransactionMetadata
+from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths
+
+T = TypeVar("T")
+
+UNKNOWN_OUTCOME_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Initialised:
+    """What init_transactions leads to: the identity, and the token of a prepared transaction that was kept."""
+
+    producer: ProducerIdAndEpoch
+    prepared: ProducerIdAndEpoch | None
+
+
+class TransactionCoordinator:
+    """Steps of transactional producers over one log's znodes. Stateless but for the pool of producer ids."""
+
+    def __init__(self, store: ZnodeStore, producer_ids: ProducerIds) -> None:
+        self._store = store
+        self._producer_ids = producer_ids
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
+        expected: ProducerIdAndEpoch | None = None,
+        keep_prepared: bool = False,
+    ) -> Initialised:
+        """Give the caller the id's next identity and fence every older one.
+
+        Args:
+            expected: the identity to go on from (KIP-360).
+            keep_prepared: leave a prepared transaction to be completed by this caller (KIP-939).
+
+        Raises:
+            ProducerFencedError, InvalidTransactionTimeoutError, ConcurrentTransactionsError: see the core.
+        """
+        nonce = uuid.uuid4().hex
+        stored = metadata.load(self._store, transactional_id)
+        base_nonce = stored.nonce if stored else ""
+
+        def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
+            found = metadata.load(view, transactional_id)
+            event = core.InitProducerId(
+                transactional_id=transactional_id,
+                timeout_ms=timeout_ms,
+                max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
+                nonce=nonce,
+                base_nonce=base_nonce if is_repeated else None,
+                owner_outcome=metadata.owner_outcome(view, found),
+                expected=expected,
+                keep_prepared=keep_prepared,
+                fresh_producer_id=fresh_producer_id,
+            )
+            step = metadata.apply(view, event)
+            return Initialised(step.answer, step.metadata.prepared_transaction)
+
+        return self._run(init)
+
+    def append(self, transactional_id: str, producer: ProducerIdAndEpoch, appends: Sequence[Append]) -> list[Appended]:
+        """Append to partitions within the id's transaction; the first append begins it.
+
+        Args:
+            appends: one per partition, owned by `own_transaction` of the same producer.
+        """
+
+        def append(view: ZnodeView) -> list[Appended]:
+            partitions = [request.partition for request in appends]
+            owner = own_transaction(transactional_id, producer)
+            metadata.add_partitions(view, transactional_id, producer, partitions, owner)
+            return [partition_log.append(view, request) for request in appends]
+
+        return resolving(lambda: self._store.transact(append))
+
+    def send_offsets(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        group_id: str,
+        offsets: Mapping[TopicIdPartition, OffsetAndMetadata],
+    ) -> None:
+        """Stage a group's offsets in the id's transaction; they become current if it commits."""
+        owner = own_transaction(transactional_id, producer)
+
+        def stage(view: ZnodeView) -> None:
+            event = core.AddOffsets(transactional_id=transactional_id, producer=producer, group=group_id, owner=owner)
+            metadata.apply(view, event)
+            order = groups.next_order(view, group_id)
+            listed = groups.stage(view, group_id, offsets, owner, order)
+            metadata.add_groups_to_owner(view, owner, listed)
+
+        resolving(lambda: self._store.transact(stage))
+
+    def prepare(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        """Promise that the open transaction can be committed; returns its token (KIP-939)."""
+        return resolving(lambda: self._store.transact(lambda view: metadata.prepare(view, transactional_id, producer)))
+
+    def end_txn(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> ProducerIdAndEpoch:
+        """Commit or abort: one multi that decides the owner; returns the identity of the next transaction."""
+
+        def end(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
+            event = core.EndTxn(
+                transactional_id=transactional_id,
+                producer=producer,
+                commit=commit,
+                fresh_producer_id=fresh_producer_id,
+            )
+            return metadata.apply(view, event).answer
+
+        return self._run(end)
+
+    def complete_transaction(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, token: ProducerIdAndEpoch
+    ) -> ProducerIdAndEpoch:
+        """End the prepared transaction by another database's token: commit if it names it, else abort (KIP-939)."""
+
+        def complete(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
+            event = core.CompleteTransaction(
+                transactional_id=transactional_id,
+                producer=producer,
+                token=token,
+                fresh_producer_id=fresh_producer_id,
+            )
+            return metadata.apply(view, event).answer
+
+        return self._run(complete)
+
+    def abort_hanging(self, transactional_id: str) -> bool:
+        """Abort whatever transaction the id has open, for an operator; its producer is fenced.
+
+        Raises:
+            InvalidProducerIdMappingError: no such id.
+            InvalidTxnStateError: a micro-batch's round owns it.
+        """
+
+        def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
+            return metadata.force_abort(view, transactional_id, fresh_producer_id)
+
+        return self._run(abort)
+
+    def time_out(self, owner: str) -> bool:
+        """Abort and fence an open, unprepared transaction by the path of its owner; whether this call did it."""
+
+        def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
+            return metadata.time_out(view, owner, fresh_producer_id)
+
+        return self._run(abort)
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """The stored metadata of an id.
+
+        Raises:
+            InvalidProducerIdMappingError: no such id.
+        """
+        found = metadata.load(self._store, transactional_id)
+        if found is None:
+            raise InvalidProducerIdMappingError("no such transactional id", transactional_id=transactional_id)
+        return found
+
+    def _run(self, step: Callable[[ZnodeView, int | None, bool], T]) -> T:
+        """Run a step; with a fresh producer id when it asks for one, and again while its outcome is unknown."""
+        fresh_producer_id: int | None = None
+        unknown: OutcomeUnknownError | None = None
+        for _ in range(UNKNOWN_OUTCOME_ATTEMPTS):
+            try:
+                return self._store.transact(
+                    lambda view, fresh=fresh_producer_id, again=unknown is not None: step(view, fresh, again)  # type: ignore[misc]
+                )
+            except ProducerIdNeeded:
+                fresh_producer_id = self._producer_ids.take()
+            except OutcomeUnknownError as error:
+                unknown = error
+        raise unknown or OutcomeUnknownError("the step was not answered")
+
+
+def own_transaction(transactional_id: str, producer: ProducerIdAndEpoch) -> str:
+    """Path of the owner of the transaction that `producer` names."""
+    return paths.transaction_owner(transactional_id, producer.producer_id, producer.epoch)
+
+
+def resolving(step: Callable[[], T]) -> T:
+    """Run an idempotent step again while its outcome is unknown (invariant I5)."""
+    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS - 1):
+        try:
+            return step()
+        except OutcomeUnknownError:
+            continue
+    return step()

@@ -1,0 +1,304 @@
+"""Avro: blocks of data files, and small files of rows. The only importer of fastavro, and the door to its helpers.
+
+A data file is an Avro object container whose every block holds one record, a record batch (`columns`). An index entry
+names a block's bytes and their CRC-32, so a reader takes the block alone, and checks in this order: length, CRC,
+framing, version, content. Files of rows (index files, manifests) are read whole, and carry their CRC-32 in the header.
+
+Other modules of oncelog use `RECORD_SCHEMA` and `normalise` from here.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import fastavro
+import pyarrow as pa
+
+from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.log import columns as batch_columns
+from oncelog.log.columns import BATCH_SCHEMA, CODECS, FORMAT_VERSION, BufferCodec, Field
+from oncelog.log.records import RECORD_SCHEMA, normalise
+from oncelog.ports import OutputFile
+
+__all__ = [
+    "CODECS",
+    "RECORD_SCHEMA",
+    "BufferCodec",
+    "DecodedBlock",
+    "EncodedBlock",
+    "Header",
+    "Place",
+    "block_length",
+    "decode_block",
+    "encode_block",
+    "file_header",
+    "new_sync_marker",
+    "normalise",
+    "read_data_header",
+    "read_rows",
+    "write_rows",
+]
+
+SYNC_BYTES = 16
+FRAMING_MAX_BYTES = 20
+"""Two Avro longs before the content of a block: how many records, how many bytes."""
+
+ROWS_VERSION = 1
+"""Of files of rows. What their rows mean is their own schema's affair, which may grow by fields with defaults."""
+
+VERSION_KEY = "oncelog.version"
+CRC_KEY = "oncelog.crc32"
+
+_MAGIC = b"Obj\x01"
+_HEADER_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(_MAGIC)}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": SYNC_BYTES}},
+        ],
+    }
+)
+_BATCH_SCHEMA = fastavro.parse_schema(BATCH_SCHEMA)
+
+_UNREADABLE = (
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    MemoryError,
+    OSError,
+    zlib.error,
+    pa.ArrowException,
+    fastavro.read.SchemaResolutionError,
+)
+"""What fastavro and pyarrow raise on damaged bytes."""
+
+
+class Place(NamedTuple):
+    """Where bytes came from, for errors."""
+
+    file: str
+    position: int = 0
+
+
+class Header(NamedTuple):
+    """The header of an Avro object container: its metadata, the marker after each block, and its length."""
+
+    metadata: dict[str, bytes]
+    sync_marker: bytes
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """A record batch ready to be written: its bytes in parts, and what the index says about them."""
+
+    parts: tuple[bytes | memoryview, ...]
+    length: int
+    crc32: int
+    count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBlock:
+    """A record batch as it was read, and what it says about itself."""
+
+    records: pa.RecordBatch
+    count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+# Data files ----------------------------------------------------------------------------------------------------------
+
+
+def new_sync_marker() -> bytes:
+    """Random for each file: never found by chance within its blocks."""
+    return os.urandom(SYNC_BYTES)
+
+
+def file_header(sync_marker: bytes) -> bytes:
+    """What a data file begins with."""
+    return _header_but_marker() + sync_marker
+
+
+@cache
+def _header_but_marker() -> bytes:
+    output = BytesIO()
+    fastavro.writer(output, _BATCH_SCHEMA, [], metadata={VERSION_KEY: str(FORMAT_VERSION)})
+    return output.getvalue()[:-SYNC_BYTES]
+
+
+def encode_block(records: pa.RecordBatch, codec: BufferCodec, sync_marker: bytes) -> EncodedBlock:
+    """A record batch of `RECORD_SCHEMA` as one block of a data file."""
+    batch = batch_columns.encode(records, codec)
+    content = BytesIO()
+    fastavro.schemaless_writer(content, _BATCH_SCHEMA, batch)
+    framing = BytesIO()
+    fastavro.schemaless_writer(framing, "long", 1)
+    fastavro.schemaless_writer(framing, "long", content.tell())
+    parts = (framing.getvalue(), content.getbuffer(), sync_marker)
+    crc32 = 0
+    for part in parts:
+        crc32 = zlib.crc32(part, crc32)
+    length = sum(map(len, parts))
+    return EncodedBlock(parts, length, crc32, batch["count"], batch["min_timestamp_ms"], batch["max_timestamp_ms"])
+
+
+def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None) -> DecodedBlock:
+    """The record batch in the bytes of one block; or only some of its columns.
+
+    Raises:
+        CorruptDataError: they are not what was written.
+        UnsupportedFormatError: a newer oncelog wrote them.
+    """
+    try:
+        content = BytesIO(data)
+        count, length = _read("long", content), _read("long", content)
+        start = content.tell()
+        if count != 1 or start + length + SYNC_BYTES != len(data):
+            raise ValueError(f"a block of {count} Avro records in {length} of {len(data)} bytes")
+        _check_version(_read("int", content), FORMAT_VERSION, place)
+        content.seek(start)
+        batch = _read(_BATCH_SCHEMA, content)
+        if content.tell() != start + length:
+            raise ValueError(f"{content.tell() - start} of {length} bytes read")
+        records = batch_columns.decode(batch, columns)
+    except _UNREADABLE as error:
+        raise _corrupt("a block of a data file does not hold a record batch", place, error) from error
+    return DecodedBlock(records, batch["count"], batch["min_timestamp_ms"], batch["max_timestamp_ms"])
+
+
+def block_length(framing: bytes, place: Place) -> int:
+    """Bytes of the block that begins with `framing`, sync marker included.
+
+    Raises:
+        CorruptDataError: no block begins so.
+    """
+    try:
+        start = BytesIO(framing)
+        _, length = _read("long", start), _read("long", start)
+        if length < 0:
+            raise ValueError(f"a block of {length} bytes")
+    except _UNREADABLE as error:
+        raise _corrupt("no block begins here", place, error) from error
+    return start.tell() + int(length) + SYNC_BYTES
+
+
+def read_data_header(data: bytes, name: str) -> Header:
+    """The header of a data file out of its first bytes.
+
+    Raises:
+        CorruptDataError, UnsupportedFormatError: not a data file, or of a newer oncelog.
+    """
+    header = _read_header(data, name)
+    _check_header_version(header, FORMAT_VERSION, name)
+    return header
+
+
+# Files of rows -------------------------------------------------------------------------------------------------------
+
+
+def write_rows(output: OutputFile, schema: Field, rows: Iterable[Field]) -> None:
+    """Write all rows of a file that is read as a whole.
+
+    Args:
+        output: an empty file; the caller finishes it.
+        schema: Avro schema of the rows; a record.
+        rows: as fastavro takes them.
+    """
+    sync_marker = new_sync_marker()
+    metadata = {VERSION_KEY: str(ROWS_VERSION)}
+    container = _container(schema, rows, sync_marker, metadata)
+    header = _read_header(container, "")
+    blocks = memoryview(container)[header.length :]
+    metadata[CRC_KEY] = str(_rows_crc32(header, blocks))
+    output.write(_container(schema, [], sync_marker, metadata))
+    output.write(blocks)
+
+
+def read_rows(data: bytes, schema: Field, name: str) -> list[Field]:
+    """The rows of a whole file.
+
+    Args:
+        data: the file's bytes.
+        schema: Avro schema to read the rows by; resolves what an older one left out by its defaults.
+        name: of the file, for errors.
+
+    Raises:
+        CorruptDataError: the bytes are not what was written, or rows of another kind.
+        UnsupportedFormatError: a newer oncelog wrote them.
+    """
+    header = _read_header(data, name)
+    _check_header_version(header, ROWS_VERSION, name)
+    crc32 = _rows_crc32(header, memoryview(data)[header.length :])
+    if header.metadata.get(CRC_KEY) != str(crc32).encode():
+        raise CorruptDataError("a file does not hold what was written", file=name, found_crc32=crc32)
+    try:
+        return list(fastavro.reader(BytesIO(data), reader_schema=schema))  # type: ignore[arg-type]
+    except _UNREADABLE as error:
+        raise _corrupt("a file does not hold rows of the wanted kind", Place(name), error) from error
+
+
+def _container(schema: Field, rows: Iterable[Field], sync_marker: bytes, metadata: dict[str, str]) -> bytes:
+    output = BytesIO()
+    fastavro.writer(output, schema, rows, codec="deflate", metadata=dict(metadata), sync_marker=sync_marker)
+    return output.getvalue()
+
+
+def _rows_crc32(header: Header, blocks: memoryview) -> int:
+    """Of all that follows from the rows: metadata (without this number), sync marker and blocks."""
+    metadata = sorted((key.encode(), value) for key, value in header.metadata.items() if key != CRC_KEY)
+    beginning = b"".join(key + value for key, value in metadata) + header.sync_marker
+    return zlib.crc32(blocks, zlib.crc32(beginning))
+
+
+# Parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _read(schema: Any, source: BytesIO) -> Any:
+    return fastavro.schemaless_reader(source, schema, None)
+
+
+def _read_header(data: bytes, name: str) -> Header:
+    source = BytesIO(data)
+    try:
+        header = _read(_HEADER_SCHEMA, source)
+        if header["magic"] != _MAGIC:
+            raise ValueError("not an Avro object container")
+    except _UNREADABLE as error:
+        raise _corrupt("not a file that oncelog wrote", Place(name), error) from error
+    return Header(header["meta"], header["sync"], source.tell())
+
+
+def _check_header_version(header: Header, known: int, name: str) -> None:
+    try:
+        version = int(header.metadata[VERSION_KEY])
+    except (LookupError, ValueError) as error:
+        raise _corrupt("not a file that oncelog wrote", Place(name), error) from error
+    _check_version(version, known, Place(name))
+
+
+def _check_version(found: int, known: int, place: Place) -> None:
+    if found > known:
+        raise UnsupportedFormatError(
+            "a newer oncelog wrote this file; upgrade oncelog", **place._asdict(), version=found, known=known
+        )
+    if found < 1:
+        raise CorruptDataError("no version of oncelog writes this", **place._asdict(), version=found)
+
+
+def _corrupt(message: str, place: Place, reason: Exception) -> CorruptDataError:
+    return CorruptDataError(message, **place._asdict(), reason=f"{type(reason).__name__}: {reason}")

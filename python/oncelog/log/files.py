@@ -1,0 +1,256 @@
+"""Immutable files on a local file system: `ports.FileStore` for one folder, and the door that reads a URI.
+
+Owns names, durability and the translation of the operating system's errors; knows nothing of what is in a file.
+Object stores will come behind the same port.
+
+Crash points of one file:
+  1  created, or partly written    a crash leaves an orphan that no znode names; collection removes it
+  2  its bytes are fsynced         the same: its folder may not list it yet
+  3  its folder is fsynced         `finish` returns; only now may a znode name the file (invariant I12)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from oncelog.errors import FileUnavailableError, FileWriteError, UsageError, ensure
+from oncelog.ports import FileStore
+
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def file_store(uri: str | os.PathLike[str]) -> FileStore:
+    """The file store that a user's path or URI names.
+
+    Args:
+        uri: a path, or ``file:/path`` or ``file:///path``; a relative path counts from the present working folder.
+
+    Raises:
+        UsageError: not a local path.
+    """
+    text = os.fspath(uri)
+    if text.startswith("file:"):
+        return LocalFileStore(_path_of_file_uri(text))
+    if _OTHER_SCHEME.match(text):
+        raise UsageError("object stores are not supported yet; give a local path or a file: URI", uri=text)
+    if not text:
+        raise UsageError("the path of the log is empty", uri=text)
+    return LocalFileStore(text)
+
+
+def _path_of_file_uri(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError("a file: URI names a path of this machine; write file:///path", uri=uri, host=parts.netloc)
+    if not parts.path.startswith("/") or parts.query or parts.fragment:
+        raise UsageError("a file: URI is an absolute path, without query or fragment", uri=uri)
+    return unquote(parts.path)
+
+
+class LocalFileStore:
+    """Files below one folder, which is created with the first of them.
+
+    Picklable: another process opens the same absolute folder.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root).absolute()
+        self._durable_folders: set[Path] = set()
+
+    def __reduce__(self) -> tuple[type[LocalFileStore], tuple[str]]:
+        return LocalFileStore, (str(self._root),)
+
+    def __repr__(self) -> str:
+        return f"LocalFileStore({str(self._root)!r})"
+
+    def create(self, name: str) -> LocalOutputFile:
+        """Create a file that does not exist yet, and the folders above it.
+
+        Raises:
+            FileWriteError: it cannot be created.
+            UsageError: not a name of a file below the root.
+        """
+        path = self._path(name)
+        try:
+            self._make_folder(path.parent)
+            return LocalOutputFile(name, path)
+        except OSError as error:
+            raise _write_error(name, error) from error
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        """Bytes ``[position, position + length)`` of the file, as far as it reaches.
+
+        Raises:
+            FileNotFoundError: no such file.
+            FileUnavailableError: it cannot be read.
+        """
+        ensure(position >= 0 and length >= 0, "a range of bytes is not negative", position=position, length=length)
+        with _reading(name), FileIO(self._path(name)) as file:
+            # The length may come from a damaged index: never allocate more than there is.
+            present = min(length, max(os.fstat(file.fileno()).st_size - position, 0))
+            return _read_range(file.fileno(), position, present)
+
+    def size(self, name: str) -> int:
+        """Bytes of the file.
+
+        Raises:
+            FileNotFoundError: no such file.
+            FileUnavailableError: the file system does not say.
+        """
+        with _reading(name):
+            return self._path(name).stat().st_size
+
+    def names(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """(name, size, mtime_ms) of each file below `folder`, in order of names; nothing where there is no folder.
+
+        Raises:
+            FileUnavailableError: a folder cannot be listed.
+        """
+        for path in self._walk(self._path(folder)):
+            with suppress(FileNotFoundError):  # removed since it was listed
+                stat = path.stat()
+                yield path.relative_to(self._root).as_posix(), stat.st_size, stat.st_mtime_ns // 1_000_000
+
+    def delete(self, name: str) -> None:
+        """Remove a file; no error when it is gone.
+
+        Raises:
+            FileUnavailableError: it is there and cannot be removed.
+        """
+        with _reading(name):
+            self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        parts = name.split("/")
+        if "\0" in name or any(part in ("", ".", "..") for part in parts):
+            raise UsageError("not the name of a file below the log's root", name=name)
+        return self._root.joinpath(*parts)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Create `folder` durably.
+
+        Another process may have created it a moment ago and not fsynced it yet: hence below the root an existing
+        folder is fsynced too, once per store object. What is above an existing root was there before the log.
+        """
+        if folder in self._durable_folders:
+            return
+        if self._root in folder.parents or not folder.is_dir():
+            self._make_folder(folder.parent)
+            folder.mkdir(exist_ok=True)
+            _sync_folder(folder.parent)
+        self._durable_folders.add(folder)
+
+    def _walk(self, folder: Path) -> Iterator[Path]:
+        try:
+            with _reading(folder.relative_to(self._root).as_posix()), os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(entry.path))
+            else:
+                yield Path(entry.path)
+
+
+class LocalOutputFile:
+    """A new local file (`ports.OutputFile`). Whatever fails removes it."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._path = path
+        self._position = 0
+        # Unbuffered: blocks are large, and an error belongs to the write that caused it.
+        self._file = FileIO(path, "x")
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._position
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append `data`.
+
+        Raises:
+            FileWriteError: it could not be written; the file is gone.
+        """
+        ensure(not self._file.closed, "a finished or discarded file is not written to", file=self._name)
+        rest = memoryview(data).cast("B")
+        try:
+            while rest:
+                written = self._file.write(rest)
+                self._position += written
+                rest = rest[written:]
+        except OSError as error:
+            self.discard()
+            raise _write_error(self._name, error) from error
+
+    def finish(self) -> None:
+        """Make the file durable.
+
+        Raises:
+            FileWriteError: the file system did not confirm it; the file is gone.
+        """
+        ensure(not self._file.closed, "a file is finished once", file=self._name)
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            # The bytes of a failed fsync are in no known state, and a second fsync would not tell.
+            self.discard()
+            raise _write_error(self._name, error) from error
+
+    def discard(self) -> None:
+        """Close and remove the file. What cannot be removed is an orphan, which collection removes."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_range(descriptor: int, position: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, position)
+    while len(data) < length:  # the system may give less than asked for: beyond 2 GiB, or on network file systems
+        more = os.pread(descriptor, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Turn errors of the operating system, other than a missing file, into `FileUnavailableError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileUnavailableError(
+            "a file of the log cannot be read or removed; mend what the reason says, and try again",
+            file=name,
+            reason=error.strerror or str(error),
+        ) from error
+
+
+def _write_error(name: str, error: OSError) -> FileWriteError:
+    return FileWriteError(
+        "a file of the log could not be written and was discarded; mend what the reason says, and write the data again",
+        file=name,
+        reason=error.strerror or str(error),
+    )

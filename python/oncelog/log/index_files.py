@@ -1,0 +1,281 @@
+"""Index files and manifests: how index entries are kept in immutable Avro files.
+
+A *leaf* holds consecutive entries, a *parent* the refs of one level below it, a *manifest* the blocks of one append
+that was too large for a znode. Files are immutable, so parsed ones are cached. `index` walks them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from oncelog.errors import CorruptDataError, DataLossError, ensure
+from oncelog.log import codec
+from oncelog.ports import FileStore
+from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, TailNode
+from oncelog.protocol.sequencing import sequence_add
+from oncelog.types import NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch
+
+T = TypeVar("T")
+
+CACHED_FILES = 64
+
+_BLOCK_FIELDS: list[dict[str, Any]] = [
+    {"name": "file", "type": "string"},
+    {"name": "position", "type": "long"},
+    {"name": "length", "type": "long"},
+    {"name": "crc32", "type": "long"},
+    {"name": "min_timestamp_ms", "type": "long"},
+    {"name": "max_timestamp_ms", "type": "long"},
+]
+_BLOCK_SCHEMA: dict[str, Any] = {"type": "record", "name": "Block", "fields": _BLOCK_FIELDS}
+_PAIR_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "ProducerIdAndEpoch",
+    "fields": [{"name": "producer_id", "type": "long"}, {"name": "epoch", "type": "int"}],
+}
+_MARKER_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Marker",
+    "fields": [
+        {"name": "outcome", "type": "string"},
+        {"name": "first_offset", "type": "long"},
+        {"name": "aborted", "type": {"type": "array", "items": _PAIR_SCHEMA}},
+    ],
+}
+ENTRY_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "IndexEntry",
+    "namespace": "oncelog",
+    "fields": [
+        {"name": "base_offset", "type": "long"},
+        {"name": "count", "type": "int"},
+        {"name": "producer_id", "type": "long"},
+        {"name": "epoch", "type": "int"},
+        {"name": "base_sequence", "type": "int"},
+        {"name": "owner", "type": ["null", "string"]},
+        {"name": "block", "type": ["null", _BLOCK_SCHEMA]},
+        {"name": "marker", "type": ["null", _MARKER_SCHEMA]},
+    ],
+}
+REF_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "IndexRef",
+    "namespace": "oncelog",
+    "fields": [
+        {"name": "file", "type": "string"},
+        {"name": "level", "type": "int"},
+        {"name": "start", "type": "long"},
+        {"name": "end", "type": "long"},
+        {"name": "entries", "type": "long"},
+        {"name": "records", "type": "long"},
+        {"name": "size_bytes", "type": "long"},
+        {"name": "max_timestamp_ms", "type": "long"},
+        {"name": "aborted_first", "type": ["null", "long"]},
+    ],
+}
+MANIFEST_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "ManifestBlock",
+    "namespace": "oncelog",
+    "fields": [*_BLOCK_FIELDS, {"name": "count", "type": "int"}],
+}
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+def _block_row(block: Block) -> dict[str, Any]:
+    return {
+        "file": block.file,
+        "position": block.position,
+        "length": block.length,
+        "crc32": block.crc32,
+        "min_timestamp_ms": block.min_timestamp_ms,
+        "max_timestamp_ms": block.max_timestamp_ms,
+    }
+
+
+def _block_of(row: dict[str, Any], count: int) -> Block:
+    return Block(
+        row["file"],
+        row["position"],
+        row["length"],
+        row["crc32"],
+        count,
+        row["min_timestamp_ms"],
+        row["max_timestamp_ms"],
+    )
+
+
+def _entry_row(entry: IndexEntry) -> dict[str, Any]:
+    marker = entry.marker
+    return {
+        "base_offset": entry.base_offset,
+        "count": entry.count,
+        "producer_id": entry.producer.producer_id,
+        "epoch": entry.producer.epoch,
+        "base_sequence": entry.base_sequence,
+        "owner": entry.owner,
+        "block": _block_row(entry.block) if entry.block else None,
+        "marker": marker
+        and {
+            "outcome": marker.outcome.value,
+            "first_offset": marker.first_offset,
+            "aborted": [{"producer_id": pair.producer_id, "epoch": pair.epoch} for pair in marker.aborted],
+        },
+    }
+
+
+def _entry_of(row: dict[str, Any]) -> IndexEntry:
+    marker = row["marker"]
+    return IndexEntry(
+        row["base_offset"],
+        row["count"],
+        ProducerIdAndEpoch(row["producer_id"], row["epoch"]),
+        row["base_sequence"],
+        row["owner"],
+        _block_of(row["block"], row["count"]) if row["block"] else None,
+        marker
+        and Marker(
+            Outcome(marker["outcome"]),
+            marker["first_offset"],
+            tuple(ProducerIdAndEpoch(pair["producer_id"], pair["epoch"]) for pair in marker["aborted"]),
+        ),
+    )
+
+
+def _ref_row(ref: IndexRef) -> dict[str, Any]:
+    return {field["name"]: getattr(ref, field["name"]) for field in REF_SCHEMA["fields"]}
+
+
+# Totals ---------------------------------------------------------------------------------------------------------------
+
+
+def _leaf_ref(file: str, entries: Sequence[IndexEntry]) -> IndexRef:
+    blocks = [entry.block for entry in entries if entry.block]
+    return IndexRef(
+        file=file,
+        level=0,
+        start=entries[0].base_offset,
+        end=entries[-1].end_offset,
+        entries=len(entries),
+        records=sum(block.count for block in blocks),
+        size_bytes=sum(block.length for block in blocks),
+        max_timestamp_ms=max((block.max_timestamp_ms for block in blocks), default=NO_TIMESTAMP),
+        aborted_first=_least(entry.marker.first_offset for entry in entries if entry.marker and entry.marker.aborted),
+    )
+
+
+def _parent_ref(file: str, children: Sequence[IndexRef]) -> IndexRef:
+    return IndexRef(
+        file=file,
+        level=children[0].level + 1,
+        start=children[0].start,
+        end=children[-1].end,
+        entries=sum(child.entries for child in children),
+        records=sum(child.records for child in children),
+        size_bytes=sum(child.size_bytes for child in children),
+        max_timestamp_ms=max(child.max_timestamp_ms for child in children),
+        aborted_first=_least(child.aborted_first for child in children if child.aborted_first is not None),
+    )
+
+
+def _least(offsets: Iterable[int]) -> int | None:
+    return min(offsets, default=None)
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+class IndexFiles:
+    """Index files and manifests of one log: writes new ones, reads and caches immutable ones.
+
+    Not shared between threads. Files are written before any znode names them (invariant I12).
+    """
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self._cache: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
+
+    def write_manifest(self, name: str, blocks: Sequence[Block]) -> None:
+        """Write the blocks of one large append; they get their offsets in the append itself."""
+        self._write(name, MANIFEST_SCHEMA, ({**_block_row(block), "count": block.count} for block in blocks))
+
+    def write_leaf(self, name: str, entries: Sequence[IndexEntry]) -> IndexRef:
+        """Write consecutive entries; returns the ref that names them."""
+        ensure(
+            all(a.end_offset == b.base_offset for a, b in pairwise(entries)), "index entries leave no gap", file=name
+        )
+        self._write(name, ENTRY_SCHEMA, map(_entry_row, entries))
+        return _leaf_ref(name, entries)
+
+    def write_parent(self, name: str, children: Sequence[IndexRef]) -> IndexRef:
+        """Write refs of one level; returns the ref of the next level that names them."""
+        ensure(len({child.level for child in children}) == 1, "children of one parent have one level", file=name)
+        self._write(name, REF_SCHEMA, map(_ref_row, children))
+        return _parent_ref(name, children)
+
+    def tail_entries(self, node: TailNode) -> tuple[IndexEntry, ...]:
+        """The entries of a tail node, out of its manifest if it has one."""
+        if node.manifest is None:
+            return node.entries
+        manifest = node.manifest
+        blocks = self._read(manifest.file, MANIFEST_SCHEMA, lambda row: _block_of(row, row["count"]))
+        entries = []
+        offset, sequence = node.base_offset, manifest.base_sequence
+        for block in blocks:
+            entries.append(IndexEntry(offset, block.count, manifest.producer, sequence, manifest.owner, block, None))
+            offset += block.count
+            sequence = sequence_add(sequence, block.count)
+        _check_holds(manifest.file, (manifest.blocks, node.end_offset), (len(blocks), offset))
+        return tuple(entries)
+
+    def leaf(self, ref: IndexRef) -> tuple[IndexEntry, ...]:
+        """The entries of a level 0 ref."""
+        entries = self._read(ref.file, ENTRY_SCHEMA, _entry_of)
+        found = (len(entries), entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0, 0)
+        _check_holds(ref.file, (ref.entries, ref.start, ref.end), found)
+        return entries
+
+    def children(self, ref: IndexRef) -> tuple[IndexRef, ...]:
+        """The refs below a ref of level 1 or more."""
+        refs = self._read(ref.file, REF_SCHEMA, lambda row: IndexRef(**row))
+        found = (sum(child.entries for child in refs), refs[0].start, refs[-1].end) if refs else (0, 0, 0)
+        _check_holds(ref.file, (ref.entries, ref.start, ref.end), found)
+        return refs
+
+    def _write(self, name: str, schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
+        output = self._files.create(name)
+        try:
+            codec.write_rows(output, schema, rows)
+            output.finish()
+        except BaseException:
+            output.discard()
+            raise
+
+    def _read(self, name: str, schema: dict[str, Any], build: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
+        if name in self._cache:
+            self._cache.move_to_end(name)
+            return self._cache[name]
+        try:
+            data = self._files.read(name, 0, self._files.size(name))
+        except FileNotFoundError as error:
+            raise DataLossError("an index file is gone; restore it from a backup", file=name) from error
+        rows = tuple(build(row) for row in codec.read_rows(data, schema, name))
+        self._cache[name] = rows
+        if len(self._cache) > CACHED_FILES:
+            self._cache.popitem(last=False)
+        return rows
+
+
+def _check_holds(file: str, expected: tuple[int, ...], found: tuple[int, ...]) -> None:
+    if expected != found:
+        raise CorruptDataError(
+            "an index file does not hold what its ref says; restore it from a backup",
+            file=file,
+            expected=expected,
+            found=found,
+        )

@@ -1,0 +1,322 @@
+"""One partition as a log: append, markers, rolling. Every function that writes takes the view of a running step.
+
+Owns the znodes below ``/topics/<t>/<topic id>/<p>``. Who may write, and under which owner, was decided by the caller
+(coordinator/), but that the owner is open is checked here, in the same compare-and-set as the append.
+
+Order of an append (the numbers are its crash points):
+  1  data files are written and fsynced           a crash leaves orphan files, nothing else
+  2  one multi: offsets, tail node, owner's span, producer's entry, log end
+                                                   after it the batch is in; a retry finds its own sequence
+  3  the tail is rolled when it is long            a crash leaves an orphan index file, nothing else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from oncelog import limits
+from oncelog.errors import (
+    InvalidTxnStateError,
+    PartitionPinnedError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    ensure,
+)
+from oncelog.log import generations, index
+from oncelog.log.index import PartitionIndex
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol import sequencing, visibility
+from oncelog.protocol.partition import (
+    IndexEntry,
+    Manifest,
+    Marker,
+    OwnerSpan,
+    OwnerState,
+    PartitionState,
+    TailNode,
+    TopicState,
+)
+from oncelog.types import NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Record batches to append to one partition, as one unit.
+
+    Attributes:
+        producer: the (producer id, epoch) that writes.
+        base_sequence: sequence of the first record.
+        owner: path of the owner; None outside any transaction.
+        blocks: the record batches, in order; already durable.
+        manifest_file: the file that lists `blocks`, when they are too many for a znode; already durable.
+    """
+
+    partition: TopicIdPartition
+    producer: ProducerIdAndEpoch
+    base_sequence: int
+    owner: str | None
+    blocks: tuple[Block, ...]
+    manifest_file: str | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(block.count for block in self.blocks)
+
+    @property
+    def files(self) -> set[str]:
+        named = {block.file for block in self.blocks}
+        return named | {self.manifest_file} if self.manifest_file else named
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append landed, and how many tail nodes its partition has now; a duplicate landed there before."""
+
+    base_offset: int
+    is_duplicate: bool
+    tail_nodes: int
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def read_topic(reader: ZnodeReader, name: str) -> TopicState:
+    """The topic's znode.
+
+    Raises:
+        UnknownTopicError: there is none of this name.
+    """
+    path = paths.topic(name)
+    znode = reader.get(path)
+    topic = payloads.decode_topic(path, znode.data) if znode else None
+    if topic is None or topic.is_deleted:
+        raise UnknownTopicError("no such topic; create it with `oncelog topic create` or create_topic()", topic=name)
+    return topic
+
+
+def identify(reader: ZnodeReader, name: str, partition: int) -> TopicIdPartition:
+    """The partition of the topic's present incarnation.
+
+    Raises:
+        UnknownTopicError, UnknownPartitionError.
+    """
+    topic = read_topic(reader, name)
+    if not 0 <= partition < topic.partitions:
+        raise UnknownPartitionError(
+            "the topic has no such partition", topic=name, partition=partition, partitions=topic.partitions
+        )
+    return TopicIdPartition(name, topic.topic_id, partition)
+
+
+def read_partition(reader: ZnodeReader, partition: TopicIdPartition) -> PartitionState:
+    """The partition's znode.
+
+    Raises:
+        UnknownTopicError: the topic was deleted, or deleted and created again, since `partition` was identified.
+    """
+    path = paths.partition(partition)
+    znode = reader.get(path)
+    state = payloads.decode_partition(path, znode.data) if znode else None
+    if state is None or state.is_deleted:
+        raise UnknownTopicError(
+            "the topic was deleted (or deleted and created again)", topic=partition.topic, topic_id=partition.topic_id
+        )
+    return state
+
+
+def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
+    """Whether the partition is there and not being deleted."""
+    path = paths.partition(partition)
+    znode = reader.get(path)
+    return znode is not None and not payloads.decode_partition(path, znode.data).is_deleted
+
+
+def read_index(reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState) -> PartitionIndex:
+    """The index of the partition, at `state` or later."""
+    folder = paths.tail(partition)
+    nodes = (payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in reader.children_data(folder))
+    return PartitionIndex(state.roots, tuple(nodes))
+
+
+def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
+    """What the owner's znode says; None when it was settled everywhere and deleted."""
+    znode = reader.get(owner)
+    return None if znode is None else payloads.owner_state(owner, znode)
+
+
+# Appending ------------------------------------------------------------------------------------------------------------
+
+
+def append(view: ZnodeView, request: Append) -> Appended:
+    """Append record batches to one partition, in the caller's step.
+
+    The caller rolls the tail afterwards when it has become long (`roll_if_long`).
+
+    Raises:
+        ProducerFencedError, OutOfOrderSequenceError: by the sequence rules (protocol/sequencing.py).
+        InvalidTxnStateError: the owner is decided, or was never created.
+        StaleFileError: a data file is too old to be named.
+        PartitionPinnedError: too many unsettled transactions here.
+    """
+    partition, path = request.partition, paths.partition(request.partition)
+    state = read_partition(view, partition)
+    producer_path = paths.producer(partition, request.producer.producer_id)
+    producer_znode = view.get(producer_path)
+    entry = payloads.decode_producer(producer_path, producer_znode.data) if producer_znode else None
+    verdict = sequencing.check_append(
+        entry, request.producer, request.base_sequence, request.count, transactional=request.owner is not None
+    )
+    if isinstance(verdict, sequencing.Duplicate):
+        return Appended(verdict.base_offset, is_duplicate=True, tail_nodes=state.tail_nodes)
+    if request.owner is not None:
+        _check_owner_is_open(view, request)
+    generations.check_fresh(view, request.files)
+    first, last = state.log_end, state.log_end + request.count - 1
+    node = _tail_node(request, first)
+    grown = replace(
+        state,
+        log_end=last + 1,
+        tail_nodes=state.tail_nodes + 1,
+        size_bytes=state.size_bytes + node.size_bytes,
+    )
+    if request.owner is not None:
+        _check_not_pinned(state, request)
+        grown = grown.extended_by(request.owner, request.producer, first, last)
+    view.set(path, payloads.encode_partition(grown))
+    view.create(paths.tail_node(partition, first), payloads.encode_tail_node(node))
+    after = sequencing.after_append(
+        entry, request.producer, request.base_sequence, request.count, base_offset=first, owner=request.owner
+    )
+    write = view.set if producer_znode else view.create
+    write(producer_path, payloads.encode_producer(after))
+    return Appended(first, is_duplicate=False, tail_nodes=grown.tail_nodes)
+
+
+def _check_owner_is_open(view: ZnodeView, request: Append) -> None:
+    ensure(request.owner is not None, "a transactional append names its owner")
+    state = read_owner(view, str(request.owner))
+    if state is None or state.outcome is not Outcome.OPEN:
+        raise InvalidTxnStateError(
+            "the transaction is decided already; nothing more can be written to it",
+            owner=request.owner,
+            outcome=state.outcome.value if state else "settled",
+            partition=str(request.partition),
+        )
+
+
+def _check_not_pinned(state: PartitionState, request: Append) -> None:
+    if len(state.owners) >= limits.MAX_UNSETTLED_OWNERS and state.span_of(str(request.owner)) is None:
+        raise PartitionPinnedError(
+            "too many unsettled transactions in this partition; the named one holds them back: let it finish, or abort "
+            "it with `oncelog txn abort`",
+            partition=str(request.partition),
+            owner=min(state.owners, key=lambda span: span.first).owner,
+            unsettled=len(state.owners),
+        )
+
+
+def _tail_node(request: Append, base_offset: int) -> TailNode:
+    blocks = request.blocks
+    node = TailNode(
+        base_offset=base_offset,
+        end_offset=base_offset + request.count,
+        records=request.count,
+        size_bytes=sum(block.length for block in blocks),
+        max_timestamp_ms=max(block.max_timestamp_ms for block in blocks),
+    )
+    if request.manifest_file is not None:
+        manifest = Manifest(request.manifest_file, len(blocks), request.producer, request.base_sequence, request.owner)
+        return replace(node, manifest=manifest)
+    return replace(node, entries=tuple(_entries(request, base_offset)))
+
+
+def _entries(request: Append, base_offset: int) -> list[IndexEntry]:
+    entries = []
+    offset, sequence = base_offset, request.base_sequence
+    for block in request.blocks:
+        entries.append(IndexEntry(offset, block.count, request.producer, sequence, request.owner, block, None))
+        offset += block.count
+        sequence = sequencing.sequence_add(sequence, block.count)
+    return entries
+
+
+def append_markers(
+    view: ZnodeView, partition: TopicIdPartition, settled: Sequence[tuple[OwnerSpan, OwnerState]], snapshot_zxid: int
+) -> None:
+    """Write one control marker for each decided owner and stop listing it; `snapshot_zxid` becomes the trim.
+
+    Args:
+        settled: owners that this partition lists, with their decided state.
+    """
+    state = read_partition(view, partition)
+    offset = state.log_end
+    entries = [_marker_entry(offset + at, span, owner) for at, (span, owner) in enumerate(settled)]
+    node = TailNode(offset, offset + len(entries), 0, 0, NO_TIMESTAMP, tuple(entries))
+    names = {span.owner for span, _ in settled}
+    state = replace(
+        state,
+        log_end=node.end_offset,
+        trim=max(state.trim, snapshot_zxid),
+        tail_nodes=state.tail_nodes + 1,
+        owners=tuple(span for span in state.owners if span.owner not in names),
+    )
+    view.set(paths.partition(partition), payloads.encode_partition(state))
+    view.create(paths.tail_node(partition, offset), payloads.encode_tail_node(node))
+    for span, _ in settled:
+        for producer in span.producers:
+            _close_transaction(view, paths.producer(partition, producer.producer_id), span.owner)
+
+
+def _close_transaction(view: ZnodeView, producer_path: str, owner: str) -> None:
+    znode = view.get(producer_path)
+    if znode is None:
+        return
+    before = payloads.decode_producer(producer_path, znode.data)
+    after = sequencing.after_marker(before, owner)
+    if after is not before:
+        view.set(producer_path, payloads.encode_producer(after))
+
+
+def _marker_entry(offset: int, span: OwnerSpan, owner: OwnerState) -> IndexEntry:
+    ensure(owner.outcome is not Outcome.OPEN, "a marker is written for a decided owner only", owner=span.owner)
+    marker = Marker(owner.outcome, span.first, visibility.losing_pairs(span, owner))
+    return IndexEntry(offset, 1, span.producers[-1], NO_SEQUENCE, span.owner, None, marker)
+
+
+# Rolling --------------------------------------------------------------------------------------------------------------
+
+
+def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> bool:
+    """Move the tail of `partition` into index files; returns whether this call did it.
+
+    Safe to run by several processes at once: one wins, the files of the others are orphans.
+    """
+    with store.snapshot() as reader:
+        state = read_partition(reader, partition)
+        tail = read_index(reader, partition, state).tail[: 2 * limits.TAIL_MAX_ENTRIES]
+        generation = generations.current(reader)
+    if not tail:
+        return False
+    roots = index.rolled(files, state.roots, tail, lambda: generations.new_name(generations.INDEX, generation))
+
+    def step(view: ZnodeView) -> bool:
+        now = read_partition(view, partition)
+        if (now.roots, now.log_start) != (state.roots, state.log_start):
+            return False
+        generations.check_fresh(view, {ref.file for ref in roots if ref not in state.roots})
+        for node in tail:
+            view.delete(paths.tail_node(partition, node.base_offset))
+        rolled_state = replace(now, roots=roots, tail_nodes=now.tail_nodes - len(tail))
+        view.set(paths.partition(partition), payloads.encode_partition(rolled_state))
+        return True
+
+    return store.transact(step)
+
+
+def roll_if_long(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, tail_nodes: int) -> None:
+    """Roll when the tail has reached its bound."""
+    if tail_nodes >= limits.TAIL_MAX_ENTRIES:
+        roll(store, files, partition)

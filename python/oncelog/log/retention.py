@@ -1,0 +1,118 @@
+"""Retention: moves the log start over old entries. Files go later (collection.py).
+
+Never moves past the first offset of an unsettled owner (invariant I11), nor past the log end; a record goes when its
+whole record batch may go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from oncelog.errors import OffsetOutOfRangeError
+from oncelog.log import partition_log
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.partition import IndexEntry, PartitionState, TopicState
+from oncelog.types import TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a retention run took out of one partition."""
+
+    partition: TopicIdPartition
+    log_start: int
+    records: int
+    size_bytes: int
+
+
+def enforce(
+    store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, topic: TopicState, now_ms: int
+) -> Removed | None:
+    """Apply the topic's retention to one partition.
+
+    Args:
+        now_ms: the store's time, compared with the records' timestamps.
+
+    Returns:
+        what was removed; None if nothing may go.
+    """
+    with store.snapshot() as reader:
+        state = partition_log.read_partition(reader, partition)
+        index = partition_log.read_index(reader, partition, state)
+    going: list[IndexEntry] = []
+    excess_bytes = state.size_bytes - topic.retention_bytes if topic.retention_bytes is not None else 0
+    horizon_ms = now_ms - topic.retention_ms if topic.retention_ms is not None else -1
+    for entry in index.entries(files, state.log_start, removable_end(state)):
+        size_bytes = entry.block.length if entry.block else 0
+        is_old = entry.block is not None and entry.block.max_timestamp_ms < horizon_ms
+        if entry.block is not None and not is_old and excess_bytes < size_bytes:
+            break
+        if entry.end_offset > removable_end(state):
+            break
+        excess_bytes -= size_bytes
+        going.append(entry)
+    while going and going[-1].block is None and going[-1].end_offset == state.log_end:
+        going.pop()  # the newest marker stays with what follows it
+    if not any(entry.block for entry in going):
+        return None
+    return _move_log_start(store, partition, state, going)
+
+
+def delete_records(
+    store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, before_offset: int
+) -> Removed | None:
+    """Move the log start to `before_offset`, or as far towards it as unsettled transactions allow.
+
+    Raises:
+        OffsetOutOfRangeError: the offset is below the log start or above the log end.
+    """
+    with store.snapshot() as reader:
+        state = partition_log.read_partition(reader, partition)
+        index = partition_log.read_index(reader, partition, state)
+    if not state.log_start <= before_offset <= state.log_end:
+        raise OffsetOutOfRangeError(
+            "the offset is not within the log",
+            partition=str(partition),
+            offset=before_offset,
+            log_start=state.log_start,
+            log_end=state.log_end,
+        )
+    end = min(before_offset, removable_end(state))
+    going = [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
+    return _move_log_start(store, partition, state, going) if going else None
+
+
+def removable_end(state: PartitionState) -> int:
+    """Where unsettled data begins, or the log end: nothing from here on may be removed."""
+    return min((span.first for span in state.owners), default=state.log_end)
+
+
+def _move_log_start(
+    store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: list[IndexEntry]
+) -> Removed | None:
+    log_start = going[-1].end_offset
+    blocks = [entry.block for entry in going if entry.block]
+    size_bytes = sum(block.length for block in blocks)
+
+    def step(view: ZnodeView) -> bool:
+        state = partition_log.read_partition(view, partition)
+        if (state.log_start, state.roots) != (seen.log_start, seen.roots) or removable_end(state) < log_start:
+            return False  # another run moved it, or the tail was rolled: the next run looks again
+        gone = [node for node in partition_log.read_index(view, partition, state).tail if node.end_offset <= log_start]
+        for node in gone:
+            view.delete(paths.tail_node(partition, node.base_offset))
+        moved = replace(
+            state,
+            log_start=log_start,
+            roots=tuple(ref for ref in state.roots if ref.end > log_start),
+            tail_nodes=state.tail_nodes - len(gone),
+            size_bytes=state.size_bytes - size_bytes,
+        )
+        view.set(paths.partition(partition), payloads.encode_partition(moved))
+        return True
+
+    if not store.transact(step):
+        return None
+    return Removed(partition, log_start, sum(block.count for block in blocks), size_bytes)

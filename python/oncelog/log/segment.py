@@ -1,0 +1,310 @@
+"""Data files: writing record batches as blocks, and reading one block back.
+
+Touches files only, never a znode. Tasks write with `SegmentWriter` or `BlockBuffer` and hand the blocks to whoever
+appends them; readers get blocks from the index. A block that was returned is durable once `finish` has returned.
+
+Crash points of a writer: anywhere before `finish` returns leaves orphan files that no znode names, and nothing else.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from oncelog import limits
+from oncelog.errors import CorruptDataError, DataLossError, ensure
+from oncelog.log import codec as avro
+from oncelog.log.codec import BufferCodec, Place
+from oncelog.log.records import RECORD_OVERHEAD_BYTES, concatenated, record_sizes
+from oncelog.ports import FileStore, OutputFile
+from oncelog.types import Block
+
+K = TypeVar("K", bound=Hashable)
+
+HEADER_READ_BYTES = 64 * 1024
+"""Far more than the header of a data file takes."""
+
+PIECES_MAX = 64
+PIECE_OVERHEAD_BYTES = 4096
+"""A buffered record batch costs some objects beside its records; many small ones are joined now and then."""
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _DataFile:
+    name: str
+    output: OutputFile
+    sync_marker: bytes
+
+
+class SegmentWriter:
+    """Writes record batches into new data files, of any partitions side by side.
+
+    No file is created before the first record. Whatever fails discards all files of the writer: none of its blocks
+    may be used then.
+
+    Args:
+        files: of the log.
+        prefix: of the names of new files (`generations.prefix`).
+        codec: compression: one of `codec.CODECS`.
+        block_target_bytes: batches are cut into blocks of about this, uncompressed.
+        roll_bytes: a new file begins when one has reached this.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        prefix: str,
+        *,
+        codec: str = limits.DEFAULT_CODEC,
+        block_target_bytes: int = limits.BLOCK_TARGET_BYTES,
+        roll_bytes: int = limits.FILE_ROLL_BYTES,
+    ) -> None:
+        ensure(0 < block_target_bytes <= limits.MAX_RECORD_BYTES, "a block fits into memory", target=block_target_bytes)
+        self.block_target_bytes = block_target_bytes
+        self._files = files
+        self._prefix = prefix
+        self._codec = BufferCodec(codec)
+        self._roll_bytes = roll_bytes
+        self._current: _DataFile | None = None
+        self._outputs: list[OutputFile] = []
+        self._is_closed = False
+
+    def append(self, records: pa.RecordBatch) -> list[Block]:
+        """Write a record batch of `codec.RECORD_SCHEMA`; returns its blocks, in order of its records.
+
+        Raises:
+            FileWriteError: a file could not be written.
+        """
+        ensure(not self._is_closed, "nothing is appended after finish, discard or a failure", prefix=self._prefix)
+        try:
+            return [self._write(piece) for piece in _pieces(records, self.block_target_bytes)]
+        except BaseException:
+            self.discard()
+            raise
+
+    def finish(self) -> None:
+        """Make every file durable (invariant I12).
+
+        Raises:
+            FileWriteError: a file could not be made durable.
+        """
+        ensure(not self._is_closed, "a writer is finished once, and not after a failure", prefix=self._prefix)
+        try:
+            self._finish_file()
+        except BaseException:
+            self.discard()
+            raise
+        self._is_closed = True
+
+    def discard(self) -> None:
+        """Remove every file, finished ones too; safe to call twice."""
+        self._is_closed = True
+        self._current = None
+        for output in self._outputs:
+            output.discard()
+
+    def _write(self, records: pa.RecordBatch) -> Block:
+        file = self._current = self._current or self._new_file()
+        block = avro.encode_block(records, self._codec, file.sync_marker)
+        position = file.output.position
+        for part in block.parts:
+            file.output.write(part)
+        if file.output.position >= self._roll_bytes:
+            self._finish_file()
+        return Block(
+            file.name,
+            position,
+            block.length,
+            block.crc32,
+            block.count,
+            block.min_timestamp_ms,
+            block.max_timestamp_ms,
+        )
+
+    def _new_file(self) -> _DataFile:
+        name = f"{self._prefix}{uuid.uuid4().hex}.avro"
+        output = self._files.create(name)
+        self._outputs.append(output)
+        sync_marker = avro.new_sync_marker()
+        output.write(avro.file_header(sync_marker))
+        return _DataFile(name, output, sync_marker)
+
+    def _finish_file(self) -> None:
+        if self._current is not None:
+            self._current.output.finish()
+            self._current = None
+
+
+def _pieces(records: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut records into batches of about equal size, each within half as much again of the target."""
+    if records.num_rows == 0:
+        return
+    # No more than this, by what Arrow counts, needs no look at the single records.
+    if records.nbytes <= target_bytes:
+        yield records
+        return
+    ends = np.cumsum(record_sizes(records) + RECORD_OVERHEAD_BYTES)
+    count = max(1, round(int(ends[-1]) / target_bytes))
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
+    for start, end in zip([0, *cuts], [*cuts, records.num_rows], strict=True):
+        if start < end:
+            yield records.slice(start, end - start)
+
+
+# Gathering -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Records of one key that wait for more."""
+
+    pieces: list[pa.RecordBatch] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def add(self, records: pa.RecordBatch) -> None:
+        if records.get_total_buffer_size() > 2 * records.nbytes:
+            records = concatenated([records])  # a small slice would keep in memory all that it was cut from
+        self.pieces.append(records)
+        self.size_bytes += records.nbytes + PIECE_OVERHEAD_BYTES
+        if len(self.pieces) >= PIECES_MAX:
+            self.pieces = [concatenated(self.pieces)]
+            self.size_bytes = self.pieces[0].nbytes + PIECE_OVERHEAD_BYTES
+
+
+class BlockBuffer(Generic[K]):
+    """Gathers small record batches into blocks worth writing, by key (a partition of the log).
+
+    Holds at most about `budget_bytes`, however many keys there are: beyond it the fullest key's records are written.
+
+    Args:
+        writer: takes the blocks; the caller finishes or discards it.
+        budget_bytes: bound of all that waits.
+    """
+
+    def __init__(self, writer: SegmentWriter, *, budget_bytes: int = limits.WRITER_BUFFER_BYTES) -> None:
+        self._writer = writer
+        self._budget_bytes = budget_bytes
+        self._pending: dict[K, _Pending] = {}
+        self._size_bytes = 0
+
+    def append(self, key: K, records: pa.RecordBatch) -> list[tuple[K, Block]]:
+        """Take records of `key`; returns the blocks written meanwhile, which may be of other keys.
+
+        The blocks of one key come in the order of its records.
+
+        Raises:
+            FileWriteError: a file could not be written; nothing of the writer may be used.
+        """
+        if records.num_rows == 0:
+            return []
+        if records.nbytes >= self._writer.block_target_bytes:  # large enough by itself: not copied
+            return [*self._write(key), *((key, block) for block in self._writer.append(records))]
+        pending = self._pending.setdefault(key, _Pending())
+        before = pending.size_bytes
+        pending.add(records)
+        self._size_bytes += pending.size_bytes - before
+        written = self._write(key) if pending.size_bytes >= self._writer.block_target_bytes else []
+        while self._size_bytes > self._budget_bytes:
+            written += self._write(max(self._pending, key=lambda other: self._pending[other].size_bytes))
+        return written
+
+    def flush(self) -> list[tuple[K, Block]]:
+        """Write all that waits; returns its blocks."""
+        return [written for key in list(self._pending) for written in self._write(key)]
+
+    def _write(self, key: K) -> list[tuple[K, Block]]:
+        pending = self._pending.pop(key, None)
+        if pending is None:
+            return []
+        self._size_bytes -= pending.size_bytes
+        return [(key, block) for block in self._writer.append(concatenated(pending.pieces))]
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+class ScannedBlock(NamedTuple):
+    """A block as a scan finds it; the CRC-32 is that of the bytes found."""
+
+    position: int
+    length: int
+    crc32: int
+    records: pa.RecordBatch
+
+
+def read_block(files: FileStore, block: Block, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """The records of a block that the index names.
+
+    Args:
+        files: of the log.
+        block: from the index.
+        columns: names of the columns wanted, all by default; others are not decompressed.
+
+    Raises:
+        DataLossError: the file is gone.
+        CorruptDataError: the file does not hold what was written.
+        UnsupportedFormatError: a newer oncelog wrote it.
+        FileUnavailableError: the file cannot be read now.
+    """
+    place = Place(block.file, block.position)
+    try:
+        data = files.read(block.file, block.position, block.length)
+    except FileNotFoundError as error:
+        raise DataLossError(
+            "a data file that the index names is gone; restore it from a backup", **place._asdict(), records=block.count
+        ) from error
+    _check_same("length", block.length, len(data), place)
+    _check_same("crc32", block.crc32, zlib.crc32(data), place)
+    decoded = avro.decode_block(data, place, columns)
+    _check_same("count", block.count, decoded.count, place)
+    _check_same("min_timestamp_ms", block.min_timestamp_ms, decoded.min_timestamp_ms, place)
+    _check_same("max_timestamp_ms", block.max_timestamp_ms, decoded.max_timestamp_ms, place)
+    return decoded.records
+
+
+def scan_file(files: FileStore, name: str) -> Iterator[ScannedBlock]:
+    """Every block of a data file in order, found without the index.
+
+    For verification and for people: bytes that are damaged and still make sense are found by the index's CRC-32 alone.
+
+    Raises:
+        CorruptDataError: the file is not, or from here on no longer, a data file.
+        UnsupportedFormatError: a newer oncelog wrote it.
+        FileNotFoundError: no such file.
+    """
+    size = files.size(name)
+    header = avro.read_data_header(files.read(name, 0, HEADER_READ_BYTES), name)
+    position = header.length
+    while position < size:
+        place = Place(name, position)
+        length = avro.block_length(files.read(name, position, avro.FRAMING_MAX_BYTES), place)
+        data = files.read(name, position, length)
+        _check_same("length", length, len(data), place)
+        _check_same("sync_marker", header.sync_marker.hex(), data[-avro.SYNC_BYTES :].hex(), place)
+        records = avro.decode_block(data, place).records
+        try:
+            records.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptDataError("a block holds impossible records", **place._asdict(), reason=str(error)) from error
+        yield ScannedBlock(position, length, zlib.crc32(data), records)
+        position += length
+
+
+def _check_same(what: str, expected: object, found: object, place: Place) -> None:
+    if expected != found:
+        raise CorruptDataError(
+            "a data file does not hold what was written; restore it from a backup",
+            **place._asdict(),
+            differs=what,
+            expected=expected,
+            found=found,
+        )

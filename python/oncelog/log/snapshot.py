@@ -1,0 +1,255 @@
+"""Reading a consistent plan over partitions: the I/O around protocol/visibility.py.
+
+A `LogSnapshot` says how far a reader of all its partitions together may go; `visible_range` says which rows of which
+blocks it then gets. Used by the consumer, by Spark's source and by the settler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from oncelog import limits
+from oncelog.errors import CorruptDataError, DataLossError, PlanOvertakenError
+from oncelog.log import partition_log, segment
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
+from oncelog.protocol import visibility
+from oncelog.protocol.partition import OwnerState, PartitionState
+from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSnapshot:
+    """The state of some partitions at one moment, and what it shows.
+
+    Attributes:
+        partitions: what each partition's znode says.
+        owners: the owners they list.
+        plan: the last stable offsets, planned over all of `partitions` together.
+    """
+
+    partitions: Mapping[TopicIdPartition, PartitionState]
+    owners: Mapping[str, OwnerState]
+    plan: visibility.Plan[TopicIdPartition]
+
+    def end(self, partition: TopicIdPartition, isolation: IsolationLevel) -> int:
+        """The first offset a reader may not see yet: LSO, or the log end for read_uncommitted."""
+        if isolation is IsolationLevel.READ_COMMITTED:
+            return max(self.plan.ends[partition], self.partitions[partition].log_start)
+        return self.partitions[partition].log_end
+
+
+def commits_zxid(reader: ZnodeReader) -> int:
+    """S, the snapshot of decisions: mzxid of ``/commits``."""
+    znode = reader.get(paths.COMMITS)
+    if znode is None:
+        raise CorruptDataError("the store holds no log", path=paths.COMMITS)
+    return znode.stat.mzxid
+
+
+def take(
+    store: ZnodeStore,
+    partitions: Iterable[TopicIdPartition],
+    *,
+    snapshot_zxid: int | None = None,
+    with_neighbours: bool = False,
+) -> LogSnapshot:
+    """Read a plan over `partitions`.
+
+    Args:
+        store: the log's metadata.
+        partitions: planned together: of a transaction over several of them, all or nothing is shown.
+        snapshot_zxid: an older S to plan at (a settler's); by default the present one.
+        with_neighbours: plan over every partition that shares an owner with `partitions`, directly or not, and leave
+            out those that are gone (what a settler needs).
+
+    Raises:
+        PlanOvertakenError: settling overtook the reader ten times; keep the previous ends, or try again.
+        UnknownTopicError: a topic is gone.
+    """
+    wanted = list(partitions)
+    for _ in range(limits.PLAN_ATTEMPTS):
+        with store.snapshot() as reader:
+            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid
+            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)
+        overtaken = visibility.is_overtaken(zxid, found.values())
+        if not overtaken and owners is not None:
+            return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
+        if overtaken and snapshot_zxid is not None:
+            break
+    raise PlanOvertakenError("settling overtook this reader every time; try again", partitions=len(wanted))
+
+
+def _read(
+    reader: ZnodeReader, wanted: list[TopicIdPartition], *, with_neighbours: bool
+) -> tuple[dict[TopicIdPartition, PartitionState], dict[str, OwnerState] | None]:
+    """Partitions first, then their owners; no owners when one of them was settled in between: read again."""
+    found: dict[TopicIdPartition, PartitionState] = {}
+    owners: dict[str, OwnerState] = {}
+    pending = _existing(reader, wanted) if with_neighbours else wanted
+    while pending:
+        for partition in pending:
+            found[partition] = partition_log.read_partition(reader, partition)
+        listed = {span.owner for partition in pending for span in found[partition].owners} - owners.keys()
+        names = sorted(listed)
+        for name, znode in zip(names, reader.get_many(names), strict=True):
+            if znode is None:
+                return found, None
+            owners[name] = payloads.owner_state(name, znode)
+        pending = _neighbours(reader, owners, listed, found.keys()) if with_neighbours else []
+    return found, owners
+
+
+def _neighbours(
+    reader: ZnodeReader, owners: Mapping[str, OwnerState], names: set[str], known: Iterable[TopicIdPartition]
+) -> list[TopicIdPartition]:
+    reached = {paths.partition_of(path) for name in names for path in owners[name].partitions}
+    return _existing(reader, sorted(reached - set(known)))
+
+
+def _existing(reader: ZnodeReader, partitions: list[TopicIdPartition]) -> list[TopicIdPartition]:
+    return [partition for partition in partitions if partition_log.exists(reader, partition)]
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleRange:
+    """The visible rows of ``[start, end)`` of one partition, in offset order."""
+
+    slices: tuple[BlockSlice, ...]
+    end: int
+
+    @property
+    def count(self) -> int:
+        return sum(piece.count for piece in self.slices)
+
+
+def visible_range(
+    store: ZnodeStore,
+    files: IndexFiles,
+    partition: TopicIdPartition,
+    start: int,
+    end: int,
+    isolation: IsolationLevel,
+    *,
+    max_records: int | None = None,
+) -> VisibleRange:
+    """The rows of ``[start, end)`` that `isolation` shows; control markers and aborted data are left out.
+
+    Repeatable: below an end that a plan gave, everything is decided for good.
+
+    Args:
+        max_records: end the range after this many rows; nothing beyond is read.
+
+    Raises:
+        DataLossError: the range begins below the log start, or ends beyond the log end.
+        CorruptDataError: the index has a hole.
+    """
+    if start >= end:
+        return VisibleRange((), end)
+    return _repeat_while_moving(
+        store, lambda reader: _read_range(reader, files, partition, start, end, isolation, max_records)
+    )
+
+
+def _read_range(
+    reader: ZnodeReader,
+    files: IndexFiles,
+    partition: TopicIdPartition,
+    start: int,
+    end: int,
+    isolation: IsolationLevel,
+    max_records: int | None,
+) -> VisibleRange:
+    state = partition_log.read_partition(reader, partition)
+    _check_bounds(state, partition, start, end)
+    index = partition_log.read_index(reader, partition, state)
+    owners = _owners_within(reader, state, start, end)
+    aborted = visibility.aborted_pairs(index.aborting_markers(files, start, end))
+    slices: list[BlockSlice] = []
+    room = max_records
+    for entry in index.entries(files, start, end):
+        if entry.block is None or not visibility.is_shown(entry, isolation, owners, aborted):
+            continue
+        first = max(start - entry.base_offset, 0)
+        last = min(end - entry.base_offset, entry.count)
+        if room is not None and room < last - first:
+            if room:
+                slices.append(BlockSlice(entry.block, entry.base_offset, first, first + room))
+            return VisibleRange(tuple(slices), entry.base_offset + first + room)
+        slices.append(BlockSlice(entry.block, entry.base_offset, first, last))
+        room = None if room is None else room - (last - first)
+    return VisibleRange(tuple(slices), end)
+
+
+def _owners_within(reader: ZnodeReader, state: PartitionState, start: int, end: int) -> dict[str, OwnerState]:
+    names = [span.owner for span in state.owners if span.first < end and span.last >= start]
+    owners = {}
+    for name, znode in zip(names, reader.get_many(names), strict=True):
+        if znode is None:
+            raise CorruptDataError("a partition lists an owner that does not exist", owner=name)
+        owners[name] = payloads.owner_state(name, znode)
+    return owners
+
+
+def _repeat_while_moving(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
+    """Run a read of several znodes; a contradiction may come from a concurrent roll or settle, so look once more."""
+    try:
+        with store.snapshot() as reader:
+            return read(reader)
+    except (CorruptDataError, DataLossError):
+        store.sync()
+        with store.snapshot() as reader:
+            return read(reader)
+
+
+def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int, end: int) -> None:
+    if start < state.log_start:
+        raise DataLossError(
+            "records that were still to be read are gone: retention removed them; raise the topic's retention, or go "
+            "on without them with failOnDataLoss=false",
+            topic=partition.topic,
+            partition=partition.partition,
+            wanted_offset=start,
+            log_start=state.log_start,
+        )
+    if end > state.log_end:
+        raise DataLossError(
+            "the log ends before the range to be read: the znode store was restored from an older state",
+            topic=partition.topic,
+            partition=partition.partition,
+            wanted_end=end,
+            log_end=state.log_end,
+        )
+
+
+def offset_for_time(
+    store: ZnodeStore,
+    data_files: FileStore,
+    index_files: IndexFiles,
+    partition: TopicIdPartition,
+    timestamp_ms: int,
+    end: int,
+) -> int | None:
+    """The first offset below `end` whose record is of `timestamp_ms` or later; None if there is none.
+
+    Like Kafka's, it looks at every record, also at those an isolation level does not show.
+    """
+    with store.snapshot() as reader:
+        state = partition_log.read_partition(reader, partition)
+        index = partition_log.read_index(reader, partition, state)
+    entry = index.first_entry_since(index_files, timestamp_ms, state.log_start)
+    if entry is None or entry.block is None:
+        return None
+    stamps = segment.read_block(data_files, entry.block, columns=("timestamp_ms",)).column("timestamp_ms")
+    first_row = max(state.log_start - entry.base_offset, 0)
+    offsets = (entry.base_offset + row for row in range(first_row, entry.count) if stamps[row].as_py() >= timestamp_ms)
+    found = next(offsets, None)
+    return found if found is not None and found < end else None

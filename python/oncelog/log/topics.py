@@ -1,0 +1,155 @@
+"""Topics: creation, configuration, deletion."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import replace
+
+from oncelog import limits
+from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
+from oncelog.log import partition_log
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol.partition import PartitionState, TopicState
+from oncelog.types import TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule for topic names."""
+
+ZNODES_PER_STEP = 400
+
+
+def create(store: ZnodeStore, name: str, topic: TopicState) -> TopicState:
+    """Create a topic with empty partitions.
+
+    Args:
+        store: of the log.
+        name: letters, digits, dot, underscore and dash, at most 249 characters.
+        topic: its configuration; `new_state` makes one with a fresh id.
+
+    Raises:
+        TopicExistsError: there is one of this name.
+        UsageError: the name or the number of partitions is out of bounds.
+    """
+    _check_name(name)
+    _check_state(topic)
+    remove_deleted(store, name)
+    try:
+        store.transact(lambda view: _create(view, name, topic))
+    except OutcomeUnknownError:
+        store.transact(lambda view: _create(view, name, topic))
+    return topic
+
+
+def new_state(partitions: int, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> TopicState:
+    """The state of a new topic, under an id that no topic had before."""
+    return TopicState(uuid.uuid4().hex, partitions, retention_ms, retention_bytes)
+
+
+def _create(view: ZnodeView, name: str, topic: TopicState) -> None:
+    path = paths.topic(name)
+    znode = view.get(path)
+    if znode is not None:
+        if payloads.decode_topic(path, znode.data).topic_id == topic.topic_id:
+            return  # an earlier try of this step won
+        raise TopicExistsError("a topic of this name exists", topic=name)
+    view.create(path, payloads.encode_topic(topic))
+    for number in range(topic.partitions):
+        partition = TopicIdPartition(name, topic.topic_id, number)
+        view.create(paths.partition(partition), payloads.encode_partition(PartitionState()))
+
+
+def configure(
+    store: ZnodeStore, name: str, *, retention_ms: int | None = None, retention_bytes: int | None = None
+) -> TopicState:
+    """Replace the topic's retention; None keeps data for ever."""
+
+    def step(view: ZnodeView) -> TopicState:
+        topic = replace(
+            partition_log.read_topic(view, name), retention_ms=retention_ms, retention_bytes=retention_bytes
+        )
+        _check_state(topic)
+        view.set(paths.topic(name), payloads.encode_topic(topic))
+        return topic
+
+    return store.transact(step)
+
+
+def delete(store: ZnodeStore, name: str) -> None:
+    """Delete a topic: at once nothing can be appended or read; its files go with the next collections.
+
+    Raises:
+        UnknownTopicError: there is none of this name.
+    """
+
+    def mark(view: ZnodeView) -> None:
+        topic = partition_log.read_topic(view, name)
+        view.set(paths.topic(name), payloads.encode_topic(replace(topic, is_deleted=True)))
+        for number in range(topic.partitions):
+            path = paths.partition(TopicIdPartition(name, topic.topic_id, number))
+            if view.get(path) is not None:
+                view.set(path, payloads.encode_partition(PartitionState(is_deleted=True)))
+
+    store.transact(mark)
+    remove_deleted(store, name)
+
+
+def remove_deleted(store: ZnodeStore, name: str) -> None:
+    """Finish a deletion that was begun: remove the topic's znodes, children first, in steps of bounded size."""
+    path = paths.topic(name)
+    znode = store.get(path)
+    if znode is None or not payloads.decode_topic(path, znode.data).is_deleted:
+        return
+    doomed = _subtree(store, path)
+    for at in range(0, len(doomed), ZNODES_PER_STEP):
+        some = doomed[at : at + ZNODES_PER_STEP]
+        store.transact(lambda view, some=some: _delete_present(view, some))  # type: ignore[misc]
+
+
+def _subtree(reader: ZnodeReader, path: str) -> list[str]:
+    """Every path of the subtree, children before their parents."""
+    below = [found for child in reader.children(path) for found in _subtree(reader, f"{path}/{child}")]
+    return [*below, path]
+
+
+def _delete_present(view: ZnodeView, doomed: list[str]) -> None:
+    for path in doomed:
+        if view.get(path) is not None:
+            view.delete(path)
+
+
+def names(reader: ZnodeReader) -> list[str]:
+    """Names of all topics, sorted."""
+    found = []
+    for segment in reader.children(paths.TOPICS):
+        path = f"{paths.TOPICS}/{segment}"
+        znode = reader.get(path)
+        if znode is not None and not payloads.decode_topic(path, znode.data).is_deleted:
+            found.append(paths.name_of(segment))
+    return sorted(found)
+
+
+def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
+    """The partitions of the topic's present incarnation.
+
+    Raises:
+        UnknownTopicError.
+    """
+    topic = partition_log.read_topic(reader, name)
+    return [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
+
+
+def _check_name(name: str) -> None:
+    if not _LEGAL_NAME.fullmatch(name) or set(name) == {"."} or name == "..":
+        raise UsageError("a topic's name has 1 to 249 letters, digits, dots, underscores or dashes", topic=name)
+
+
+def _check_state(topic: TopicState) -> None:
+    if not 1 <= topic.partitions <= limits.MAX_PARTITIONS:
+        raise UsageError(
+            "the number of partitions is out of bounds", partitions=topic.partitions, maximum=limits.MAX_PARTITIONS
+        )
+    for name, value in (("retention_ms", topic.retention_ms), ("retention_bytes", topic.retention_bytes)):
+        if value is not None and value < 0:
+            raise UsageError("retention is not negative; leave it out to keep data for ever", **{name: value})

@@ -1,0 +1,168 @@
+"""What the world must provide: time, a znode store and a file store. Everything above works against these Protocols.
+
+The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all. Who writes a
+backend reads `znodes/` for the contract tests it must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+
+ANY_VERSION = -1
+"""As in ZooKeeper: a check, set or delete with this version asks for existence only."""
+
+
+class Clock(Protocol):
+    """Durations and waiting only; the time of the protocol is the store's (`Stat.mtime_ms` of ``/clock``)."""
+
+    def monotonic_ms(self) -> int: ...
+
+    def sleep_ms(self, duration_ms: int) -> None: ...
+
+
+class Stat(NamedTuple):
+    """ZooKeeper's Stat, as far as it is used. zxids are the store's own counter of multis, growing by time."""
+
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+
+
+class Znode(NamedTuple):
+    data: bytes
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+Op = Check | Create | Set | Delete
+
+
+class ZnodeReader(Protocol):
+    """Reads of znodes. Paths are absolute, ``/`` exists always."""
+
+    def get(self, path: str) -> Znode | None:
+        """The znode, or None where there is none."""
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        """`get` of each path, in one round trip where the backend can (pipelined)."""
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names of the children; empty also where `path` does not exist."""
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        """`children` with their znodes, sorted by name. Only for parents of bounded size."""
+
+
+class ZnodeView(ZnodeReader, Protocol):
+    """What a step of `ZnodeStore.transact` sees: reads are remembered, writes are buffered, own writes are visible.
+
+    Reading an absent path or a child list puts the nearest existing ancestor into the read set, and every create and
+    delete sets its parent (same data), so that absence and child lists are compared and set like data (invariant I3).
+    """
+
+    def create(self, path: str, data: bytes = b"") -> None:
+        """Create a znode, and its missing ancestors with empty data. Raises NodeExistsError on a present one."""
+
+    def set(self, path: str, data: bytes) -> None:
+        """Replace the data of a znode that this view has read, or will read now."""
+
+    def set_blind(self, path: str, data: bytes) -> None:
+        """Replace the data of an existing znode without reading it: never conflicts. The order is the store's."""
+
+    def delete(self, path: str) -> None:
+        """Delete a znode without children."""
+
+
+class ZnodeStore(ZnodeReader, Protocol):
+    """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily."""
+
+    def snapshot(self) -> AbstractContextManager[ZnodeReader]:
+        """Reads within are in order of time; one consistent snapshot where the backend has that (memory, SQLite)."""
+
+    def multi(self, ops: Sequence[Op]) -> None:
+        """Apply all operations atomically, or none. Operations see the effects of earlier ones; one zxid.
+
+        Raises:
+            MultiFailedError: an operation's condition does not hold (`znodes/errors.py`); nothing was applied.
+            OutcomeUnknownError: the answer was lost. StoreUnavailableError: not applied.
+        """
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = ...) -> T:
+        """Run `step` on a view and commit its read set and writes as one multi; run it again on conflict.
+
+        `step` must be free of side effects. What it returns or raises is believed only after its checks held. The
+        only way to write znodes.
+
+        Raises:
+            TransactConflictError: conflicts until the deadline. OutcomeUnknownError: run the same step again.
+        """
+
+    def sync(self) -> None:
+        """Make the following reads of this process see every write that was acknowledged before the call."""
+
+    def close(self) -> None: ...
+
+
+class OutputFile(Protocol):
+    """A new file under its final random name. It counts only after `finish`."""
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+    def finish(self) -> None:
+        """Make the file durable (fsync of file and folder, or an acknowledged put) and close it (invariant I12)."""
+
+    def discard(self) -> None:
+        """Close and remove the unfinished file; safe to call twice and after `finish`."""
+
+
+class FileStore(Protocol):
+    """Immutable files under one root. Names are relative, with ``/``. Picklable: tasks in other processes use it."""
+
+    def create(self, name: str) -> OutputFile: ...
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        """Exactly `length` bytes, or fewer at the end of the file. Raises FileNotFoundError."""
+
+    def size(self, name: str) -> int:
+        """Bytes of the file. Raises FileNotFoundError."""
+
+    def names(self, folder: str) -> Iterable[tuple[str, int, int]]:
+        """(name, size, mtime_ms) of each file below `folder`. For collection and verification, not for correctness."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file; no error when it is gone."""

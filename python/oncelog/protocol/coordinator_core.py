@@ -1,0 +1,745 @@
+"""The transaction coordinator, pure: what one request does to one transactional id, and what is written with it.
+
+Owns the metadata of a transactional id (`TransactionMetadata`), the requests made of it (the events below) and `step`,
+the only function that turns the one by the other. It must never read a znode, a clock or a random number: the caller
+puts what it read into the event. Callers: the coordinator service and the rounds of micro-batches; both run `step`
+inside one `transact`, store `Step.metadata` and carry out `Step.instructions` in the same multi.
+
+Why a transaction has one outcome. Assumptions: (1) the multi compares the metadata that `step` was given; (2) an
+owner's znode is written by `Decide` alone, and that write is the decision. A `Decide` leaves the state ``ongoing`` in
+the same multi, and no step leads back to ``ongoing`` under the same owner, because every end takes the next epoch and
+an owner is named by its epoch; hence no owner is decided twice (invariant I6). The owner of a micro-batch is its
+*round*, which decides for all its participants at once: here a round's transaction is ended only after its round is.
+
+Identities. ``(producer_id, epoch)`` names the open transaction, and otherwise the one that may begin the next. Every
+end of a transaction takes the next epoch, and beyond 32766 a fresh producer id, so a pair never names two. Requests
+are accepted from `TransactionMetadata.producer` alone, which is that pair but for one case: `InitProducerId` that
+keeps a prepared transaction gives its caller a new pair (``next_producer_id``, ``next_epoch``), fences all older ones,
+and leaves the transaction its own (KIP-939). `TransactionMetadata.last` is the pair before; it serves to recognise a
+retry and for nothing else.
+
+Source: Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` with transactions version 2. Where this differs:
+  - An end of a transaction is complete for its producer at once. Kafka answers CONCURRENT_TRANSACTIONS until its
+    markers are written; here readers ask the owner, and ``complete_x`` is a lazy write in front of the next step. For
+    the same reason a fresh producer id takes over with the decision, where Kafka keeps it as the next one until then.
+  - `InitProducerId` over an open transaction fences, aborts and answers in one step, instead of asking to be retried.
+  - `InitProducerId` with a stale expected pair is refused before anything else. Kafka compares only its producer id
+    while a transaction is open, and aborts that of a newer epoch.
+  - Preparing is a stored mark; Kafka's coordinator does not learn of it, and keeps any open transaction when asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Final, assert_never
+
+from oncelog.errors import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
+    InvariantViolation,
+    ProducerFencedError,
+    ensure,
+)
+from oncelog.protocol.txn_state import PENDING_ONLY, TxnState, transition
+from oncelog.types import (
+    MAX_PRODUCER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Outcome,
+    ProducerIdAndEpoch,
+    TopicIdPartition,
+)
+
+LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
+
+_PREPARE: Mapping[Outcome, TxnState] = MappingProxyType(
+    {Outcome.COMMIT: TxnState.PREPARE_COMMIT, Outcome.ABORT: TxnState.PREPARE_ABORT}
+)
+_COMPLETE: Mapping[TxnState, TxnState] = MappingProxyType(
+    {TxnState.PREPARE_COMMIT: TxnState.COMPLETE_COMMIT, TxnState.PREPARE_ABORT: TxnState.COMPLETE_ABORT}
+)
+
+
+# Metadata -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMetadata:
+    """Everything stored of one transactional id. Its times are the store's: this znode's mtime, its owner's ctime.
+
+    Attributes:
+        producer_id, epoch: the open transaction's pair, or the one that may begin the next.
+        previous_producer_id, last_epoch: the pair before, as far as a retry may name it.
+        next_producer_id, next_epoch: who may act on a prepared transaction that was kept; absent otherwise.
+        partitions, pending_groups: what the open (or decided, not completed) transaction has touched, sorted.
+        prepared: the open transaction takes no more writes and never times out (KIP-939).
+        owner: znode path of the owner of the open or last transaction.
+        round: path of the micro-batch's round that initialised the id, and so owns its transaction; None otherwise.
+        nonce: of the last InitProducerId; an attempt that finds its own has won before.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: TxnState = TxnState.EMPTY
+    previous_producer_id: int = NO_PRODUCER_ID
+    last_epoch: int = NO_PRODUCER_EPOCH
+    next_producer_id: int = NO_PRODUCER_ID
+    next_epoch: int = NO_PRODUCER_EPOCH
+    partitions: tuple[TopicIdPartition, ...] = ()
+    pending_groups: tuple[str, ...] = ()
+    prepared: bool = False
+    owner: str | None = None
+    round: str | None = None
+    nonce: str = ""
+
+    def __post_init__(self) -> None:
+        is_open, touched = self.state is TxnState.ONGOING, bool(self.partitions or self.pending_groups)
+        named = {"transactional_id": self.transactional_id, "state": self.state, "producer": str(self.producer)}
+        ensure(self.state not in PENDING_ONLY, "a pending state is never stored", **named)
+        ensure(self.producer_id >= 0, "a producer id is not negative", **named)
+        ensure(0 <= self.epoch <= MAX_PRODUCER_EPOCH, "an epoch is in range", **named)
+        ensure(not is_open or self.owner is not None, "an open transaction has an owner", **named)
+        ensure(not is_open or touched, "a transaction is open once it touched something", **named)
+        ensure(is_open or self.state in _COMPLETE or not touched, "what is finished touches nothing", **named)
+        ensure(is_open or not self.prepared, "only an open transaction is prepared", **named)
+        ensure(self.prepared or self.next_epoch == NO_PRODUCER_EPOCH, "only a prepared transaction is kept", **named)
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """Whose requests are accepted."""
+        if self.next_epoch != NO_PRODUCER_EPOCH:
+            return ProducerIdAndEpoch(self.next_producer_id, self.next_epoch)
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
+
+    @property
+    def last(self) -> ProducerIdAndEpoch | None:
+        """Who was `producer` before; None where a request of that one is no retry."""
+        if self.last_epoch == NO_PRODUCER_EPOCH:
+            return None
+        return ProducerIdAndEpoch(self.previous_producer_id, self.last_epoch)
+
+    @property
+    def open_transaction(self) -> ProducerIdAndEpoch | None:
+        """The pair that names the open transaction."""
+        return ProducerIdAndEpoch(self.producer_id, self.epoch) if self.state is TxnState.ONGOING else None
+
+    @property
+    def prepared_transaction(self) -> ProducerIdAndEpoch | None:
+        """The pair that names the prepared transaction: the token to complete it by."""
+        return self.open_transaction if self.prepared else None
+
+
+# Events ---------------------------------------------------------------------------------------------------------------
+#
+# Where an event has `fresh_producer_id`, offer an id from the allocator only when `ProducerIdNeeded` asked for one.
+# Where it has `owner_outcome`, it is what the znode of the stored metadata's `owner` says now, in the same snapshot;
+# None when there is no such znode: it was settled and deleted.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerId:
+    """A producer starts, or goes on after an error: it gets an identity, and every older one is fenced.
+
+    Attributes:
+        timeout_ms: of its transactions, within (0, `max_timeout_ms`].
+        nonce: minted by the caller once for all attempts of this call.
+        base_nonce: the metadata's nonce that an attempt with an unknown outcome was based on ("" where there was no
+            metadata); None before such an attempt. Another nonce found now means that a newer producer started in
+            between, so this call is superseded and not repeated (invariant I5).
+        expected: the identity the caller has and wants to go on from (KIP-360); None to fence whoever has one.
+        keep_prepared: leave a prepared transaction as it is, to be completed by this producer (KIP-939).
+        round: path of the open round that this producer takes part in; None for a producer of its own.
+    """
+
+    transactional_id: str
+    timeout_ms: int
+    max_timeout_ms: int
+    nonce: str
+    owner_outcome: Outcome | None
+    base_nonce: str | None = None
+    expected: ProducerIdAndEpoch | None = None
+    keep_prepared: bool = False
+    round: str | None = None
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """Write to these partitions in the transaction; the first ones begin it.
+
+    Attributes:
+        owner: path of the transaction's owner: the round's, where a round initialised the id.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicIdPartition, ...]
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOffsets:
+    """Stage offsets of a consumer group in the transaction; begins it like `AddPartitions`."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    group: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Promise that the open transaction can be committed: no more writes, no time-out, only an end may follow."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTxn:
+    """Commit or abort the open transaction."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    commit: bool
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteTransaction:
+    """End the prepared transaction by a token of an outside database: commit if the token names it, else abort.
+
+    Attributes:
+        token: what that database recorded with its own last commit (KIP-939).
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    token: ProducerIdAndEpoch
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """The open transaction of `producer` is older than its timeout: abort and fence it."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete:
+    """Nothing lists the owner of the last transaction any more. Harmless when the id went on meanwhile."""
+
+    transactional_id: str
+    owner_outcome: Outcome | None
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """The id was not used for its expiration time."""
+
+    transactional_id: str
+    owner_outcome: Outcome | None
+
+
+_Transactional = AddPartitions | AddOffsets | Prepare | EndTxn | CompleteTransaction | TimedOut
+Event = InitProducerId | _Transactional | Complete | Expire
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOwner:
+    """Create the owner's znode, open, listing these partitions and groups for `producer`."""
+
+    owner: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicIdPartition, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendOwner:
+    """Make the owner's znode, which exists and must be open, list these partitions and groups as well."""
+
+    owner: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicIdPartition, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Write the outcome, commit or abort, into the owner's znode, which must be open. This is the decision."""
+
+    owner: str
+    outcome: Outcome
+
+
+Instruction = CreateOwner | ExtendOwner | Decide
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step leads to.
+
+    Attributes:
+        metadata: to be stored; the very object the step was given when there is nothing to write.
+        instructions: to be carried out in the same multi, in order.
+        answer: the identity to go on with. For `Prepare`, the prepared transaction: its token. After an
+            `InitProducerId` that kept one, the token is ``metadata.prepared_transaction``.
+    """
+
+    metadata: TransactionMetadata
+    instructions: tuple[Instruction, ...]
+    answer: ProducerIdAndEpoch
+
+
+class ProducerIdNeeded(Exception):  # noqa: N818 - a question to the service, never an error a user sees
+    """The step needs a fresh producer id: allocate one and run it again with ``fresh_producer_id``."""
+
+
+# The step -------------------------------------------------------------------------------------------------------------
+
+
+def step(metadata: TransactionMetadata | None, event: Event) -> Step:
+    """Apply `event` to a transactional id.
+
+    Args:
+        metadata: what is stored, None where nothing is.
+        event: the request, with what it needs to know of the world.
+
+    Returns:
+        what to store, to carry out and to answer. The same event on what is then stored answers the same and writes
+        nothing, so a step whose outcome is unknown is run again (invariant I5).
+
+    Raises:
+        ProducerIdNeeded: run again with a fresh producer id.
+        ProducerFencedError: another identity has taken over; close this producer.
+        InvalidProducerIdMappingError: the id is unknown, expired, or has another producer id; start anew.
+        InvalidTxnStateError: the state forbids the step; the text says why.
+        ConcurrentTransactionsError: an open micro-batch owns the id's transaction; wait until it is decided.
+        InvalidTransactionTimeoutError: mend ``transaction_timeout_ms``.
+        Whatever is raised, nothing changes.
+    """
+    is_addressed = metadata is None or metadata.transactional_id == event.transactional_id
+    ensure(is_addressed, "an event meets the metadata of its own id", **_story(metadata, event))
+    if isinstance(event, InitProducerId):
+        return _init_producer_id(metadata, event)
+    is_housekeeping = isinstance(event, Complete | Expire)
+    if metadata is None or (metadata.state is TxnState.DEAD and not is_housekeeping):
+        raise InvalidProducerIdMappingError(
+            "The transactional id is unknown or expired; call init_transactions on a new producer",
+            **_story(metadata, event),
+        )
+    match event:
+        case Complete():
+            return _complete(metadata, event)
+        case Expire():
+            return _expire(metadata, event)
+        case _:
+            is_retry = _check_identity(metadata, event.producer, event)
+            return _transactional_step(metadata, event, is_retry=is_retry)
+
+
+def _transactional_step(metadata: TransactionMetadata, event: _Transactional, *, is_retry: bool) -> Step:
+    match event:
+        case AddPartitions(partitions=partitions):
+            return _add(metadata, event, partitions=partitions)
+        case AddOffsets(group=group):
+            return _add(metadata, event, groups=(group,))
+        case Prepare():
+            return _prepare(metadata, event)
+        case EndTxn(commit=commit):
+            return _end_txn(metadata, event, Outcome.COMMIT if commit else Outcome.ABORT, is_retry=is_retry)
+        case CompleteTransaction():
+            return _complete_transaction(metadata, event, is_retry=is_retry)
+        case TimedOut():
+            return _time_out(metadata, event, is_retry=is_retry)
+        case _:
+            assert_never(event)
+
+
+def _check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, event: Event) -> bool:
+    """Compare identities: the one place that does, and the first thing done to any request (invariant I7).
+
+    Returns:
+        whether the request is a retry. True for the identity before the one that may act, in a request that may be
+        the very one that moved it on: an init or an end, as long as no transaction was begun since.
+
+    Raises:
+        ProducerFencedError, InvalidProducerIdMappingError: any other identity.
+    """
+    if given == metadata.producer:
+        return False
+    may_be_retried = isinstance(event, InitProducerId | EndTxn | CompleteTransaction | TimedOut)
+    if given == metadata.last and may_be_retried and metadata.state is not TxnState.ONGOING:
+        return True
+    if given.producer_id != metadata.producer.producer_id and not isinstance(event, InitProducerId):
+        raise InvalidProducerIdMappingError(
+            "The transactional id has another producer id now; close this producer", **_story(metadata, event)
+        )
+    raise _fenced(metadata, event)
+
+
+# Starting -------------------------------------------------------------------------------------------------------------
+
+
+def _init_producer_id(metadata: TransactionMetadata | None, event: InitProducerId) -> Step:
+    ensure(event.nonce != "", "an init has a nonce")
+    ensure(event.round is None or not event.keep_prepared, "a round keeps nothing")
+    if not 0 < event.timeout_ms <= event.max_timeout_ms:
+        raise InvalidTransactionTimeoutError(
+            "transaction_timeout_ms must be positive and at most the maximum",
+            timeout_ms=event.timeout_ms,
+            max_timeout_ms=event.max_timeout_ms,
+        )
+    if metadata is None or metadata.state is TxnState.DEAD:
+        return _first_incarnation(event)
+    if metadata.nonce == event.nonce:
+        return Step(metadata, (), metadata.producer)
+    if event.base_nonce not in {None, metadata.nonce}:
+        raise _fenced(metadata, event)
+    if event.expected is not None:
+        _check_identity(metadata, event.expected, event)
+    if metadata.state is not TxnState.ONGOING:
+        return _next_incarnation(_completed(metadata), event)
+    return _init_over_open_transaction(metadata, event)
+
+
+def _first_incarnation(event: InitProducerId) -> Step:
+    metadata = TransactionMetadata(
+        transactional_id=event.transactional_id,
+        producer_id=_fresh(event.fresh_producer_id),
+        epoch=0,
+        timeout_ms=event.timeout_ms,
+        round=event.round,
+        nonce=event.nonce,
+    )
+    return Step(metadata, (), metadata.producer)
+
+
+def _next_incarnation(
+    metadata: TransactionMetadata, event: InitProducerId, instructions: tuple[Instruction, ...] = ()
+) -> Step:
+    """Give the id, which has no open transaction, its next identity.
+
+    An expected identity that is the last one has had its answer already, or had its transaction ended by this step:
+    the present identity is its next.
+    """
+    if event.expected is not None and event.expected == metadata.last:
+        begun = replace(metadata, state=transition(metadata.state, TxnState.EMPTY))
+    else:
+        begun = _moved_on(metadata, event.fresh_producer_id, TxnState.EMPTY)
+    begun = replace(
+        begun,
+        last_epoch=NO_PRODUCER_EPOCH if event.expected is None else begun.last_epoch,
+        timeout_ms=event.timeout_ms,
+        round=event.round,
+        nonce=event.nonce,
+    )
+    return Step(begun, instructions, begun.producer)
+
+
+def _init_over_open_transaction(metadata: TransactionMetadata, event: InitProducerId) -> Step:
+    if metadata.round is not None:
+        return _init_over_round(metadata, event)
+    is_consistent = event.owner_outcome is Outcome.OPEN
+    ensure(is_consistent, "the owner of a producer's ongoing transaction is open", **_story(metadata, event))
+    if metadata.prepared and event.keep_prepared:
+        return _keep_prepared(metadata, event)
+    ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
+    return _next_incarnation(_completed(ended), event, (decide,))
+
+
+def _keep_prepared(metadata: TransactionMetadata, event: InitProducerId) -> Step:
+    identity = _next_identity(metadata.producer, event.fresh_producer_id)
+    kept = replace(
+        metadata,
+        state=transition(metadata.state, TxnState.ONGOING),
+        next_producer_id=identity.producer_id,
+        next_epoch=identity.epoch,
+        timeout_ms=event.timeout_ms,
+        nonce=event.nonce,
+    )
+    return Step(kept, (), identity)
+
+
+def _init_over_round(metadata: TransactionMetadata, event: InitProducerId) -> Step:
+    """Leave the transaction to its round: only what the round decided, or the round itself, ends it.
+
+    Retriable where the round is open, because waiting is all the caller has to do: the round is decided, or anyone
+    may abort it after its time-out. When the open round initialises its own participant again, the pair it had loses:
+    the round will not list it among its participants, and that is what readers go by.
+    """
+    if event.owner_outcome is Outcome.OPEN and event.round != metadata.round:
+        raise ConcurrentTransactionsError(
+            "An open micro-batch owns the transaction of this id; wait until its round is decided or aborted",
+            **_story(metadata, event),
+        )
+    return _next_incarnation(_completed(_ended_by_round(metadata, event)), event)
+
+
+# Within a transaction -------------------------------------------------------------------------------------------------
+
+
+def _add(
+    metadata: TransactionMetadata,
+    event: AddPartitions | AddOffsets,
+    *,
+    partitions: Iterable[TopicIdPartition] = (),
+    groups: Iterable[str] = (),
+) -> Step:
+    if metadata.prepared:
+        raise InvalidTxnStateError(
+            "The transaction is prepared and takes no more writes; commit or abort it", **_story(metadata, event)
+        )
+    was_open = metadata.state is TxnState.ONGOING
+    _check_owner(metadata, event, was_open=was_open)
+    before = _completed(metadata)
+    after = replace(
+        before,
+        state=transition(before.state, TxnState.ONGOING),
+        partitions=tuple(sorted({*before.partitions, *partitions})),
+        pending_groups=tuple(sorted({*before.pending_groups, *groups})),
+        owner=event.owner,
+    )
+    if after == metadata:
+        return Step(metadata, (), metadata.producer)
+    touched = (after.partitions, after.pending_groups)
+    if was_open or metadata.round is not None:
+        return Step(after, (ExtendOwner(event.owner, after.producer, *touched),), after.producer)
+    return Step(after, (CreateOwner(event.owner, after.producer, *touched),), after.producer)
+
+
+def _check_owner(metadata: TransactionMetadata, event: AddPartitions | AddOffsets, *, was_open: bool) -> None:
+    if metadata.round is not None:
+        ensure(event.owner == metadata.round, "a round owns what its participants write", **_story(metadata, event))
+    else:
+        is_same = event.owner == metadata.owner
+        ensure(is_same == was_open, "each transaction has an owner of its own", **_story(metadata, event))
+
+
+def _prepare(metadata: TransactionMetadata, event: Prepare) -> Step:
+    token = metadata.open_transaction
+    if token is None:
+        raise InvalidTxnStateError("No transaction is open, so none can be prepared", **_story(metadata, event))
+    if metadata.prepared:
+        return Step(metadata, (), token)
+    prepared = replace(metadata, state=transition(metadata.state, TxnState.ONGOING), prepared=True)
+    return Step(prepared, (), token)
+
+
+# Ending ---------------------------------------------------------------------------------------------------------------
+
+
+class _Answer(Enum):
+    """What an `EndTxn` gets when no transaction is open."""
+
+    OK = auto()  # this very end is stored already
+    EMPTY_ABORT = auto()  # the transaction never began: ok, with the next identity
+    FENCED = auto()
+    INVALID = auto()
+
+
+_OK, _EMPTY_ABORT, _FENCED, _INVALID = _Answer
+
+_END_TXN: Mapping[TxnState, Mapping[Outcome, tuple[_Answer, _Answer]]] = MappingProxyType(
+    #                              abort: retry, current                   commit: retry, current
+    {
+        TxnState.EMPTY: {Outcome.ABORT: (_FENCED, _EMPTY_ABORT), Outcome.COMMIT: (_FENCED, _INVALID)},
+        TxnState.PREPARE_COMMIT: {Outcome.ABORT: (_INVALID, _EMPTY_ABORT), Outcome.COMMIT: (_OK, _INVALID)},
+        TxnState.COMPLETE_COMMIT: {Outcome.ABORT: (_INVALID, _EMPTY_ABORT), Outcome.COMMIT: (_OK, _INVALID)},
+        TxnState.PREPARE_ABORT: {Outcome.ABORT: (_OK, _EMPTY_ABORT), Outcome.COMMIT: (_INVALID, _INVALID)},
+        TxnState.COMPLETE_ABORT: {Outcome.ABORT: (_OK, _EMPTY_ABORT), Outcome.COMMIT: (_FENCED, _INVALID)},
+    }
+)
+"""Kafka's table of EndTxn where no transaction is open; *retry* is a request of the identity before the present one.
+
+A commit that meets someone else's abort (a time-out) is fenced once that is complete (KAFKA-20785), and an invalid
+state before; both are fatal.
+"""
+
+
+def _end_txn(
+    metadata: TransactionMetadata, event: EndTxn | CompleteTransaction | TimedOut, outcome: Outcome, *, is_retry: bool
+) -> Step:
+    if metadata.state is TxnState.ONGOING:
+        _refuse_for_round(metadata, event)
+        ended = _moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
+        return Step(ended, (Decide(_owner_of(metadata), outcome),), ended.producer)
+    retry, current = _END_TXN[metadata.state][outcome]
+    match retry if is_retry else current:
+        case _Answer.OK:
+            return Step(metadata, (), metadata.producer)
+        case _Answer.EMPTY_ABORT:
+            aborted = _completed(_moved_on(_completed(metadata), event.fresh_producer_id, TxnState.PREPARE_ABORT))
+            return Step(aborted, (), aborted.producer)
+        case _Answer.FENCED:
+            raise _fenced(metadata, event)
+        case _Answer.INVALID:
+            raise InvalidTxnStateError(
+                "No transaction is open that could end this way", outcome=outcome, **_story(metadata, event)
+            )
+
+
+def _complete_transaction(metadata: TransactionMetadata, event: CompleteTransaction, *, is_retry: bool) -> Step:
+    if is_retry and metadata.state is TxnState.EMPTY:
+        raise _fenced(metadata, event)
+    if is_retry:
+        return Step(metadata, (), metadata.producer)
+    prepared = metadata.prepared_transaction
+    if prepared is None:
+        raise InvalidTxnStateError(
+            "No transaction is prepared: it was completed before, or never prepared", **_story(metadata, event)
+        )
+    outcome = Outcome.COMMIT if event.token == prepared else Outcome.ABORT
+    return _end_txn(metadata, event, outcome, is_retry=is_retry)
+
+
+def _time_out(metadata: TransactionMetadata, event: TimedOut, *, is_retry: bool) -> Step:
+    if is_retry:
+        return _end_txn(metadata, event, Outcome.ABORT, is_retry=True)
+    if metadata.state is not TxnState.ONGOING or metadata.prepared:
+        raise InvalidTxnStateError(
+            "Only a transaction that is open and not prepared times out", **_story(metadata, event)
+        )
+    _refuse_for_round(metadata, event)
+    ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
+    return Step(ended, (decide,), ended.producer)
+
+
+def _complete(metadata: TransactionMetadata, event: Complete) -> Step:
+    if _round_is_over(metadata, event) and event.owner_outcome is not None:
+        metadata = _ended_by_round(metadata, event)
+    completed = _completed(metadata)
+    return Step(completed, (), completed.producer)
+
+
+def _expire(metadata: TransactionMetadata, event: Expire) -> Step:
+    if metadata.state is TxnState.DEAD:
+        return Step(metadata, (), metadata.producer)
+    is_settled_round = _round_is_over(metadata, event)
+    if metadata.state in _COMPLETE or (metadata.state is TxnState.ONGOING and not is_settled_round):
+        raise InvalidTxnStateError("An id with an unfinished transaction does not expire", **_story(metadata, event))
+    end = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT) if is_settled_round else ()
+    dead = replace(
+        metadata,
+        state=_pass_through(metadata.state, *end, TxnState.DEAD),
+        partitions=(),
+        pending_groups=(),
+        prepared=False,
+        owner=None,
+        round=None,
+    )
+    return Step(dead, (), dead.producer)
+
+
+# Parts of a step ------------------------------------------------------------------------------------------------------
+
+
+def _pass_through(state: TxnState, *targets: TxnState) -> TxnState:
+    for target in targets:
+        state = transition(state, target)
+    return state
+
+
+def _moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *states: TxnState) -> TransactionMetadata:
+    """Pass through `states` and take the next identity; the present one becomes the last."""
+    present = metadata.producer
+    identity = _next_identity(present, fresh_producer_id)
+    return replace(
+        metadata,
+        state=_pass_through(metadata.state, *states),
+        producer_id=identity.producer_id,
+        epoch=identity.epoch,
+        previous_producer_id=present.producer_id,
+        last_epoch=present.epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        next_epoch=NO_PRODUCER_EPOCH,
+        prepared=False,
+    )
+
+
+def _next_identity(present: ProducerIdAndEpoch, fresh_producer_id: int | None) -> ProducerIdAndEpoch:
+    if present.epoch >= LAST_USABLE_EPOCH:
+        return ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
+    return ProducerIdAndEpoch(present.producer_id, present.epoch + 1)
+
+
+def _fresh(producer_id: int | None) -> int:
+    if producer_id is None:
+        raise ProducerIdNeeded
+    return producer_id
+
+
+def _ended_by_fence(metadata: TransactionMetadata, fresh_producer_id: int | None) -> tuple[TransactionMetadata, Decide]:
+    """End the open transaction against its producer's will."""
+    ended = _moved_on(metadata, fresh_producer_id, TxnState.PREPARE_EPOCH_FENCE, TxnState.PREPARE_ABORT)
+    return ended, Decide(_owner_of(metadata), Outcome.ABORT)
+
+
+def _ended_by_round(metadata: TransactionMetadata, event: InitProducerId | Complete) -> TransactionMetadata:
+    """End the open transaction as its round did; where the round does not list it (any more), it is not committed."""
+    outcome = Outcome.COMMIT if event.owner_outcome is Outcome.COMMIT else Outcome.ABORT
+    return _moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
+
+
+def _completed(metadata: TransactionMetadata) -> TransactionMetadata:
+    """Finish a decided transaction, whatever its outcome; any other state stays."""
+    target = _COMPLETE.get(metadata.state)
+    if target is None:
+        return metadata
+    return replace(metadata, state=transition(metadata.state, target), partitions=(), pending_groups=())
+
+
+def _round_is_over(metadata: TransactionMetadata, event: Complete | Expire) -> bool:
+    is_owned = metadata.state is TxnState.ONGOING and metadata.round is not None
+    return is_owned and event.owner_outcome is not Outcome.OPEN
+
+
+def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
+    if metadata.round is not None:
+        raise InvalidTxnStateError(
+            "A micro-batch owns this transaction; only its round ends it: abort the round instead",
+            **_story(metadata, event),
+        )
+
+
+def _owner_of(metadata: TransactionMetadata) -> str:
+    owner = metadata.owner
+    if owner is None:
+        raise InvariantViolation("an open transaction has an owner")
+    return owner
+
+
+def _fenced(metadata: TransactionMetadata, event: Event) -> ProducerFencedError:
+    return ProducerFencedError(
+        "Another producer, or an abort by the coordinator, took over this transactional id; close this producer",
+        **_story(metadata, event),
+    )
+
+
+def _story(metadata: TransactionMetadata | None, event: Event) -> dict[str, Any]:
+    """Return the fields every error carries: whose request, in which state, which identity was met and which given."""
+    given = event.expected if isinstance(event, InitProducerId) else getattr(event, "producer", None)
+    return {
+        "transactional_id": event.transactional_id,
+        "request": type(event).__name__,
+        "state": None if metadata is None else metadata.state.value,
+        "stored": None if metadata is None else str(metadata.producer),
+        "given": None if given is None else str(given),
+        "owner": None if metadata is None else metadata.owner,
+        "round": None if metadata is None else metadata.round,
+    }

@@ -1,0 +1,200 @@
+"""The composition root: turns a URI and options into an open log, and closes what it opened.
+
+Everything below receives its parts from here; nothing below reads the environment or builds its own store.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oncelog import limits
+from oncelog.clients.admin import Admin
+from oncelog.clients.consumer import Consumer
+from oncelog.clients.producer import Producer
+from oncelog.clients.services import LogServices
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.errors import UsageError
+from oncelog.log.files import file_store
+from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
+from oncelog.protocol.partition import TopicState
+from oncelog.types import IsolationLevel
+from oncelog.znodes import paths
+from oncelog.znodes.clock import SystemClock
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.sqlite import SqliteZnodeStore
+
+ZNODES_FILE = "znodes.sqlite"
+
+
+class Log:
+    """An open log. Made by `open`; close it, or use it as a context manager.
+
+    Safe to use from several threads; its producers and consumers are not. A forked child opens the log anew.
+
+    Attributes:
+        path: root of the data files.
+        znodes: where the metadata is; None for the SQLite file below `path`.
+        admin: topics, offsets, transactions, groups, upkeep.
+        services: the parts, for the layers above.
+    """
+
+    def __init__(self, path: str, znodes: str | None, services: LogServices) -> None:
+        self.path = path
+        self.znodes = znodes
+        self.services = services
+        self.admin = Admin(services)
+
+    @property
+    def cluster_id(self) -> str:
+        """Identity of this log."""
+        return self.services.cluster_id
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> TopicState:
+        """Create a topic; see `Admin.create_topic`."""
+        return self.admin.create_topic(
+            name, partitions=partitions, retention_ms=retention_ms, retention_bytes=retention_bytes
+        )
+
+    def producer(
+        self,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
+        codec: str = limits.DEFAULT_CODEC,
+        delivery_timeout_ms: int = 120_000,
+    ) -> Producer:
+        """A producer: idempotent, and transactional with a `transactional_id`.
+
+        Args:
+            transactional_id: stable over restarts of the same task; a new producer of it fences older ones.
+            transaction_timeout_ms: an open transaction may be aborted by anyone after this long.
+            codec: compression of record batches: zstd, lz4 or null.
+            delivery_timeout_ms: how long retriable errors are retried.
+        """
+        return Producer(
+            self.services,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            codec_name=codec,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+
+    def consumer(
+        self,
+        *,
+        group_id: str | None = None,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        auto_offset_reset: str = "latest",
+    ) -> Consumer:
+        """A consumer of assigned or subscribed partitions; there is no rebalancing.
+
+        Args:
+            group_id: whose committed offsets it starts from and commits to.
+            isolation_level: read_committed or read_uncommitted.
+            auto_offset_reset: where to start without a committed offset: earliest, latest or none (an error).
+        """
+        return Consumer(
+            self.services,
+            group_id=group_id,
+            isolation_level=IsolationLevel(isolation_level),
+            auto_offset_reset=auto_offset_reset,
+        )
+
+    def close(self) -> None:
+        """Close the log's stores. Clients made from it cannot be used any more."""
+        self.services.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(path: str | Path, znodes: str | None = None, *, create: bool = True) -> Log:
+    """Open a log, and create it where there is none.
+
+    Args:
+        path: folder (or URI) of the data files.
+        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
+            another place, ``memory`` for a store that dies with the process (tests).
+        create: whether a log may be created; otherwise a missing one is an error.
+
+    Returns:
+        the log; close it when done.
+
+    Raises:
+        UsageError: an unknown scheme, or no log at `path` with ``create=False``.
+        StoreHostError: the SQLite store is on another host or a network file system: use a ZooKeeper.
+        UnsupportedFormatError: a newer oncelog wrote the log.
+    """
+    root = str(path)
+    files = file_store(root)
+    store = _open_store(root, znodes, create=create)
+    try:
+        return open_with(root, znodes, store, files, SystemClock(), create=create)
+    except BaseException:
+        store.close()
+        raise
+
+
+def open_with(
+    path: str, znodes: str | None, store: ZnodeStore, files: FileStore, clock: Clock, *, create: bool = True
+) -> Log:
+    """Open a log over given stores: for tests, simulators, and stores of your own.
+
+    Args:
+        path, znodes: as `open` would take them; tasks in other processes open the log by them.
+        store, files, clock: the parts; the log closes `store`.
+    """
+    cluster_id = _ensure_format(store, path, create=create)
+    producer_ids = ProducerIds(store)
+    coordinator = TransactionCoordinator(store, producer_ids)
+    return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator))
+
+
+def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
+    scheme, _, place = (znodes or "sqlite").partition(":")
+    if scheme == "memory":
+        return MemoryZnodeStore()
+    if scheme == "zk":
+        raise UsageError(
+            "ZooKeeper as the znode store is not supported yet; leave `znodes` out for SQLite", znodes=znodes
+        )
+    if scheme != "sqlite":
+        raise UsageError("not a znode store: leave it out, or give sqlite:<file>", znodes=znodes)
+    file = Path(place) if place else Path(root) / ZNODES_FILE
+    if not create and not file.exists():
+        raise UsageError("there is no log here; check the path, or open it with create=True", path=root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return SqliteZnodeStore(file, create=create)
+
+
+def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
+    """Create the log's fixed znodes unless they are there; returns the cluster id."""
+    fresh_id = uuid.uuid4().hex
+
+    def step(view: ZnodeView) -> str:
+        znode = view.get(paths.FORMAT)
+        if znode is not None:
+            return paths.decode(paths.FORMAT, znode.data, lambda payload: str(payload["cluster_id"]))
+        if not create:
+            raise UsageError("there is no log here; check the path, or open it with create=True", path=path)
+        view.create(paths.FORMAT, paths.encode({"cluster_id": fresh_id}))
+        view.create(paths.CLOCK)
+        view.create(paths.COMMITS)
+        view.create(paths.PRODUCER_IDS, paths.encode({"next": 0}))
+        view.create(paths.GENERATION, paths.encode({"generation": 1}))
+        for folder in (paths.TOPICS, paths.TRANSACTIONS, paths.GROUPS, paths.QUERIES):
+            view.create(folder)
+        return fresh_id
+
+    return store.transact(step)

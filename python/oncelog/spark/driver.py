@@ -1,0 +1,157 @@
+"""A sink's driver side: one micro-batch, from the ledger's verdict to the decision. Used by both doors of the sink."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from oncelog.coordinator import rounds
+from oncelog.coordinator.rounds import BatchOffsets, Round
+from oncelog.coordinator.settler import Settler
+from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
+from oncelog.log import generations, topics
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.runtime import Log
+from oncelog.spark.options import SinkOptions
+from oncelog.spark.writing import WriteTask, Written
+from oncelog.types import Block, TopicIdPartition
+
+RENEWALS_PER_TIMEOUT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What a sink did with a batch.
+
+    Attributes:
+        batch_id: of the micro-batch.
+        is_replay: the log held the batch already; nothing was written.
+        rows, size_bytes: written; bytes are compressed.
+        write_ms, append_ms, decide_ms: how long the tasks' job, the appends and the decision took.
+    """
+
+    batch_id: int
+    is_replay: bool = False
+    rows: int = 0
+    size_bytes: int = 0
+    write_ms: int = 0
+    append_ms: int = 0
+    decide_ms: int = 0
+
+
+def write_task(log: Log, options: SinkOptions) -> WriteTask:
+    """What the tasks of a batch need to know.
+
+    Raises:
+        UnknownTopicError: the topic of the options does not exist.
+    """
+    store = log.services.store
+    with store.snapshot() as reader:
+        names = topics.names(reader) if options.topic is None else [options.topic]
+        partitions = {name: len(topics.partitions_of(reader, name)) for name in names}
+        generation = generations.current(reader)
+    return WriteTask(log.path, generation, options.codec, partitions, options.topic)
+
+
+class BatchDriver:
+    """Runs the rounds of one sink over one log."""
+
+    def __init__(self, log: Log, options: SinkOptions) -> None:
+        self._log = log
+        self._options = options
+        self._services = log.services.new_round_services()
+        self._settler: Settler = log.services.new_settler()
+        self._clock = log.services.clock
+
+    def run(
+        self, request: BatchRequest, offsets: BatchOffsets | None, write: Callable[[WriteTask], Iterable[Written]]
+    ) -> BatchReport:
+        """Write one batch, exactly once.
+
+        Args:
+            request: which batch of which query.
+            offsets: the source offsets that become the group's with the batch.
+            write: runs the tasks and returns what they wrote, in the order of the rows.
+
+        Raises:
+            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was written.
+            Whatever `write` raises; the round is aborted then.
+        """
+        round_ = rounds.begin(self._services, request, timeout_ms=self._options.round_timeout_ms)
+        if round_ is None:
+            self._settle(request.prefix, ())
+            return BatchReport(request.batch_id, is_replay=True)
+        try:
+            report = self._write(round_, request, offsets, write)
+        except BaseException:
+            with suppress(OncelogError):
+                round_.abort()
+            raise
+        self._settle(request.prefix, round_.partitions)
+        return report
+
+    def _write(
+        self,
+        round_: Round,
+        request: BatchRequest,
+        offsets: BatchOffsets | None,
+        write: Callable[[WriteTask], Iterable[Written]],
+    ) -> BatchReport:
+        started_ms = self._clock.monotonic_ms()
+        with self._renewed(round_):
+            written = list(write(write_task(self._log, self._options)))
+            written_ms = self._clock.monotonic_ms()
+            round_.write(self._by_partition(written))
+            if offsets is not None:
+                round_.stage_offsets(offsets)
+            appended_ms = self._clock.monotonic_ms()
+        round_.decide()
+        return BatchReport(
+            request.batch_id,
+            rows=sum(piece.block.count for piece in written),
+            size_bytes=sum(piece.block.length for piece in written),
+            write_ms=written_ms - started_ms,
+            append_ms=appended_ms - written_ms,
+            decide_ms=self._clock.monotonic_ms() - appended_ms,
+        )
+
+    def _by_partition(self, written: Iterable[Written]) -> Mapping[TopicIdPartition, list[Block]]:
+        """Blocks by log partition, in the order of the rows."""
+        identified: dict[str, list[TopicIdPartition]] = {}
+        found: dict[TopicIdPartition, list[Block]] = {}
+        for piece in written:
+            if piece.topic not in identified:
+                identified[piece.topic] = topics.partitions_of(self._log.services.store, piece.topic)
+            found.setdefault(identified[piece.topic][piece.partition], []).append(piece.block)
+        return found
+
+    @contextmanager
+    def _renewed(self, round_: Round) -> Iterator[None]:
+        """Tell the others, while a long job runs, that this driver lives."""
+        stop = threading.Event()
+        pause_s = self._options.round_timeout_ms / 1000 / RENEWALS_PER_TIMEOUT
+
+        def renew() -> None:
+            while not stop.wait(pause_s):
+                try:
+                    round_.renew()
+                except (RetriableError, OutcomeUnknownError):
+                    continue
+                except OncelogError:
+                    return  # the round is over: the batch's next step says so
+
+        thread = threading.Thread(target=renew, name=f"oncelog-renew-{round_.number}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _settle(self, prefix: str, partitions: Iterable[TopicIdPartition]) -> None:
+        """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
+        with suppress(RetriableError, OutcomeUnknownError):
+            self._settler.settle_if_due(partitions)
+            rounds.forget_old_rounds(self._log.services.store, prefix)

@@ -1,0 +1,22 @@
+"""Open logs, one per process and place: Spark calls in from many short-lived objects, and a forked worker opens anew."""
+
+from __future__ import annotations
+
+import os
+
+from oncelog import runtime
+from oncelog.runtime import Log
+
+_open_logs: dict[tuple[int, str, str | None], Log] = {}
+
+
+def open_log(path: str, znodes: str | None) -> Log:
+    """The log at `path`, opened once per process; it must exist. Never closed: processes of Spark end with their query.
+
+    Raises:
+        UsageError: there is no log at `path`.
+    """
+    key = (os.getpid(), path, znodes)
+    if key not in _open_logs:
+        _open_logs[key] = runtime.open(path, znodes, create=False)
+    return _open_logs[key]

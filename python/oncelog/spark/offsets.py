@@ -1,0 +1,249 @@
+"""The source's offset: how far it has read, as Spark keeps it in a checkpoint. Values and pure rules only.
+
+Spark compares offsets as text, so `SourceOffset.to_dict` has one order: topics by name, partitions by number. A
+partition that stands in an offset once stays there, at least where it was: `advance` is the only way forward, and it
+never goes backwards, never forgets a partition, and lets a new one appear at its log start, so that a batch never reads
+from a position that no checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from oncelog.errors import CorruptDataError, DataLossError, UnsupportedFormatError, UsageError
+from oncelog.types import TopicIdPartition
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """The next offset to read of each partition of one incarnation of a topic."""
+
+    topic_id: str
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """The next offsets to read, of all topics of one source.
+
+    Attributes:
+        cluster_id: of the log; offsets of one log mean nothing on another.
+        group_id: the group whose progress this is, if the source names one.
+        topics: by name.
+    """
+
+    cluster_id: str
+    group_id: str | None
+    topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
+
+    def offset_of(self, partition: TopicIdPartition) -> int | None:
+        """The next offset to read of `partition`; None if it (or this incarnation of its topic) is not in here."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return None
+        return topic.offsets.get(partition.partition)
+
+    def partitions(self) -> dict[TopicIdPartition, int]:
+        """Every partition with its next offset, in order."""
+        return {
+            TopicIdPartition(name, topic.topic_id, partition): topic.offsets[partition]
+            for name, topic in sorted(self.topics.items())
+            for partition in sorted(topic.offsets)
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that Spark keeps; equal offsets give equal text."""
+        return {
+            "version": VERSION,
+            "cluster_id": self.cluster_id,
+            "group_id": self.group_id,
+            "topics": {
+                name: {
+                    "id": topic.topic_id,
+                    "offsets": {str(partition): topic.offsets[partition] for partition in sorted(topic.offsets)},
+                }
+                for name, topic in sorted(self.topics.items())
+            },
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as compact text."""
+        return _compact(self.to_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """What a plan found in one partition.
+
+    Attributes:
+        log_start: its first offset that retention has not removed.
+        end: where a batch may read up to.
+    """
+
+    partition: TopicIdPartition
+    log_start: int
+    end: int
+
+
+def is_source_offset(text: str) -> bool:
+    """Whether an offset that some source of a query logged is one of this source's, of whatever version."""
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(fields, dict) and {"version", "cluster_id", "group_id", "topics"} <= fields.keys()
+
+
+def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
+    """Read an offset from a checkpoint.
+
+    Args:
+        found: as text, or as the JSON object that Spark hands to a reader.
+
+    Raises:
+        CorruptDataError: it is no offset of this source.
+        UnsupportedFormatError: a newer oncelog wrote it.
+    """
+    try:
+        fields = json.loads(found) if isinstance(found, str) else found
+        version = fields["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise UnsupportedFormatError(
+                "a newer oncelog wrote the offset in the checkpoint: upgrade oncelog", version=version, known=VERSION
+            )
+        return _parse_fields(fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise CorruptDataError(
+            "the checkpoint holds an offset that is none of the oncelog source", found=found, problem=str(problem)
+        ) from None
+
+
+def _parse_fields(fields: Mapping[str, Any]) -> SourceOffset:
+    cluster_id, group_id = fields["cluster_id"], fields["group_id"]
+    _expect(fields["version"] == VERSION, "version")
+    _expect(isinstance(cluster_id, str), "cluster_id")
+    _expect(group_id is None or isinstance(group_id, str), "group_id")
+    topics = {}
+    for name, topic in fields["topics"].items():
+        _expect(isinstance(topic["id"], str), "id of a topic")
+        for partition, offset in topic["offsets"].items():
+            _expect(partition == str(int(partition)) and int(partition) >= 0, "number of a partition")
+            _expect(type(offset) is int and offset >= 0, "offset of a partition")
+        topics[name] = TopicOffsets(topic["id"], {int(key): offset for key, offset in topic["offsets"].items()})
+    return SourceOffset(cluster_id, group_id, topics)
+
+
+def _expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+# Rules ----------------------------------------------------------------------------------------------------------------
+
+
+def check_same_log(offset: SourceOffset, cluster_id: str) -> None:
+    """Refuse an offset of another log: its numbers would name other records here.
+
+    Raises:
+        UsageError: the checkpoint was made on another log.
+    """
+    if offset.cluster_id != cluster_id:
+        raise UsageError(
+            "the checkpoint belongs to another log; read that log's path, or start with a new checkpoint",
+            checkpoint_cluster_id=offset.cluster_id,
+            cluster_id=cluster_id,
+        )
+
+
+def check_topics_remain(offset: SourceOffset, topic_ids: Mapping[str, str]) -> None:
+    """Refuse to go on over a topic that was deleted, or deleted and created again, since the offset was made.
+
+    Args:
+        offset: where the query stands.
+        topic_ids: id of each topic that exists now.
+
+    Raises:
+        DataLossError: records the query had not read may be gone.
+    """
+    for name, topic in sorted(offset.topics.items()):
+        if topic_ids.get(name) != topic.topic_id:
+            raise DataLossError(
+                "a topic was deleted since the query read it; failOnDataLoss=false goes on without what is lost",
+                topic=name,
+                read_topic_id=topic.topic_id,
+                topic_id=topic_ids.get(name),
+                offsets=dict(topic.offsets),
+            )
+
+
+def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:
+    """The end of the next batch.
+
+    A known partition never goes backwards and never disappears, also if it is missing in `ends`. A partition that is
+    new (also one of a topic that was created again) appears at its log start: this batch reads nothing of it, and the
+    next one starts there, from a position the checkpoint holds.
+
+    Args:
+        known: the end of the batch before.
+        ends: what a plan found.
+
+    Returns:
+        `known` itself when nothing is new.
+    """
+    topics = {name: (topic.topic_id, dict(topic.offsets)) for name, topic in known.topics.items()}
+    for found in ends:
+        name, topic_id = found.partition.topic, found.partition.topic_id
+        if name not in topics or topics[name][0] != topic_id:
+            topics[name] = (topic_id, {})
+        before = known.offset_of(found.partition)
+        topics[name][1][found.partition.partition] = found.log_start if before is None else max(before, found.end)
+    advanced = replace(known, topics={name: TopicOffsets(*topic) for name, topic in topics.items()})
+    return known if advanced == known else advanced
+
+
+def ranges(start: SourceOffset, end: SourceOffset) -> Iterator[tuple[TopicIdPartition, int, int]]:
+    """What a batch from `start` to `end` reads: the partitions with their ``[first, last + 1)``, none of them empty.
+
+    A partition that only `end` knows appeared with it, at its log start: it is read from there by the next batch.
+    """
+    for partition, end_offset in end.partitions().items():
+        start_offset = start.offset_of(partition)
+        if start_offset is not None and start_offset < end_offset:
+            yield partition, start_offset, end_offset
+
+
+# Fingerprints ---------------------------------------------------------------------------------------------------------
+
+
+def fingerprint(starts: Sequence[str | None], ends: Sequence[str | None]) -> str:
+    """What identifies the input of a micro-batch: equal for a true replay, different for anything else.
+
+    Args:
+        starts: where each source of the query starts, as Spark logged it; None where it had no offset before.
+        ends: where each source ends, in the same order.
+
+    Returns:
+        SHA-256, in hex, over the canonical JSON of both.
+    """
+    canonical = {"starts": [_canonical(text) for text in starts], "ends": [_canonical(text) for text in ends]}
+    return hashlib.sha256(_compact(canonical).encode()).hexdigest()
+
+
+def _canonical(text: str | None) -> object:
+    """The offset as a JSON value with sorted keys, so that only meaning counts; what is no JSON counts as text."""
+    if text is None:
+        return None
+    try:
+        return {"json": json.dumps(json.loads(text), sort_keys=True)}
+    except json.JSONDecodeError:
+        return {"text": text}
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,297 @@
+"""The source's driver side: which partitions are read, where a read starts and ends, and how it is cut into tasks.
+
+Knows the log and the options, and nothing of Spark. Everything here runs in the process that plans; what tasks need is
+in the `ReadTask`s it makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from oncelog.coordinator import groups, rounds
+from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError, UnknownTopicError, UsageError
+from oncelog.log import partition_log, snapshot, topics
+from oncelog.log.index_files import IndexFiles
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.runtime import Log
+from oncelog.spark.offsets import PartitionEnd, SourceOffset, TopicOffsets
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.positions import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    NoMatch,
+    Position,
+)
+from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition, TopicPartition
+
+TASK_BYTES = 32 * 1024 * 1024
+"""Compressed bytes one task reads at most, so that a large backlog uses all cores."""
+
+Offsets = dict[TopicIdPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What one task reads: visible rows of one partition, by file and byte range. Tasks touch no metadata."""
+
+    path: str
+    topic: str
+    partition: int
+    slices: tuple[BlockSlice, ...]
+
+
+class SourcePlanner:
+    """Plans reads of one source over one log."""
+
+    def __init__(self, log: Log, options: SourceOptions) -> None:
+        self._log = log
+        self._store = log.services.store
+        self._index_files = IndexFiles(log.services.files)
+        self._options = options
+
+    # Partitions --------------------------------------------------------------------------------------------------------
+
+    def selected(self) -> list[TopicIdPartition]:
+        """The partitions that the options select now.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: a named topic or partition does not exist.
+        """
+        self._store.sync()
+        options = self._options
+        with self._store.snapshot() as reader:
+            if options.assign is not None:
+                return [partition_log.identify(reader, tp.topic, tp.partition) for tp in options.assign]
+            names: Iterable[str] = options.subscribe or ()
+            if options.subscribe_pattern is not None:
+                pattern = re.compile(options.subscribe_pattern)
+                names = [name for name in topics.names(reader) if pattern.fullmatch(name)]
+            return [partition for name in names for partition in topics.partitions_of(reader, name)]
+
+    def existing(self, partitions: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
+        """Those of `partitions` that are still there; a lost one is an error under failOnDataLoss.
+
+        Raises:
+            DataLossError: a topic that was read is gone.
+        """
+        found = []
+        for partition in partitions:
+            if partition_log.exists(self._store, partition):
+                found.append(partition)
+            elif self._options.fail_on_data_loss:
+                raise DataLossError(
+                    "a topic that this query reads was deleted; failOnDataLoss=false goes on without it",
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                )
+        return found
+
+    # Positions ---------------------------------------------------------------------------------------------------------
+
+    def plan(self, partitions: Iterable[TopicIdPartition]) -> LogSnapshot:
+        """A plan over `partitions`: the ends of a read of all of them together."""
+        return snapshot.take(self._store, partitions)
+
+    def ends(self, seen: LogSnapshot) -> Offsets:
+        """Where a reader of the source's isolation level ends."""
+        return {partition: seen.end(partition, self._options.isolation_level) for partition in seen.partitions}
+
+    def starting(self) -> Offsets:
+        """Where a new query, or a batch read, starts.
+
+        Raises:
+            OffsetOutOfRangeError, InvalidOptionError: the starting position does not fit the log.
+        """
+        return self._resolve(self._options.starting, self.plan(self.selected()), "startingOffsets")
+
+    def ending(self, starting: Offsets) -> Offsets:
+        """Where a batch read ends; never behind its start, and never beyond what its isolation level shows."""
+        seen = self.plan(starting)
+        limits = self.ends(seen)
+        wanted = self._resolve(self._options.ending, seen, "endingOffsets")
+        return {partition: max(min(wanted[partition], limits[partition]), starting[partition]) for partition in starting}
+
+    def _resolve(self, position: Position, seen: LogSnapshot, option: str) -> Offsets:
+        starts = {partition: state.log_start for partition, state in seen.partitions.items()}
+        match position:
+            case Bound.EARLIEST:
+                return starts
+            case Bound.LATEST:
+                return self.ends(seen)
+            case Bound.GROUP:
+                return starts | self._group_offsets(seen)
+            case AtOffsets(offsets=offsets):
+                return self._explicit(offsets, seen, option)
+            case AtTimestamp(timestamp_ms=timestamp_ms, no_match=no_match):
+                return {p: self._at_time(p, timestamp_ms, no_match, seen) for p in seen.partitions}
+            case AtTimestamps(timestamps_ms=timestamps_ms, no_match=no_match):
+                _check_names_all(timestamps_ms, seen, option)
+                return {
+                    p: self._at_time(p, timestamps_ms[p.topic_partition], no_match, seen) for p in seen.partitions
+                }
+
+    def _group_offsets(self, seen: LogSnapshot) -> Offsets:
+        """The group's committed offsets; an undecided batch of the sink that owns the group is aborted first."""
+        group_id = self._options.group_id or ""
+        described = groups.describe(self._store, group_id)
+        if described is not None and described.owning_prefix is not None:
+            rounds.resolve_prefix(self._store, described.owning_prefix)
+        with self._store.snapshot() as reader:
+            committed = groups.fetch(reader, group_id, seen.partitions)
+        return {partition: value.offset for partition, value in committed.items()}
+
+    def _explicit(self, offsets: Mapping[TopicPartition, int], seen: LogSnapshot, option: str) -> Offsets:
+        _check_names_all(offsets, seen, option)
+        ends = self.ends(seen)
+        resolved = {}
+        for partition, state in seen.partitions.items():
+            wanted = offsets[partition.topic_partition]
+            stand_ins = {EARLIEST_OFFSET: state.log_start, LATEST_OFFSET: ends[partition]}
+            offset = stand_ins.get(wanted, wanted)
+            if not state.log_start <= offset <= state.log_end:
+                raise OffsetOutOfRangeError(
+                    "the option names an offset outside the log",
+                    option=option,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    offset=offset,
+                    log_start=state.log_start,
+                    log_end=state.log_end,
+                )
+            resolved[partition] = offset
+        return resolved
+
+    def _at_time(self, partition: TopicIdPartition, timestamp_ms: int, no_match: NoMatch, seen: LogSnapshot) -> int:
+        end = self.ends(seen)[partition]
+        found = snapshot.offset_for_time(
+            self._store, self._log.services.files, self._index_files, partition, timestamp_ms, end
+        )
+        if found is None and no_match is NoMatch.ERROR:
+            raise InvalidOptionError(
+                "no record is at or after the asked time; startingOffsetsByTimestampStrategy=latest starts at the end",
+                topic=partition.topic,
+                partition=partition.partition,
+                timestamp_ms=timestamp_ms,
+            )
+        return end if found is None else found
+
+    def source_offset(self, offsets: Offsets) -> SourceOffset:
+        """Positions as the offset that Spark keeps."""
+        named: dict[str, TopicOffsets] = {}
+        for partition, offset in sorted(offsets.items()):
+            topic = named.setdefault(partition.topic, TopicOffsets(partition.topic_id, {}))
+            named[partition.topic] = TopicOffsets(topic.topic_id, {**topic.offsets, partition.partition: offset})
+        return SourceOffset(self._log.cluster_id, self._options.group_id, named)
+
+    # Admission ---------------------------------------------------------------------------------------------------------
+
+    def next_ends(
+        self, known: SourceOffset, seen: LogSnapshot, max_rows: int | None, *, ceiling: Offsets | None = None
+    ) -> list[PartitionEnd]:
+        """How far the next batch goes: to the plan's ends, or after about `max_rows` rows.
+
+        Rows are counted in the index, so markers and aborted data cost nothing. Each partition gets a share in
+        proportion to what it has, as in Spark's Kafka source.
+
+        Args:
+            known: where the batch starts.
+            seen: the plan it is cut from.
+            max_rows: of all partitions together; None for all there is.
+            ceiling: where an AvailableNow query ends; partitions that are not in it are left out.
+        """
+        ends = self.ends(seen)
+        if ceiling is not None:
+            ends = {partition: min(end, ceiling[partition]) for partition, end in ends.items() if partition in ceiling}
+        if max_rows is not None:
+            ends = self._limited(known, ends, max_rows)
+        return [PartitionEnd(p, seen.partitions[p].log_start, end) for p, end in ends.items()]
+
+    def _limited(self, known: SourceOffset, ends: Offsets, max_rows: int) -> Offsets:
+        waiting = {p: end - (known.offset_of(p) or 0) for p, end in ends.items() if known.offset_of(p) is not None}
+        total = sum(count for count in waiting.values() if count > 0)
+        room, limited = max_rows, {}
+        for partition, end in sorted(ends.items()):
+            start, count = known.offset_of(partition), waiting.get(partition, 0)
+            if start is None or count <= 0:
+                limited[partition] = end
+                continue
+            share = min(room, max(1, max_rows * count // total)) if room else 0
+            found = self._visible(partition, start, end, share) if share else None
+            limited[partition] = found.end if found else start
+            room -= found.count if found else 0
+        return limited
+
+    def has_rows(self, known: SourceOffset, seen: LogSnapshot, least: int) -> bool:
+        """Whether at least `least` rows wait beyond `known`."""
+        found = 0
+        for partition, end in self.ends(seen).items():
+            start = known.offset_of(partition)
+            if start is not None and found < least:
+                found += self._visible(partition, start, end, least - found).count
+        return found >= least
+
+    # Tasks -------------------------------------------------------------------------------------------------------------
+
+    def tasks(self, ranges: Iterable[tuple[TopicIdPartition, int, int]]) -> list[ReadTask]:
+        """The visible rows of the ranges ``(partition, start, end)``, cut into tasks.
+
+        Raises:
+            DataLossError: under failOnDataLoss, when retention or a deletion took records of a range.
+        """
+        found = [(p, self._visible(p, start, end).slices) for p, start, end in ranges if self.existing([p])]
+        total = sum(piece.block.length for _, slices in found for piece in slices)
+        task_bytes = TASK_BYTES
+        if self._options.min_partitions is not None:
+            task_bytes = max(1, min(task_bytes, total // self._options.min_partitions))
+        path = self._log.path
+        return [
+            ReadTask(path, partition.topic, partition.partition, part)
+            for partition, slices in found
+            for part in _cut(slices, task_bytes)
+        ]
+
+    def _visible(
+        self, partition: TopicIdPartition, start: int, end: int, max_records: int | None = None
+    ) -> snapshot.VisibleRange:
+        if not self._options.fail_on_data_loss:
+            start = max(start, partition_log.read_partition(self._store, partition).log_start)
+        return snapshot.visible_range(
+            self._store,
+            self._index_files,
+            partition,
+            start,
+            end,
+            self._options.isolation_level,
+            max_records=max_records,
+        )
+
+
+def _cut(slices: tuple[BlockSlice, ...], task_bytes: int) -> Iterable[tuple[BlockSlice, ...]]:
+    part: list[BlockSlice] = []
+    size_bytes = 0
+    for piece in slices:
+        if part and size_bytes + piece.block.length > task_bytes:
+            yield tuple(part)
+            part, size_bytes = [], 0
+        part.append(piece)
+        size_bytes += piece.block.length
+    if part:
+        yield tuple(part)
+
+
+def _check_names_all(named: Iterable[TopicPartition], seen: LogSnapshot, option: str) -> None:
+    wanted, found = set(named), {partition.topic_partition for partition in seen.partitions}
+    if wanted != found:
+        raise InvalidOptionError(
+            "the option must name exactly the partitions that are read",
+            option=option,
+            missing=sorted(map(str, found - wanted)),
+            not_read=sorted(map(str, wanted - found)),
+        )

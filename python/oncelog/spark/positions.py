@@ -1,0 +1,125 @@
+"""Where a read begins and ends, as a user says it: names, offsets, or times. Shapes are those of Spark's Kafka source.
+
+Values and their JSON only. What a position means on a given log (which offset is the earliest now, which one a time
+falls on) is the source's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from oncelog.types import TopicPartition
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+"""Stand-ins for an offset, per partition, in JSON."""
+
+OFFSETS_SHAPE = '{"topic":{"0":23,"1":-2}}'
+TIMESTAMPS_SHAPE = '{"topic":{"0":1700000000000,"1":1700000000000}}'
+ASSIGNMENT_SHAPE = '{"topic":[0,1]}'
+
+
+class Bound(StrEnum):
+    """A position with a name, the same for every partition."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    GROUP = "group"
+
+
+class NoMatch(StrEnum):
+    """What to do for a partition that has no record at or after the asked time."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; `EARLIEST_OFFSET` and `LATEST_OFFSET` stand for what their names say."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record of each partition at or after one time."""
+
+    timestamp_ms: int
+    no_match: NoMatch = NoMatch.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """The first record at or after a time of its own for each partition."""
+
+    timestamps_ms: Mapping[TopicPartition, int]
+    no_match: NoMatch = NoMatch.ERROR
+
+
+Position = Bound | AtOffsets | AtTimestamp | AtTimestamps
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Read ``{"topic":{"0":23,"1":-2}}``. Raises ValueError that says what was expected."""
+    return _parse_numbers(text, least=EARLIEST_OFFSET, shape=OFFSETS_SHAPE)
+
+
+def parse_timestamps(text: str) -> dict[TopicPartition, int]:
+    """Read ``{"topic":{"0":1700000000000}}``, milliseconds. Raises ValueError that says what was expected."""
+    return _parse_numbers(text, least=0, shape=TIMESTAMPS_SHAPE)
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """Read ``{"topic":[0,1]}``. Raises ValueError that says what was expected."""
+    found: dict[TopicPartition, None] = {}
+    for topic, partitions in _parse_topics(text, ASSIGNMENT_SHAPE):
+        _expect(isinstance(partitions, list) and len(partitions) > 0, ASSIGNMENT_SHAPE)
+        for partition in partitions:
+            _expect(_is_int(partition) and partition >= 0, ASSIGNMENT_SHAPE)
+            found[TopicPartition(topic, partition)] = None
+    return tuple(sorted(found))
+
+
+def _parse_numbers(text: str, *, least: int, shape: str) -> dict[TopicPartition, int]:
+    numbers: dict[TopicPartition, int] = {}
+    for topic, partitions in _parse_topics(text, shape):
+        _expect(isinstance(partitions, dict) and len(partitions) > 0, shape)
+        for partition, number in partitions.items():
+            _expect(partition.isdecimal() and partition.isascii(), shape)
+            _expect(_is_int(number) and number >= least, shape)
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers
+
+
+def _parse_topics(text: str, shape: str) -> Iterator[tuple[str, Any]]:
+    try:
+        topics = json.loads(text, object_pairs_hook=_without_duplicates(shape))
+    except json.JSONDecodeError:
+        topics = None
+    _expect(isinstance(topics, dict) and len(topics) > 0, shape)
+    yield from topics.items()
+
+
+def _without_duplicates(shape: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """A JSON object that names one key twice means two things; Python would keep the last one."""
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        _expect(len(built) == len(pairs), f"{shape}, each topic and partition once")
+        return built
+
+    return build
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _expect(condition: bool, shape: str) -> None:
+    if not condition:
+        raise ValueError(f"JSON of the shape {shape}")

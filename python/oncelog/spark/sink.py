@@ -1,0 +1,92 @@
+"""The main door of the sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``. Exactly once, for any plan and source.
+
+It runs in the user's driver process, once per micro-batch. The batch's plan is run once and nothing here acts on the
+DataFrame a second time. After `query.stop()` Spark lets this function run on to its end: the ledger's fence, not Spark,
+decides what may still be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from oncelog.coordinator.rounds import BatchOffsets
+from oncelog.errors import BatchRefusedError
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark import context, group_offsets, schema, writing
+from oncelog.spark.driver import BatchDriver, BatchReport
+from oncelog.spark.logs import open_log
+from oncelog.spark.offsets import fingerprint
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import parse_sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Sink:
+    """Writes each micro-batch it is called with, exactly once. Made by `sink`; pickles.
+
+    Attributes:
+        last_report: what the last call did; None before the first.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = parse_sink_options(options, Use.FOREACH_BATCH)
+        self._driver: BatchDriver | None = None
+        self.last_report: BatchReport | None = None
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write the rows of `df` as micro-batch `batch_id`; a batch that the log holds already is left alone.
+
+        Raises:
+            BatchRefusedError, RunSupersededError: the history under the prefix contradicts this batch.
+            InvalidRecordError: a column is missing or of a wrong type.
+            UnknownTopicError, UnknownPartitionError, RecordTooLargeError: nothing was written.
+        """
+        options = self._options
+        rows = schema.to_sink_columns(df, options.topic)
+        batch = context.of_foreach_batch(df, batch_id)
+        request = BatchRequest(
+            prefix=options.transactional_id_prefix or batch.query_id,
+            query_id=batch.query_id,
+            sink_name=options.sink_name or "",
+            run_id=batch.run_id,
+            batch_id=batch_id,
+            fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
+            group_id=options.group_id,
+            takeover=options.takeover,
+        )
+        offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
+        self.last_report = self._driver_here().run(request, offsets, lambda task: writing.run_job(rows, task))
+'''
+
+    def _driver_here(self) -> BatchDriver:
+        if self._driver is None:
+            self._driver = BatchDriver(open_log(self._options.path, self._options.znodes), self._options)
+        return self._driver
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_driver": None, "last_report": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def sink(**options: Any) -> Sink:
+    """An exactly-once sink for ``writeStream.foreachBatch``.
+
+    Args:
+        options: those of the sink, in Spark's spelling: path, topic, transactionalIdPrefix, groupId, ...
+
+    Returns:
+        a function of (DataFrame, batch id).
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+
+    Example:
+        query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))
+                 .option("checkpointLocation", "/data/ck").start())
+    """
+    return Sink(options)

@@ -1,0 +1,169 @@
+"""``format("oncelog")`` for reading: the stream and batch readers that Spark drives. Thin: the planner decides.
+
+What this file owns are Spark's habits, each of which lost or copied rows when it was overlooked:
+  - `initialOffset` is not checkpointed and is called again when batch 0 is replayed. Hence batch 0 is always empty: its
+    logged end is the durable start of the query.
+  - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
+  - `commit` comes one batch late and never for the last one; `stop` is never called.
+  - `read` runs in another process, from a pickled reader: tasks carry all they need.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from oncelog.coordinator import groups
+from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.spark import reading
+from oncelog.spark.logs import open_log
+from oncelog.spark.offsets import (
+    SourceOffset,
+    advance,
+    check_same_log,
+    check_topics_remain,
+    parse_offset,
+    ranges,
+)
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planner import Offsets, ReadTask, SourcePlanner
+from oncelog.types import OffsetAndMetadata
+
+class TaskPartition(InputPartition):
+    """A `ReadTask` as Spark hands it to a worker."""
+
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(None)
+        self.task = task
+
+
+class _Reader:
+    """What both readers share. Pickled into tasks, so it holds options only; the planner is opened on first use."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def _planner(self) -> SourcePlanner:
+        return SourcePlanner(open_log(self._options.path, self._options.znodes), self._options)
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, TaskPartition):
+            raise TypeError(f"not a partition of this source: {partition!r}")
+        return reading.record_batches(partition.task, include_headers=self._options.include_headers)
+
+
+class BatchReader(_Reader, DataSourceReader):
+    """``spark.read.format("oncelog")``: the ranges are planned once, together, when Spark asks for the tasks."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = self._planner()
+        starting = planner.starting()
+        ending = planner.ending(starting)
+        wanted = [(partition, start, ending[partition]) for partition, start in sorted(starting.items())]
+        return [TaskPartition(task) for task in planner.tasks(wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return self._read(partition)
+
+
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """``spark.readStream.format("oncelog")``: micro-batches of whole plans, divided only by maxOffsetsPerTrigger."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._is_first_batch_due = False
+        self._has_planned = False
+        self._frozen: Offsets | None = None
+        self._waiting_since_ms: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._is_first_batch_due = True
+        planner = self._planner()
+        return planner.source_offset(planner.starting()).to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        planner = self._planner()
+        self._frozen = planner.ends(planner.plan(planner.selected()))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._has_planned = True
+        if self._is_first_batch_due:
+            self._is_first_batch_due = False
+            return start
+        planner = self._planner()
+        known = self._known(start)
+        try:
+            seen = self._plan(planner, known)
+        except PlanOvertakenError:
+            return start
+        if self._must_wait(planner, known, seen):
+            return start
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return advance(known, planner.next_ends(known, seen, max_rows, ceiling=self._frozen)).to_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        planner = self._planner()
+        try:
+            return planner.source_offset(planner.ends(planner.plan(planner.selected()))).to_dict()
+        except RetriableError:
+            return None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if self._is_first_batch_due and not self._has_planned:
+            self._is_first_batch_due = False
+            return []  # batch 0 is replayed: it was empty, whatever the start is now
+        wanted = ranges(self._known(start), parse_offset(end))
+        return [TaskPartition(task) for task in self._planner().tasks(wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return self._read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the group how far the query is: for lag only, so what fails is left to the next batch."""
+        if self._options.group_id is None:
+            return
+        group_id, log = self._options.group_id, open_log(self._options.path, self._options.znodes)
+        offsets = {p: OffsetAndMetadata(offset) for p, offset in parse_offset(end).partitions().items()}
+        try:
+            log.services.store.transact(lambda view: groups.commit(view, group_id, offsets))
+        except (GroupOwnedError, RetriableError):
+            return  # a sink commits the group's offsets with its batches; or the store is busy
+
+    def _known(self, start: dict[str, Any]) -> SourceOffset:
+        known = parse_offset(start)
+        check_same_log(known, open_log(self._options.path, self._options.znodes).cluster_id)
+        return known
+
+    def _plan(self, planner: SourcePlanner, known: SourceOffset) -> LogSnapshot:
+        selected = planner.selected()
+        if self._options.fail_on_data_loss:
+            check_topics_remain(known, {partition.topic: partition.topic_id for partition in selected})
+        return planner.plan({*selected, *planner.existing(known.partitions())})
+
+    def _must_wait(self, planner: SourcePlanner, known: SourceOffset, seen: LogSnapshot) -> bool:
+        """Whether fewer than minOffsetsPerTrigger rows wait, and not for longer than maxTriggerDelay."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._frozen is not None:
+            return False
+        now_ms = time.monotonic_ns() // 1_000_000
+        since_ms = self._waiting_since_ms = self._waiting_since_ms or now_ms
+        if now_ms - since_ms < self._options.max_trigger_delay_ms and not planner.has_rows(known, seen, least):
+            return True
+        self._waiting_since_ms = None
+        return False

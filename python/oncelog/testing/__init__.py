@@ -1,0 +1,1 @@
+"""Tools to test what is built on oncelog: crash points and more. Shipped and public."""

@@ -1,0 +1,140 @@
+"""Ids, epochs, offsets and partitions: frozen values and their sentinels.
+
+Names and value ranges are Kafka's. Ranges of offsets are half-open: ``[start, end)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+MAX_SEQUENCE = 2**31 - 1
+"""Sequences wrap from here to 0."""
+
+MAX_PRODUCER_EPOCH = 2**15 - 1
+"""Never used by a transaction: the last usable epoch is one below, so that a fence always finds a higher one."""
+
+
+class IsolationLevel(StrEnum):
+    """What a reader may see."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class Outcome(StrEnum):
+    """What the owner of data says about it. The owner's znode is the only place that says so."""
+
+    OPEN = "open"
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition as users name it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """A partition of one incarnation of a topic: a recreated topic has another id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ProducerIdAndEpoch:
+    """Names exactly one transaction: every end of a transaction bumps the epoch (KIP-890 part 2)."""
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}.{self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed position of a consumer group: the next offset to read."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a sent record landed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """One record as a consumer sees it. A `value` of None is a tombstone."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A record batch in a data file: what a task hands to the driver, and the driver to the index.
+
+    Attributes:
+        file: name of the data file below the log's root.
+        position: byte at which the batch's Avro block begins.
+        length: bytes of the Avro block, sync marker included.
+        crc32: CRC-32 of those bytes.
+        count: records; at least 1.
+        min_timestamp_ms, max_timestamp_ms: of its records.
+    """
+
+    file: str
+    position: int
+    length: int
+    crc32: int
+    count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSlice:
+    """The records ``[first_row, end_row)`` of a block whose first record has `base_offset`."""
+
+    block: Block
+    base_offset: int
+    first_row: int
+    end_row: int
+
+    @property
+    def count(self) -> int:
+        return self.end_row - self.first_row

@@ -1,0 +1,55 @@
+"""The time a store lives by: wall clock, durations and jitter, each replaceable so that a simulator can drive it.
+
+The clock for durations counts on while the machine is suspended. A step's reads grow old during that time too.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.ports import Clock
+
+_DURATIONS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops CLOCK_MONOTONIC during suspend; elsewhere it goes on."""
+
+
+class SystemClock:
+    """`ports.Clock` of the machine."""
+
+    def monotonic_ms(self) -> int:
+        return time.clock_gettime_ns(_DURATIONS) // 1_000_000
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        time.sleep(duration_ms / 1000)
+
+
+SYSTEM_CLOCK: Final = SystemClock()
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 by the machine's wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+def uniform_jitter() -> float:
+    """A random number in [0, 1). A function of this module, so that a store that holds it can be pickled."""
+    return random.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a store asks for time.
+
+    Attributes:
+        now_ms: wall clock, for mtimes. It may go backwards; a store never does.
+        clock: durations and waiting between tries.
+        jitter: in [0, 1), spreads the tries of those who conflicted.
+    """
+
+    now_ms: Callable[[], int]
+    clock: Clock
+    jitter: Callable[[], float]

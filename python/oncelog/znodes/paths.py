@@ -1,0 +1,173 @@
+"""Every znode path and every payload, in one place. Payloads are compact JSON objects with a "version".
+
+    /format                                      cluster id, layout version
+    /clock                                       set to read the store's time
+    /commits                                     set by every deciding write (protocol/visibility.py)
+    /producer_ids                                the next block of producer ids
+    /files/generation                            the collection generation (log/collection.py)
+    /topics/<t>                                  topic id, partitions, configuration
+    /topics/<t>/<topic id>/<p>                   PartitionState
+    /topics/<t>/<topic id>/<p>/producers/<pid>   ProducerEntry
+    /topics/<t>/<topic id>/<p>/tail/<offset>     TailNode, offset zero-padded so that names sort
+    /transactions/<id>                           TransactionMetadata
+    /transactions/<id>/<pid>.<epoch>             owner of one transaction
+    /groups/<g>                                  group; its version orders the group's commits
+    /groups/<g>/<t>/<topic id>/<p>               GroupPartitionState
+    /queries/<prefix>                            QueryLedger
+    /queries/<prefix>/rounds/<n>                 owner of one round of a micro-batch
+
+Names chosen by users (transactional ids, groups, prefixes) are percent-encoded where they hold more than letters,
+digits, dot, dash and underscore. Reading never guesses: a payload that does not parse is a CorruptDataError that names
+the path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.types import TopicIdPartition
+
+T = TypeVar("T")
+
+PAYLOAD_VERSION = 1
+
+FORMAT = "/format"
+CLOCK = "/clock"
+COMMITS = "/commits"
+PRODUCER_IDS = "/producer_ids"
+GENERATION = "/files/generation"
+TOPICS = "/topics"
+TRANSACTIONS = "/transactions"
+GROUPS = "/groups"
+QUERIES = "/queries"
+
+
+def segment(name: str) -> str:
+    """A user's name as one path segment."""
+    encoded = quote(name, safe="")
+    return encoded.replace(".", "%2E") if set(encoded) <= {"."} else encoded
+
+
+def name_of(path_segment: str) -> str:
+    """The user's name that `segment` encoded."""
+    return unquote(path_segment)
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{segment(name)}"
+
+
+def partition(tip: TopicIdPartition) -> str:
+    return f"{TOPICS}/{segment(tip.topic)}/{tip.topic_id}/{tip.partition}"
+
+
+def partition_of(path: str) -> TopicIdPartition:
+    """The partition whose znode is at `path`."""
+    parts = path.split("/")
+    if len(parts) != 5 or f"/{parts[1]}" != TOPICS or not parts[4].isdigit():
+        raise CorruptDataError("not the path of a partition", path=path)
+    return TopicIdPartition(name_of(parts[2]), parts[3], int(parts[4]))
+
+
+def tail(tip: TopicIdPartition) -> str:
+    return f"{partition(tip)}/tail"
+
+
+def tail_node(tip: TopicIdPartition, base_offset: int) -> str:
+    return f"{partition(tip)}/tail/{base_offset:019d}"
+
+
+def producers(tip: TopicIdPartition) -> str:
+    return f"{partition(tip)}/producers"
+
+
+def producer(tip: TopicIdPartition, producer_id: int) -> str:
+    return f"{partition(tip)}/producers/{producer_id}"
+
+
+def transaction(transactional_id: str) -> str:
+    return f"{TRANSACTIONS}/{segment(transactional_id)}"
+
+
+def transaction_owner(transactional_id: str, producer_id: int, epoch: int) -> str:
+    return f"{transaction(transactional_id)}/{producer_id}.{epoch}"
+
+
+def group(group_id: str) -> str:
+    return f"{GROUPS}/{segment(group_id)}"
+
+
+def group_partition(group_id: str, tip: TopicIdPartition) -> str:
+    return f"{group(group_id)}/{segment(tip.topic)}/{tip.topic_id}/{tip.partition}"
+
+
+def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
+    """The group and partition whose offset is at `path`."""
+    parts = path.split("/")
+    if len(parts) != 6 or f"/{parts[1]}" != GROUPS or not parts[5].isdigit():
+        raise CorruptDataError("not the path of a group's partition", path=path)
+    return name_of(parts[2]), TopicIdPartition(name_of(parts[3]), parts[4], int(parts[5]))
+
+
+def query(prefix: str) -> str:
+    return f"{QUERIES}/{segment(prefix)}"
+
+
+def rounds(prefix: str) -> str:
+    return f"{query(prefix)}/rounds"
+
+
+def round_owner(prefix: str, number: int) -> str:
+    return f"{query(prefix)}/rounds/{number}"
+
+
+def is_round(owner: str) -> bool:
+    """Whether an owner is a micro-batch's round rather than one producer's transaction."""
+    return owner.startswith(f"{QUERIES}/")
+
+
+def round_of(owner: str) -> tuple[str, int]:
+    """Prefix and number of a round's path."""
+    parts = owner.split("/")
+    return name_of(parts[2]), int(parts[4])
+
+
+def transactional_id_of(path: str) -> str:
+    """The transactional id of the path of its metadata or of one of its owners."""
+    return name_of(path.split("/")[2])
+
+
+def encode(payload: dict[str, Any]) -> bytes:
+    """A payload as it is stored."""
+    return json.dumps({"version": PAYLOAD_VERSION, **payload}, separators=(",", ":")).encode()
+
+
+def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+    """Read a payload.
+
+    Args:
+        path: of the znode, for errors.
+        data: its data.
+        build: makes the value from the JSON object; what it raises on a wrong shape becomes a CorruptDataError.
+
+    Raises:
+        CorruptDataError: the data is not what oncelog writes there.
+        UnsupportedFormatError: a newer oncelog wrote it.
+    """
+    try:
+        payload = json.loads(data)
+        version = payload["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
+    if version != PAYLOAD_VERSION:
+        raise UnsupportedFormatError(
+            "a znode was written by a newer oncelog; upgrade this one", path=path, found=version, known=PAYLOAD_VERSION
+        )
+    try:
+        return build(payload)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error

@@ -1,0 +1,7 @@
+"""The embedded znode store. From the bottom up: connection, pool, file, store."""
+
+from __future__ import annotations
+
+from oncelog.znodes.sqlite.store import SqliteZnodeStore
+
+__all__ = ["SqliteZnodeStore"]

@@ -1,0 +1,233 @@
+"""One connection to the store's SQLite file: the only module that speaks to sqlite3.
+
+It waits where SQLite is busy, turns SQLite's errors into oncelog's, and can be disowned after a fork.
+
+Waiting: SQLite's own busy handler sleeps longer the longer it has waited, so newcomers overtake and a process can
+starve for seconds. Here a waiter asks more often the longer it has waited. All writers of one host get their turn then.
+The file must not be opened and closed by other means in this process: that drops SQLite's POSIX locks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oncelog.errors import (
+    CorruptDataError,
+    IllegalStateTransitionError,
+    OncelogError,
+    OutcomeUnknownError,
+    StoreAccessError,
+    StoreUnavailableError,
+)
+from oncelog.limits import STORE_BUSY_MS, WAL_KEEP_BYTES
+from oncelog.znodes.host import mount_of
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_NO_ACCESS = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA}
+"""A plain SQLITE_ERROR is a table or column that is not there: the statements themselves are known to be right."""
+
+_WRITE_LOCK_BYTE = 120
+"""Where SQLite's unix VFS keeps WAL_WRITE_LOCK in the -shm file."""
+
+
+def create_database(path: Path, script: str) -> None:
+    """Build a database in WAL mode from `script`. It is whole and on disk when this returns."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(f"BEGIN; {script} COMMIT;")
+    except sqlite3.Error as error:
+        raise _translated(error, path) from error
+    finally:
+        connection.close()
+
+
+class StoreConnection:
+    """A connection that one thread uses at a time. Statements run outside transactions unless one was begun.
+
+    Args:
+        path: of an existing file; it is never created here.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._busy_ms = STORE_BUSY_MS
+        self.is_broken = False
+        """An error left it in doubt: close it instead of using it again."""
+        self.is_inherited = False
+        try:
+            self._file = _identity(path)
+            self._sqlite = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=0,  # waiting is done here
+                isolation_level=None,  # so are transactions
+                check_same_thread=False,
+            )
+        except OSError as error:
+            raise StoreAccessError("the znode store cannot be opened", path=str(path), reason=str(error)) from error
+        except sqlite3.Error as error:
+            raise _translated(error, self._path) from error
+        self.rows("PRAGMA synchronous = FULL")
+        self.rows("PRAGMA fullfsync = ON")  # for macOS, whose fsync alone does not reach the disk
+        self.rows(f"PRAGMA journal_size_limit = {WAL_KEEP_BYTES}")
+
+    def rows(self, sql: str, parameters: Row = ()) -> list[Row]:
+        """Run a statement to its end and return its rows."""
+        return self._patiently(lambda: self._sqlite.execute(sql, parameters).fetchall())
+
+    def change(self, sql: str, parameters: Row) -> int:
+        """Run a writing statement and return how many rows it changed."""
+        return self._patiently(lambda: self._sqlite.execute(sql, parameters).rowcount)
+
+    def begin_reading(self) -> None:
+        """Begin a transaction whose reads all see the moment of the first one."""
+        self.rows("BEGIN")
+
+    def begin_writing(self) -> None:
+        """Take the store's write lock.
+
+        Raises:
+            StoreUnavailableError: another process keeps it.
+            StoreAccessError: the file is no longer the one at this path.
+        """
+        self.rows("BEGIN IMMEDIATE")
+        try:
+            is_in_place = _identity(self._path) == self._file
+        except OSError:
+            is_in_place = False
+        if not is_in_place:
+            self.is_broken = True
+            self.rollback()
+            raise StoreAccessError(
+                "the file of the znode store was moved or removed while it was open; nothing was written",
+                path=str(self._path),
+            )
+
+    def commit(self) -> None:
+        """Make the transaction durable.
+
+        Raises:
+            OutcomeUnknownError: the disk failed; the write may surface later or not.
+            StoreUnavailableError: the disk is full; nothing was written.
+        """
+        try:
+            self._sqlite.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.is_broken = True
+            self.rollback()
+            raise _translated(error, self._path, is_commit=True) from error
+
+    def rollback(self) -> None:
+        """End the transaction, if there is one, without writing."""
+        if self.is_inherited or not self._sqlite.in_transaction:
+            return
+        try:
+            self._sqlite.execute("ROLLBACK")
+        except sqlite3.Error:  # closing it has the same effect
+            self.is_broken = True
+
+    def close(self) -> None:
+        self._sqlite.close()
+
+    def disown(self) -> None:
+        """Never use or close this connection again: it is a forked copy, and the file's locks are the parent's."""
+        self.is_inherited = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._sqlite))  # so that no finalizer closes it either
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Run `action`, and as long as SQLite is busy run it again."""
+        if self.is_inherited:
+            raise IllegalStateTransitionError("this snapshot of the znode store belongs to the parent process")
+        began_s: float | None = None
+        while True:
+            try:
+                return action()
+            except sqlite3.Error as error:
+                if _code(error) not in _BUSY:
+                    self.is_broken = True
+                    raise _translated(error, self._path) from error
+                now_s = time.monotonic()
+                began_s = began_s or now_s
+                if now_s - began_s > self._busy_ms / 1000:
+                    raise _translated(error, self._path) from error
+            time.sleep(_pause_s(now_s - began_s))
+
+
+def _translated(error: sqlite3.Error, path: Path, *, is_commit: bool = False) -> OncelogError:
+    """The error that says what the caller has to do."""
+    code, about = _code(error), {"path": str(path), "reason": str(error)}
+    if code in _BUSY:
+        return StoreUnavailableError(
+            "the znode store stays locked, so the process that holds it must be stopped or stuck",
+            holder_pid=_write_lock_holder(path),
+            **about,
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreUnavailableError(
+            "the file system of the znode store is full and nothing was written; free space on it",
+            file_system=str(mount_of(path)),
+            **about,
+        )
+    if is_commit:
+        return OutcomeUnknownError("the disk failed while the znode store wrote: run the same step again", **about)
+    if code in _NO_ACCESS:
+        return StoreAccessError("the znode store cannot be opened for writing by this process", **about)
+    if code in _CORRUPT:
+        return CorruptDataError(
+            "the file of the znode store is damaged or no store of oncelog: restore it, with the -wal file beside it, "
+            "from a backup, or save what is left with the `.recover` command of sqlite3",
+            **about,
+        )
+    return StoreUnavailableError("the znode store failed and nothing was written", **about)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for errors of the sqlite3 module itself."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _pause_s(waited_s: float) -> float:
+    """Commits take about a tenth to a few milliseconds; who waited longest asks most often.
+
+    After a fifth of a second no queue explains the wait: the holder is slow, or stopped, and asking often would only
+    burn the processor it needs.
+    """
+    if waited_s < 0.004:
+        return random.uniform(0.0003, 0.001)
+    if waited_s < 0.2:
+        return random.uniform(0.00003, 0.0001)
+    return random.uniform(0.001, 0.005)
+
+
+def _write_lock_holder(path: Path) -> int | None:
+    """The process that holds the store's write lock, where the system tells (Linux, same process namespace)."""
+    try:
+        inode = Path(f"{path}-shm").stat().st_ino  # never opened: closing it would drop SQLite's locks
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        # 1: POSIX  ADVISORY  WRITE 11735 fe:00:4194306 120 120
+        fields = line.split()
+        if fields[1] == "POSIX" and fields[3] == "WRITE" and fields[5].endswith(f":{inode}"):
+            first, last = int(fields[6]), fields[7]
+            if first <= _WRITE_LOCK_BYTE and (last == "EOF" or int(last) >= _WRITE_LOCK_BYTE):
+                return int(fields[4])
+    return None

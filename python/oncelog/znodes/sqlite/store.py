@@ -1,0 +1,244 @@
+"""The embedded znode store: one SQLite file, shared by the processes of one host.
+
+A step runs on a snapshot (a read transaction, which blocks nobody); the write lock is taken only to check and write, so
+that a process that stops inside a step holds up no one. Every commit is on disk when `multi` returns (WAL,
+synchronous=FULL). Crash points: before COMMIT's frame is in the log nothing happened, after it everything did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Znode, ZnodeReader, ZnodeView
+from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
+from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
+from oncelog.znodes.host import HostIdentity
+from oncelog.znodes.rules import ROOT, ensure_acceptable, split_path
+from oncelog.znodes.sqlite import file
+from oncelog.znodes.sqlite.connection import Row, StoreConnection
+from oncelog.znodes.sqlite.pool import ConnectionPool
+from oncelog.znodes.transact import IsFresh, always_fresh, transact
+
+T = TypeVar("T")
+
+
+class SqliteZnodeStore:
+    """`ports.ZnodeStore` in one SQLite file.
+
+    Threads may share it. Pickled, it carries the path and opens the file again where it is used first. A forked child
+    opens connections of its own; only a fork inside a step or snapshot leaves the child without the store (pool.py).
+
+    Args:
+        path: of the file, on a local file system.
+        create: create the file, and missing folders, if there is none.
+        host_id: names this host, instead of its machine id; ``ONCELOG_HOST_ID`` does the same (host.py).
+        now_ms: wall clock for ctimes and mtimes; where it goes back, the store's time stands still.
+        clock: durations and waiting of `transact`.
+        jitter: numbers in [0, 1) that spread the tries of conflicting steps.
+
+    Raises:
+        StoreHostError: the file belongs to another host, or lies on a network file system.
+        StoreAccessError: the file or its folder is read-only for this process.
+        CorruptDataError: the file is damaged or no store. UnsupportedFormatError: it is of a newer layout.
+        InvalidOptionError: there is no file, and `create` is False.
+    """
+
+    reads_are_atomic = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        host_id: str | None = None,
+        now_ms: Callable[[], int] = wall_ms,
+        clock: Clock = SYSTEM_CLOCK,
+        jitter: Callable[[], float] = uniform_jitter,
+    ) -> None:
+        self._set_up(Path(path).resolve(), host_id, Timing(now_ms, clock, jitter), create=create)
+        with self._pool.lent():
+            pass  # so that a file that is not ours to use is refused now, not at the first read
+
+    @staticmethod
+    def adopt_host(path: str | Path, *, host_id: str | None = None) -> None:
+        """Make the store this host's own. Only when no process of its former host uses it any more.
+
+        Args:
+            path: of the file.
+            host_id: as for opening the store.
+        """
+        resolved = Path(path).resolve()
+        pool = ConnectionPool(str(resolved), lambda: file.connect_to_store(resolved))
+        try:
+            with pool.lent() as connection:
+                file.record_owner(connection, HostIdentity.here(host_id))
+        finally:
+            pool.close()
+
+    def get(self, path: str) -> Znode | None:
+        with self._pool.lent() as connection:
+            return _Reader(connection).get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        with self._pool.lent() as connection:
+            return _Reader(connection).get_many(paths)
+
+    def children(self, path: str) -> list[str]:
+        with self._pool.lent() as connection:
+            return _Reader(connection).children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        with self._pool.lent() as connection:
+            return _Reader(connection).children_data(path)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with self._pool.lent() as connection:
+            connection.begin_reading()
+            try:
+                yield _Reader(connection)
+            finally:
+                connection.rollback()
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        ensure_acceptable(ops)
+        with self._pool.lent() as connection:
+            try:
+                connection.begin_writing()
+                if not is_fresh():
+                    raise StaleStepError("the step read its znodes too long ago to write by them")
+                _apply(connection, ops, self.timing.now_ms())
+                connection.commit()
+            finally:
+                connection.rollback()
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        return transact(self, step, deadline_ms)
+
+    def sync(self) -> None:
+        """Nothing to do: reads see every write that was acknowledged."""
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._path, self._host_id, self.timing)
+
+    def _set_up(self, path: Path, host_id: str | None, timing: Timing, *, create: bool) -> None:
+        self._path = path
+        self._host_id = host_id
+        self._creates = create
+        self._is_ours = False
+        self.timing = timing
+        self._pool = ConnectionPool(str(path), self._connect)
+
+    def _connect(self) -> StoreConnection:
+        if self._is_ours:
+            return StoreConnection(self._path)
+        if self._creates:
+            file.create_if_missing(self._path)
+        connection = file.connect_to_store(self._path)
+        try:
+            file.claim(connection, self._path, HostIdentity.here(self._host_id))
+        except BaseException:
+            connection.close()
+            raise
+        self._is_ours, self._creates = True, False
+        return connection
+
+
+def _reopened(path: Path, host_id: str | None, timing: Timing) -> SqliteZnodeStore:
+    """A store that opens its file at the first use; what pickle calls."""
+    store = SqliteZnodeStore.__new__(SqliteZnodeStore)
+    store._set_up(path, host_id, timing, create=False)
+    return store
+
+
+class _Reader:
+    """`ports.ZnodeReader` over one connection."""
+
+    def __init__(self, connection: StoreConnection) -> None:
+        self._connection = connection
+
+    def get(self, path: str) -> Znode | None:
+        rows = self._connection.rows(
+            "SELECT data, czxid, mzxid, ctime_ms, mtime_ms, version FROM znodes WHERE parent = ? AND name = ?",
+            split_path(path),
+        )
+        return _znode(rows[0]) if rows else None
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        return [self.get(path) for path in paths]
+
+    def children(self, path: str) -> list[str]:
+        split_path(path)
+        rows = self._connection.rows("SELECT name FROM znodes WHERE parent = ? ORDER BY name", (path,))
+        return [name for (name,) in rows]
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        split_path(path)
+        rows = self._connection.rows(
+            "SELECT name, data, czxid, mzxid, ctime_ms, mtime_ms, version FROM znodes WHERE parent = ? ORDER BY name",
+            (path,),
+        )
+        return [(row[0], _znode(row[1:])) for row in rows]
+
+
+def _znode(row: Row) -> Znode:
+    return Znode(row[0], Stat(*row[1:]))
+
+
+def _apply(connection: StoreConnection, ops: Sequence[Op], wall_now_ms: int) -> None:
+    """Apply all operations to the transaction, or raise MultiFailedError and leave the rest to a rollback."""
+    zxid, now_ms = 0, 0
+    if not all(isinstance(op, Check) for op in ops):
+        connection.change("UPDATE meta SET zxid = zxid + 1, last_ms = max(last_ms, ?)", (wall_now_ms,))
+        zxid, now_ms = connection.rows("SELECT zxid, last_ms FROM meta")[0]
+    for index, op in enumerate(ops):
+        refusal = _apply_one(connection, op, zxid, now_ms)
+        if refusal is not None:
+            raise MultiFailedError.at(index, op.path, refusal)
+
+
+def _apply_one(connection: StoreConnection, op: Op, zxid: int, now_ms: int) -> Refusal | None:
+    key = split_path(op.path)
+    match op:
+        case Check(_, version):
+            return _refusal(connection, key, version)
+        case Set(_, data, version):
+            changed = connection.change(
+                "UPDATE znodes SET data = ?, mzxid = ?, mtime_ms = ?, version = version + 1 "
+                "WHERE parent = ? AND name = ? AND ? IN (version, -1)",
+                (data, zxid, now_ms, *key, version),
+            )
+            return None if changed else _refusal(connection, key, version)
+        case Create(path, data):
+            if path != ROOT and not _exists(connection, split_path(key[0])):
+                return Refusal.NO_NODE
+            created = connection.change(
+                "INSERT OR IGNORE INTO znodes VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+                (*key, data, zxid, zxid, now_ms, now_ms),
+            )
+            return None if created else Refusal.NODE_EXISTS
+        case Delete(path, version):
+            refusal = _refusal(connection, key, version)
+            if refusal is None and connection.rows("SELECT 1 FROM znodes WHERE parent = ? LIMIT 1", (path,)):
+                return Refusal.NOT_EMPTY
+            if refusal is None:
+                connection.change("DELETE FROM znodes WHERE parent = ? AND name = ?", key)
+            return refusal
+
+
+def _refusal(connection: StoreConnection, key: tuple[str, str], version: int) -> Refusal | None:
+    rows = connection.rows("SELECT version FROM znodes WHERE parent = ? AND name = ?", key)
+    if not rows:
+        return Refusal.NO_NODE
+    return None if version in (ANY_VERSION, rows[0][0]) else Refusal.BAD_VERSION
+
+
+def _exists(connection: StoreConnection, key: tuple[str, str]) -> bool:
+    return bool(connection.rows("SELECT 1 FROM znodes WHERE parent = ? AND name = ?", key))

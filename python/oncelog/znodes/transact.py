@@ -1,0 +1,137 @@
+"""`transact`: run a step on a snapshot, commit what it read and wrote as one multi, run it again on conflict.
+
+It is every store's `transact`, and the only caller of `multi` in oncelog.
+
+A znode that is deleted and created again starts at version 0, so that an old version may come back and a step that
+read the old znode would pass its check. Assumptions: what can be recreated stays as a tombstone for
+limits.TOMBSTONE_MS; a step writes only while its snapshot is younger than its deadline, which is far shorter, and
+that is asked under the store's lock (a process may be stopped anywhere before). Hence no old version returns in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast
+
+from oncelog.errors import InvariantViolation, TransactConflictError, ensure
+from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
+from oncelog.ports import ANY_VERSION, Op, Set, ZnodeReader, ZnodeView
+from oncelog.znodes.clock import Timing
+from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
+from oncelog.znodes.view import BufferedView
+
+T = TypeVar("T")
+
+IsFresh = Callable[[], bool]
+
+
+def always_fresh() -> bool:
+    """For a multi that rests on no earlier reads."""
+    return True
+
+
+class TransactingStore(Protocol):
+    """What `transact` needs of a store."""
+
+    @property
+    def reads_are_atomic(self) -> bool:
+        """Whether a `snapshot` shows one moment. If not, even a step that only reads has its checks committed."""
+
+    @property
+    def timing(self) -> Timing: ...
+
+    def snapshot(self) -> AbstractContextManager[ZnodeReader]: ...
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        """`ports.ZnodeStore.multi` that asks `is_fresh` where no other write can come before its own.
+
+        Raises:
+            StaleStepError: the answer was no; nothing was applied.
+        """
+
+
+def transact(store: TransactingStore, step: Callable[[ZnodeView], T], deadline_ms: int) -> T:
+    """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
+    ensure(0 < deadline_ms < TOMBSTONE_MS // 2, "a step ends long before a tombstone does", deadline_ms=deadline_ms)
+    timing = store.timing
+    began_ms = timing.clock.monotonic_ms()
+    attempts = 0
+    while True:
+        attempts += 1
+        is_fresh = _freshness(timing, deadline_ms)
+        with store.snapshot() as reader:
+            view = BufferedView(reader, reads_are_atomic=store.reads_are_atomic)
+            result = _Result.of(step, view)
+        contended_path = _commit(store, view, result, is_fresh)
+        if contended_path is None:
+            return result.believed()
+        pause_ms = round(timing.jitter() * CONFLICT_PAUSE_MAX_MS)
+        if timing.clock.monotonic_ms() + pause_ms - began_ms >= deadline_ms:
+            raise TransactConflictError(
+                "others kept changing what this step reads, until its deadline; make the same call again",
+                path=contended_path,
+                attempts=attempts,
+                deadline_ms=deadline_ms,
+            )
+        if pause_ms:
+            timing.clock.sleep_ms(pause_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result(Generic[T]):
+    """What a run of a step returned or raised; believed only after its checks held."""
+
+    value: T | None
+    error: Exception | None
+
+    @classmethod
+    def of(cls, step: Callable[[ZnodeView], T], view: ZnodeView) -> _Result[T]:
+        try:
+            return cls(step(view), None)
+        except Exception as error:  # noqa: BLE001 - it is raised again once the reads it rests on are confirmed
+            return cls(None, error)
+
+    def believed(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return cast(T, self.value)
+
+
+def _commit(store: TransactingStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> str | None:
+    """Commit what a run read and wrote. Returns the path that others changed meanwhile, or None for success."""
+    if view.torn_path is not None:
+        return view.torn_path
+    writes = result.error is None and view.has_writes
+    if store.reads_are_atomic and not writes:
+        return None
+    ops = view.ops() if writes else view.checks()
+    if not ops:
+        return None
+    try:
+        store.multi(ops, is_fresh=is_fresh)
+    except StaleStepError:
+        return ops[0].path
+    except MultiFailedError as failure:
+        _ensure_is_conflict(failure, ops)
+        return failure.path
+    return None
+
+
+def _ensure_is_conflict(failure: MultiFailedError, ops: Sequence[Op]) -> None:
+    """Tell a conflict from a step that could never pass, by the order of `BufferedView.ops`."""
+    op = ops[failure.index]
+    if failure.refusal is Refusal.NOT_EMPTY:
+        raise InvariantViolation(f"a step deletes a znode that has children [path={op.path!r}]") from failure
+    if isinstance(op, Set) and op.version == ANY_VERSION:
+        raise InvariantViolation(f"a blind set needs an existing znode [path={op.path!r}]") from failure
+
+
+def _freshness(timing: Timing, deadline_ms: int) -> IsFresh:
+    """Whether reads that begin now are still younger than the deadline when it is asked.
+
+    By both clocks: durations may stand still while a virtual machine is paused, and the wall clock may be set back.
+    """
+    durations_ms, wall_ms = timing.clock.monotonic_ms(), timing.now_ms()
+    return lambda: timing.clock.monotonic_ms() - durations_ms < deadline_ms and timing.now_ms() - wall_ms < deadline_ms

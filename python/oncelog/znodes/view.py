@@ -1,0 +1,203 @@
+"""The view that a step of `transact` reads and writes through.
+
+It never writes to the store: it remembers what was read, keeps the writes, shows them to later reads, and tells at the
+end which one multi stands for the step.
+
+Why such a multi passes only if nothing that the step saw has changed (invariant I3):
+- Every znode that the step read is in the multi with the version it had: as `Check`, or as the `Set` or `Delete` that
+  the step made of it.
+- A multi cannot check that a znode is absent, or which children there are. But whoever creates or deletes a znode sets
+  its parent, or creates or deletes the parent too; so each change of absence or children changes the version of the
+  nearest ancestor that existed. That ancestor is read, and so checked.
+- Versions are read before what they stand for: an ancestor before an absence is believed, a parent before its children
+  are listed. Hence a change between the two reads makes the check fail, and none slips through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog.errors import ensure
+from oncelog.ports import Check, Create, Delete, Op, Set, Stat, Znode, ZnodeReader
+from oncelog.znodes.errors import NodeExistsError, NoNodeError
+from oncelog.znodes.rules import ROOT, join_path, parent_of, split_path
+
+NOT_YET: Final = -1
+"""In the Stat of a znode that this step wrote: the zxid and the times that it will get."""
+
+
+class BufferedView:
+    """`ports.ZnodeView` over a reader.
+
+    A znode that the step wrote shows the version it will get, and `NOT_YET` for the zxid and time of the write.
+
+    Args:
+        reader: of a snapshot that is open as long as the view is used.
+        reads_are_atomic: the reader sees one moment; else its reads are in order of time, no more.
+    """
+
+    def __init__(self, reader: ZnodeReader, *, reads_are_atomic: bool) -> None:
+        self._reader = reader
+        self._reads_are_atomic = reads_are_atomic
+        self._read: dict[str, Znode | None] = {}
+        self._listed: dict[str, list[str]] = {}
+        self._created: dict[str, bytes] = {}
+        self._set: dict[str, bytes] = {}
+        self._blind: dict[str, bytes] = {}
+        self._deleted: set[str] = set()
+        self._touched: set[str] = set()  # parents of created and deleted znodes
+        self.torn_path: str | None = None
+        """A path that was absent and appeared while its ancestor was read: the step cannot be committed."""
+
+    # Reads
+
+    def get(self, path: str) -> Znode | None:
+        znode = self._read_once(path)
+        if path in self._created:
+            return Znode(self._created[path], Stat(NOT_YET, NOT_YET, NOT_YET, NOT_YET, version=0))
+        if znode is None or path in self._deleted:
+            return None
+        if path in self._set or path in self._touched:
+            stat = znode.stat._replace(mzxid=NOT_YET, mtime_ms=NOT_YET, version=znode.stat.version + 1)
+            return Znode(self._set.get(path, znode.data), stat)
+        return znode
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        wanted = list(paths)
+        self._read_all([path for path in dict.fromkeys(wanted) if path not in self._read])
+        return [self.get(path) for path in wanted]
+
+    def children(self, path: str) -> list[str]:
+        listed = {join_path(path, name) for name in self._list_once(path)}
+        created = {below for below in self._created if parent_of(below) == path}
+        return sorted(split_path(below)[1] for below in (listed | created) - self._deleted)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        listed = self._listed.get(path)
+        if listed is None or any(join_path(path, name) not in self._read for name in listed):
+            found = self._reader.children_data(path) if self._read_once(path) is not None else []
+            self._listed.setdefault(path, [name for name, _ in found])
+            for name, znode in found:
+                self._remember(join_path(path, name), znode)
+        seen = [(name, self.get(join_path(path, name))) for name in self.children(path)]
+        return [(name, znode) for name, znode in seen if znode is not None]
+
+    # Writes
+
+    def create(self, path: str, data: bytes = b"") -> None:
+        if self.get(path) is not None:
+            raise NodeExistsError("the znode to create exists", path=path)
+        ensure(path not in self._deleted, "a step never recreates what it deleted: versions would repeat", path=path)
+        parent = parent_of(path)
+        if self.get(parent) is None:
+            self.create(parent)
+        self._created[path] = data
+        self._touched.add(parent)
+
+    def set(self, path: str, data: bytes) -> None:
+        if self.get(path) is None:
+            raise NoNodeError("the znode to set does not exist", path=path)
+        (self._created if path in self._created else self._set)[path] = data
+
+    def set_blind(self, path: str, data: bytes) -> None:
+        if path in self._read:
+            self.set(path, data)  # what was read is checked, whoever writes it
+        else:
+            split_path(path)
+            self._blind[path] = data
+
+    def delete(self, path: str) -> None:
+        if self.get(path) is None:
+            raise NoNodeError("the znode to delete does not exist", path=path)
+        parent = parent_of(path)
+        self._read_once(parent)
+        self._touched.add(parent)
+        if path in self._created:
+            del self._created[path]
+        else:
+            self._set.pop(path, None)
+            self._deleted.add(path)
+
+    # What the step amounts to
+
+    @property
+    def has_writes(self) -> bool:
+        return bool(self._created or self._set or self._blind or self._deleted or self._touched)
+
+    def checks(self) -> list[Op]:
+        """The read set alone."""
+        return [Check(path, version) for path, version in self._versions().items()]
+
+    def ops(self) -> list[Op]:
+        """The read set and the writes, one operation for each path.
+
+        Deletes go children first, creates parents first. Blind sets come last: one of them fails only if everything
+        that the step read still holds, so that the znode is missing in truth and not by a race.
+        """
+        self._ensure_parents_stay()
+        versions = self._versions()
+        sets = self._sets()
+        return [
+            *(Check(path, versions[path]) for path in versions if path not in sets and path not in self._deleted),
+            *(Delete(path, versions[path]) for path in sorted(self._deleted, reverse=True)),
+            *(Create(path, data) for path, data in sorted(self._created.items())),
+            *(Set(path, data, versions[path]) for path, data in sets.items()),
+            *(Set(path, data) for path, data in self._blind.items()),
+        ]
+
+    def _versions(self) -> dict[str, int]:
+        return {path: znode.stat.version for path, znode in self._read.items() if znode is not None}
+
+    def _sets(self) -> dict[str, bytes]:
+        """The step's own sets, and the same data again for parents that it touched and left alone."""
+        touched = {path: self._read[path] for path in self._touched - self._deleted}
+        unchanged = {path: znode.data for path, znode in touched.items() if znode is not None}
+        return unchanged | self._set
+
+    def _ensure_parents_stay(self) -> None:
+        for path in self._created:
+            parent = parent_of(path)
+            stays = parent in self._created or (self._read[parent] is not None and parent not in self._deleted)
+            ensure(stays, "a step never deletes the parent of what it creates", path=path)
+
+    # Reading each znode once
+
+    def _read_once(self, path: str) -> Znode | None:
+        if path not in self._read:
+            self._read_all([path])
+        return self._read[path]
+
+    def _read_all(self, paths: list[str]) -> None:
+        for path, znode in zip(paths, self._reader.get_many(paths), strict=True):
+            self._remember(path, znode)
+
+    def _remember(self, path: str, znode: Znode | None) -> None:
+        if path in self._read:
+            return
+        self._read[path] = znode
+        if path in self._blind:
+            self._turn_blind_set_into_set(path)
+        if znode is None:
+            self._read_ancestor_of_absent(path)
+
+    def _turn_blind_set_into_set(self, path: str) -> None:
+        data = self._blind.pop(path)
+        if self._read[path] is None:
+            raise NoNodeError("the znode to set does not exist", path=path)
+        self._set[path] = data
+
+    def _read_ancestor_of_absent(self, path: str) -> None:
+        """Put the nearest existing ancestor into the read set, and see that the absence outlived reading it."""
+        ensure(path != ROOT, "the root znode exists always")
+        ancestor = parent_of(path)
+        if ancestor in self._read or self._read_once(ancestor) is None or self._reads_are_atomic:
+            return  # the ancestor was read first; or it is absent itself, which was seen to by now
+        if self._reader.get(path) is not None:
+            self.torn_path = path
+
+    def _list_once(self, path: str) -> list[str]:
+        if path not in self._listed:
+            exists = self._read_once(path) is not None
+            self._listed[path] = self._reader.children(path) if exists else []
+        return self._listed[path]

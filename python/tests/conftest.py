@@ -1,0 +1,68 @@
+"""What holds for every test: it leaves nothing behind, and under CI no part of the tests goes missing.
+
+Warnings are errors (pyproject.toml). Random tests print how to replay a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.leaks import held, left_over
+from tests.parts import MISSING_PART, are_parts_required
+
+# No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
+# green commit stays green; desks draw new ones.
+settings.register_profile("desk", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("ci" if are_parts_required() else "desk")
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail a test that leaves a child process, a thread, or an open file below its temporary folder.
+
+    Being automatic and of this file, it comes before the other fixtures of a test and ends after them. What a module
+    or session fixture holds (Spark's JVM) was there before it, and is no leak of the test.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    before = held(folder)
+    yield
+    if not request.node.stash.get(FAILED, False):  # a failed test has its own story to tell
+        leaks = left_over(before, folder)
+        if leaks:
+            pytest.fail("the test left behind:\n" + "\n".join(leaks), pytrace=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what shares the Spark session last: a quick test's failure is seen early, and without a JVM beside it."""
+    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_part_is_required(report)
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_part_is_required(report)
+    return report
+
+
+def _fail_if_part_is_required(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not (are_parts_required() and report.skipped and isinstance(report.longrepr, tuple)):
+        return
+    path, line, text = report.longrepr
+    if text.removeprefix("Skipped: ").startswith(MISSING_PART):
+        report.outcome = "failed"
+        report.longrepr = f"{path}:{line}: {text} (ONCELOG_CI_REQUIRE forbids to go on without it)"

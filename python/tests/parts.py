@@ -1,0 +1,32 @@
+"""What a test does when the machine lacks a part that it needs: Java, a package index, a service.
+
+On a desk the test is skipped, and the summary says what is missing and how to get it. Under CI, which sets
+``ONCELOG_CI_REQUIRE=1``, such a skip is a failure (see conftest.py), so that no part of the tests goes missing unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+MISSING_PART = "missing part: "
+
+
+def are_parts_required() -> bool:
+    return bool(os.environ.get("ONCELOG_CI_REQUIRE"))
+
+
+def missing_part(part: str, remedy: str) -> NoReturn:
+    """Skip the running test, or the module being imported, for want of `part`."""
+    pytest.skip(f"{MISSING_PART}{part}; {remedy}", allow_module_level=True)
+
+
+def require_java() -> None:
+    java_home = os.environ.get("JAVA_HOME")
+    java = shutil.which(Path(java_home, "bin", "java") if java_home else "java")
+    if java is None:
+        missing_part("Java", "install a JRE of version 17 or newer, or set JAVA_HOME to one")

@@ -1,0 +1,41 @@
+"""oncelog works without its extras, and does not load them before they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.style.tree import ROOT
+
+EXTRAS = ["pyspark", "py4j", "pandas", "kazoo", "kafka"]
+
+
+def run_python(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT / "python",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["oncelog", "oncelog.cli"])
+def test_a_module_imports_where_no_extra_is_installed(module: str) -> None:
+    run_python(
+        f"import sys\n"
+        f"sys.modules.update(dict.fromkeys({EXTRAS!r}))  # an import of None raises ModuleNotFoundError\n"
+        f"import {module}\n"
+    )
+
+
+def test_an_import_loads_no_extra_that_is_installed() -> None:
+    run_python(
+        f"import sys\n"
+        f"import oncelog\n"
+        f"loaded = [name for name in {EXTRAS!r} if name in sys.modules]\n"
+        f"sys.exit(f'import oncelog loads {{loaded}}' if loaded else 0)\n"
+    )

@@ -1,0 +1,34 @@
+"""The files of the repository, as the tests of its style see them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = [ROOT / "python" / "oncelog", ROOT / "python" / "pyspark_oncelog"]
+
+MADE_BY_TOOLS = {"__pycache__", "artifacts", "build", "dist", "metastore_db", "spark-warehouse", "target"}
+
+
+def files(*suffixes: str, below: Path = ROOT) -> Iterator[Path]:
+    """Files below a folder that a person wrote, with one of the suffixes, or all of them."""
+    for folder, subfolders, names in os.walk(below):
+        subfolders[:] = [name for name in subfolders if name == ".ci" or not name.startswith(".")]
+        subfolders[:] = [name for name in subfolders if name not in MADE_BY_TOOLS]
+        for name in names:
+            if not suffixes or name.endswith(suffixes):
+                yield Path(folder, name)
+
+
+def shipped_modules() -> Iterator[tuple[Path, ast.Module]]:
+    """Each module of the wheel with its syntax tree."""
+    for package in SHIPPED:
+        for path in files(".py", below=package):
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
