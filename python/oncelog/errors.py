@@ -33,6 +33,8 @@
         ├── UnknownTopicError
         ├── TopicExistsError
         ├── UnknownPartitionError
+        ├── UnknownGroupError
+        ├── UnknownPrefixError
         ├── OffsetOutOfRangeError
         ├── RecordTooLargeError
         ├── InvalidRecordError
@@ -205,6 +207,14 @@ class TopicExistsError(UsageError):
 
 class UnknownPartitionError(UsageError):
     """The topic has no partition of this number."""
+
+
+class UnknownGroupError(UsageError):
+    """No consumer group of this name has offsets."""
+
+
+class UnknownPrefixError(UsageError):
+    """No sink has written under this transactional-id prefix."""
 
 
 class OffsetOutOfRangeError(UsageError):

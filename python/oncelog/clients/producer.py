@@ -23,6 +23,7 @@ from oncelog.clients import partitioner
 from oncelog.clients.accumulator import Accumulator, Headers, Receipt
 from oncelog.clients.sender import Sender
 from oncelog.clients.services import LogServices
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     IllegalStateTransitionError,
     RecordTooLargeError,
@@ -125,6 +126,7 @@ class Producer:
         """
         transactional_id = self._need_transactional_id("init_transactions")
         self._move(ClientState.INITIALIZING, call="init_transactions")
+        reach(CrashPoint.PRODUCER_INIT)
         initialised = self._tracked(
             lambda: self._services.coordinator.init_producer_id(
                 transactional_id, timeout_ms=self._transaction_timeout_ms, keep_prepared=keep_prepared
@@ -250,9 +252,11 @@ class Producer:
         if not self._is_begun_at_coordinator and self._prepared is None:
             self._state = client_state.transition(self._state, ClientState.READY)
             return
+        reach(CrashPoint.PRODUCER_END)
         identity = self._tracked(
             lambda: self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
         )
+        reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:

@@ -13,6 +13,7 @@ from oncelog import limits
 from oncelog.clients.accumulator import PartitionBuffer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.transactions import own_transaction, resolving
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PartitionPinnedError, RetriableError
 from oncelog.log import generations, partition_log
 from oncelog.log.partition_log import Append, Appended
@@ -62,10 +63,12 @@ class Sender:
             some = partitions[at : at + PARTITIONS_PER_APPEND]
             owner = own_transaction(transactional_id, producer) if transactional_id else None
             appends = [self._request(partition, producer, owner, blocks[partition]) for partition in some]
+            reach(CrashPoint.PRODUCER_APPEND)
             appended = self._retrying(lambda a=appends: self._append(transactional_id, producer, a), some)  # type: ignore[misc]
             for request, landed in zip(appends, appended, strict=True):
                 offsets[request.partition] = landed.base_offset
                 self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
+            reach(CrashPoint.PRODUCER_APPENDED)
         self._touched.update(partitions)
         return offsets
 

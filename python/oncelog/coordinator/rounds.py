@@ -25,6 +25,7 @@ from oncelog.coordinator import groups, metadata, settler
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import resolving
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
 from oncelog.log import generations, partition_log
 from oncelog.log.index_files import IndexFiles
@@ -93,7 +94,9 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
     nonce = uuid.uuid4().hex
+    reach(CrashPoint.SINK_PLAN)
     number = resolving(lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms)))
+    reach(CrashPoint.SINK_PLANNED)
     return None if number is None else Round(services, request, number, nonce)
 
 
@@ -148,7 +151,9 @@ class Round:
             RunSupersededError: a newer run took over.
         """
         for chunk in self._chunks(blocks):
+            reach(CrashPoint.ROUND_APPEND)
             appended = self._write_chunk(chunk)
+            reach(CrashPoint.ROUND_APPENDED)
             self.partitions += tuple(part.partition for part in chunk)
             for partition, tail_nodes in appended.items():
                 partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
@@ -169,10 +174,13 @@ class Round:
             BatchRefusedError: the group does not stand where the batch starts.
         """
         self._group_order = resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets)))
+        reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
         """Make everything the round wrote visible, in one small multi. Afterwards nobody can undo it (I6)."""
+        reach(CrashPoint.ROUND_DECIDE)
         resolving(lambda: self._store.transact(self._decide))
+        reach(CrashPoint.ROUND_DECIDED)
 
     def abort(self) -> None:
         """Abort the round if it is still open; nothing of it will ever be visible."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from oncelog import limits
 from oncelog.coordinator import groups, metadata
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError
 from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import LogSnapshot
@@ -64,6 +65,7 @@ class Settler:
         except PlanOvertakenError:
             return 0  # another settler used a younger snapshot: its work covers this one
         ready = seen.plan.visible | seen.plan.gone
+        reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)
         for chunk in chunks[:-1]:
             self._store.transact(lambda view, chunk=chunk: _settle_chunk(view, chunk, ready, zxid))  # type: ignore[misc]
@@ -71,6 +73,7 @@ class Settler:
         for at in range(0, len(owners), OWNERS_PER_STEP):
             some, last = owners[at : at + OWNERS_PER_STEP], chunks[-1] if at == 0 else []
             self._store.transact(lambda view, some=some, last=last: _finish(view, last, ready, zxid, some))  # type: ignore[misc]
+        reach(CrashPoint.SETTLED)
         return len(owners)
 
 

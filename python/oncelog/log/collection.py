@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from oncelog import limits
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.log import generations, partition_log, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeStore, ZnodeView
@@ -69,10 +70,12 @@ def collect(
             size_bytes += size
         else:
             waiting[name] = found_in
+    reach(CrashPoint.COLLECT)
     if not dry_run:
         _write_candidates(store, waiting)
         for name in removed:
             files.delete(name)
+    reach(CrashPoint.COLLECTED)
     return Collected(generation, tuple(removed), tuple(waiting), size_bytes)
 
 

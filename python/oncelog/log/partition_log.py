@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from oncelog import limits
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     InvalidTxnStateError,
     PartitionPinnedError,
@@ -313,7 +314,10 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
         view.set(paths.partition(partition), payloads.encode_partition(rolled_state))
         return True
 
-    return store.transact(step)
+    reach(CrashPoint.ROLL)
+    is_rolled = store.transact(step)
+    reach(CrashPoint.ROLLED)
+    return is_rolled
 
 
 def roll_if_long(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, tail_nodes: int) -> None:

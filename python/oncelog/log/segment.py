@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncelog import limits
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import CorruptDataError, DataLossError, ensure
 from oncelog.log import codec as avro
 from oncelog.log.codec import BufferCodec, Place
@@ -140,7 +141,9 @@ class SegmentWriter:
 
     def _finish_file(self) -> None:
         if self._current is not None:
+            reach(CrashPoint.FILE_FINISH)
             self._current.output.finish()
+            reach(CrashPoint.FILE_FINISHED)
             self._current = None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import BatchOffsets, Round
 from oncelog.coordinator.settler import Settler
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.log import generations, topics
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -90,6 +91,7 @@ class BatchDriver:
                 round_.abort()
             raise
         self._settle(request.prefix, round_.partitions)
+        reach(CrashPoint.SINK_DONE)
         return report
 
     def _write(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.log.files import file_store
 from oncelog.log.segment import read_block
 from oncelog.spark import schema
@@ -21,6 +22,7 @@ def record_batches(task: ReadTask, *, include_headers: bool) -> Iterator[pa.Reco
     wanted = ("key", "value", "timestamp_ms", "headers") if include_headers else ("key", "value", "timestamp_ms")
     arrow_schema = schema.read_arrow_schema(include_headers=include_headers)
     for piece in task.slices:
+        reach(CrashPoint.TASK_READ)
         records = read_block(files, piece.block, columns=wanted).slice(piece.first_row, piece.count)
         first_offset = piece.base_offset + piece.first_row
         yield schema.to_read_batch(records, task.topic, task.partition, first_offset, arrow_schema)

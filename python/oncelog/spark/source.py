@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from oncelog.coordinator import groups
+from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.spark import reading
@@ -106,6 +107,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._is_first_batch_due:
             self._is_first_batch_due = False
             return start
+        reach(CrashPoint.SOURCE_PLAN)
         planner = self._planner()
         known = self._known(start)
         try:
@@ -136,6 +138,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell the group how far the query is: for lag only, so what fails is left to the next batch."""
+        reach(CrashPoint.SOURCE_COMMIT)
         if self._options.group_id is None:
             return
         group_id, log = self._options.group_id, open_log(self._options.path, self._options.znodes)

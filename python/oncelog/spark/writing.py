@@ -1,22 +1,30 @@
 """The sinks' task side: rows become durable blocks. Touches no znode, so a retry, a speculative copy or a zombie task
 leaves an orphan file and nothing else.
 
-Rows arrive with the columns of `schema.to_sink_columns`: key, value, headers, timestamp_ms, and where they go: the topic
-(a column, or one for all), and the log partition or the key's hash.
+Rows arrive in the columns of `schema.to_sink_columns`; each finds its log partition here: the one it names, or that of
+its key's hash, or, without a key, the task's next one in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from oncelog import limits
+from oncelog.errors import UnknownPartitionError, UnknownTopicError
 from oncelog.log import generations
 from oncelog.log.files import file_store
-from oncelog.log.segment import SegmentWriter
-from oncelog.types import Block
+from oncelog.log.routing import split_rows
+from oncelog.log.segment import BlockBuffer, SegmentWriter
+from oncelog.types import Block, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +44,12 @@ class WriteTask:
     codec: str
     partitions: Mapping[str, int]
     topic: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A durable block, and the log partition it is for."""
+
+    topic: str
+    partition: int
+    block: Block

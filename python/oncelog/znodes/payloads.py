@@ -6,6 +6,7 @@ Rows that repeat (blocks, index entries, owner spans) are JSON arrays, to keep t
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from oncelog.ports import Znode
@@ -30,6 +31,9 @@ from oncelog.znodes import paths
 
 Json = Any
 Payload = dict[str, Any]
+
+CACHED_PAYLOADS = 512
+"""Of each kind: a client reads the same few znodes again and again, and the values are immutable."""
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -144,6 +148,7 @@ def encode_topic(topic: TopicState) -> bytes:
     return paths.encode(asdict(topic))
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_topic(path: str, data: bytes) -> TopicState:
     return paths.decode(path, data, _topic_from_json)
 
@@ -173,6 +178,7 @@ def encode_partition(state: PartitionState) -> bytes:
     )
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_partition(path: str, data: bytes) -> PartitionState:
     return paths.decode(path, data, _partition_from_json)
 
@@ -206,6 +212,7 @@ def encode_tail_node(node: TailNode) -> bytes:
     return paths.encode(payload)
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_tail_node(path: str, data: bytes) -> TailNode:
     return paths.decode(path, data, _tail_node_from_json)
 
@@ -233,6 +240,7 @@ def encode_producer(entry: ProducerEntry) -> bytes:
     )
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_producer(path: str, data: bytes) -> ProducerEntry:
     return paths.decode(path, data, _producer_from_json)
 
@@ -288,6 +296,7 @@ def encode_owner(owner: OwnerRecord) -> bytes:
     return paths.encode(payload)
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_owner(path: str, data: bytes) -> OwnerRecord:
     return paths.decode(path, data, _owner_from_json)
 
@@ -343,20 +352,32 @@ def _group_partition_from_json(payload: Payload) -> GroupPartitionState:
     return GroupPartitionState(current, tuple(pending))
 
 
-def encode_group(owning_prefix: str | None) -> bytes:
-    """A group's own znode: the transactional-id prefix of the sink that owns its offsets, if one does."""
-    return paths.encode({"owning_prefix": owning_prefix})
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's own znode.
+
+    Attributes:
+        owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
+        is_deleted: a tombstone (limits.TOMBSTONE_MS): the version, which orders commits, goes on if the name comes back.
+    """
+
+    owning_prefix: str | None = None
+    is_deleted: bool = False
 
 
-def decode_group(path: str, data: bytes) -> str | None:
-    prefix: str | None = paths.decode(path, data, lambda payload: payload["owning_prefix"])
-    return prefix
+def encode_group(group: GroupRecord) -> bytes:
+    return paths.encode(asdict(group))
+
+
+def decode_group(path: str, data: bytes) -> GroupRecord:
+    return paths.decode(path, data, lambda p: GroupRecord(p["owning_prefix"], bool(p["is_deleted"])))
 
 
 def encode_ledger(ledger: QueryLedger) -> bytes:
     return paths.encode(asdict(ledger))
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_ledger(path: str, data: bytes) -> QueryLedger:
     return paths.decode(path, data, _ledger_from_json)
 
@@ -378,11 +399,12 @@ def _ledger_from_json(payload: Payload) -> QueryLedger:
 
 
 def encode_transaction(metadata: TransactionMetadata) -> bytes:
-    payload = asdict(metadata)
+    payload = {name: getattr(metadata, name) for name in TransactionMetadata.__slots__}
     payload["partitions"] = [paths.partition(partition) for partition in metadata.partitions]
     return paths.encode(payload)
 
 
+@lru_cache(maxsize=CACHED_PAYLOADS)
 def decode_transaction(path: str, data: bytes) -> TransactionMetadata:
     return paths.decode(path, data, _transaction_from_json)
 

@@ -286,8 +286,8 @@ def test_a_closed_store_says_so_and_closes_twice(store: MultiStore) -> None:
     for call in (lambda: store.get("/"), lambda: store.children("/"), lambda: store.multi([Create("/a")])):
         with pytest.raises(IllegalStateTransitionError):
             call()
-    with pytest.raises(IllegalStateTransitionError), store.snapshot():
-        pass
+    with pytest.raises(IllegalStateTransitionError), store.snapshot() as reader:
+        reader.get("/")
 
 
 def test_a_refusal_survives_the_way_between_processes() -> None:

@@ -1,0 +1,87 @@
+"""Named places at which a test may kill the process: the boundaries that the crash arguments of the code speak of.
+
+`reach` costs one look at a variable unless a fault is armed: by `arm`, or by the environment variable
+``ONCELOG_CRASH_AT``, which forked and pickled-into workers inherit. Used by tests and by the demonstration job only;
+`oncelog.testing.faults` has the tools around it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+VARIABLE = "ONCELOG_CRASH_AT"
+"""``<point>:<pid or 0>:<file>``: at the point, kill that process (0: this one) once; the file marks that it happened."""
+
+
+class CrashPoint(StrEnum):
+    """Every named place, in the order in which a batch or a transaction passes them."""
+
+    SOURCE_PLAN = "source.plan"
+    TASK_READ = "task.read"
+    TASK_WRITE = "task.write"
+    FILE_FINISH = "file.finish"
+    FILE_FINISHED = "file.finished"
+    SINK_PLAN = "sink.plan"
+    SINK_PLANNED = "sink.planned"
+    ROUND_APPEND = "round.append"
+    ROUND_APPENDED = "round.appended"
+    ROUND_STAGED = "round.staged"
+    ROUND_DECIDE = "round.decide"
+    ROUND_DECIDED = "round.decided"
+    SINK_DONE = "sink.done"
+    SOURCE_COMMIT = "source.commit"
+    PRODUCER_INIT = "producer.init"
+    PRODUCER_APPEND = "producer.append"
+    PRODUCER_APPENDED = "producer.appended"
+    PRODUCER_END = "producer.end"
+    PRODUCER_ENDED = "producer.ended"
+    SETTLE = "settle"
+    SETTLED = "settled"
+    ROLL = "roll"
+    ROLLED = "rolled"
+    COLLECT = "collect"
+    COLLECTED = "collected"
+
+
+_armed: Callable[[CrashPoint], None] | None = None
+
+
+def reach(point: CrashPoint) -> None:
+    """Called by the code at `point`."""
+    if _armed is not None:
+        _armed(point)
+
+
+def arm(action: Callable[[CrashPoint], None] | None) -> None:
+    """Call `action` at every point from now on; None disarms."""
+    global _armed  # noqa: PLW0603 - one per process, like a signal handler
+    _armed = action
+
+
+def kill_once_at(point: CrashPoint, pid: int, mark: Path) -> Callable[[CrashPoint], None]:
+    """An action that kills process `pid` (0: this one) with SIGKILL at `point`, unless the file `mark` exists."""
+
+    def action(reached: CrashPoint) -> None:
+        if reached is not point:
+            return
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(pid or os.getpid(), signal.SIGKILL)
+
+    return action
+
+
+def _arm_from_environment() -> None:
+    setting = os.environ.get(VARIABLE)
+    if setting:
+        point, pid, mark = setting.split(":", 2)
+        arm(kill_once_at(CrashPoint(point), int(pid), Path(mark)))
+
+
+_arm_from_environment()

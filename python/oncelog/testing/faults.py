@@ -1,0 +1,27 @@
+"""Crash points for tests of what is built on oncelog: run a piece of work once per point, killed there, then go on.
+
+    for point in CRASH_POINTS:
+        environment = killing_at(point, mark=tmp_path / point)
+        subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
+        subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from oncelog.crash_points import VARIABLE, CrashPoint
+
+CRASH_POINTS = tuple(CrashPoint)
+
+
+def killing_at(point: CrashPoint, mark: Path, *, pid: int = 0) -> dict[str, str]:
+    """The environment of a process that is to be killed with SIGKILL the first time it reaches `point`.
+
+    Args:
+        point: where.
+        mark: a file that does not exist; it is created just before the kill, and prevents a second one.
+        pid: kill this process instead of the one that reaches the point (a driver, from its task).
+    """
+    return {**os.environ, VARIABLE: f"{point}:{pid}:{mark}"}

@@ -1,0 +1,214 @@
+"""Random histories: SQLite against the reference operation by operation, and interleaved steps against serial ones."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from oncelog.errors import InvariantViolation
+from oncelog.ports import Check, Create, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
+from oncelog.znodes.errors import MultiFailedError, NodeExistsError, NoNodeError, Refusal
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.sqlite import SqliteZnodeStore
+from tests.unit.znodes.worlds import FakeTime, MultiStore, dump
+
+PATHS = ["/", "/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
+paths = st.sampled_from(PATHS)
+versions = st.sampled_from([-1, -1, 0, 1, 2])
+data = st.binary(max_size=3)
+
+
+# Multis: SQLite and memory agree in every answer and every Stat.
+
+ops = st.one_of(
+    st.builds(Check, paths, versions),
+    st.builds(Create, paths, data),
+    st.builds(Create, paths, data),
+    st.builds(Set, paths, data, versions),
+    st.builds(Delete, paths.filter(lambda path: path != "/"), versions),
+)
+
+
+def answer(store: MultiStore, multi: list[Op]) -> tuple[int, Refusal] | None:
+    try:
+        store.multi(multi)
+    except MultiFailedError as error:
+        return error.index, error.refusal
+    return None
+
+
+class SqliteIsTheReference(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = FakeTime()
+        self.folder = Path(tempfile.mkdtemp())
+        self.sqlite: MultiStore = SqliteZnodeStore(self.folder / "store", now_ms=self.time.now_ms, clock=self.time)
+        self.memory: MultiStore = MemoryZnodeStore(now_ms=self.time.now_ms, clock=self.time)
+
+    @rule(multi=st.lists(ops, max_size=5), later_ms=st.integers(-2, 5))
+    def apply(self, multi: list[Op], later_ms: int) -> None:
+        self.time.wall_ms += later_ms
+        assert answer(self.sqlite, multi) == answer(self.memory, multi)
+
+    @rule(program=st.deferred(lambda: programs))
+    def step(self, program: list[Action]) -> None:
+        assert outcome(self.sqlite, program) == outcome(self.memory, program)
+
+    @rule(path=paths)
+    def read(self, path: str) -> None:
+        for store in (self.sqlite, self.memory):
+            with store.snapshot() as reader:
+                assert reader.get(path) == store.get(path) == store.get_many([path])[0]
+                assert reader.children_data(path) == store.children_data(path)
+        assert self.sqlite.children_data(path) == self.memory.children_data(path)
+
+    @invariant()
+    def agree(self) -> None:
+        assert dump(self.sqlite) == dump(self.memory)
+
+    def teardown(self) -> None:
+        self.sqlite.close()
+        shutil.rmtree(self.folder)
+
+
+TestSqliteIsTheReference = SqliteIsTheReference.TestCase
+TestSqliteIsTheReference.settings = settings(max_examples=25, stateful_step_count=25)
+
+
+# Steps: whatever another step does in the middle of one, the result is that of one after the other.
+
+
+@dataclass(frozen=True)
+class Action:
+    """One call of a view. What it writes is a digest of all that the step saw before."""
+
+    name: str
+    path: str
+
+
+ACTIONS = ["get", "get", "get_many", "children", "children_data", "create", "create", "set", "delete", "set_blind"]
+programs = st.lists(st.builds(Action, st.sampled_from(ACTIONS), paths), max_size=6)
+
+
+def act(view: ZnodeView, action: Action, seen: bytes) -> object:
+    path = action.path
+    match action.name:
+        case "get":
+            znode = view.get(path)
+            return znode and (znode.data, znode.stat.version)
+        case "get_many":
+            return [znode and (znode.data, znode.stat.version) for znode in view.get_many([f"{path}/x".replace("//", "/"), path])]
+        case "children":
+            return view.children(path)
+        case "children_data":
+            return [(name, znode.data, znode.stat.version) for name, znode in view.children_data(path)]
+        case "create":
+            return view.create(path, seen)
+        case "set":
+            return view.set(path, seen)
+        case "set_blind":
+            return view.set_blind("/", seen)  # of another path it would be a bug where the path is missing
+        case _:
+            return view.delete(path) if path != "/" and not view.children(path) else None
+
+
+def run(view: ZnodeView, program: list[Action]) -> bytes:
+    """Run the program; returns a digest of everything that it saw."""
+    seen = b""
+    for action in program:
+        try:
+            answered = act(view, action, seen)
+        except (NodeExistsError, NoNodeError) as error:
+            answered = type(error).__name__
+        seen = b"%08x" % zlib.crc32(seen + repr(answered).encode())
+    return seen
+
+
+def outcome(store: MultiStore, program: list[Action]) -> object:
+    try:
+        return store.transact(lambda view: run(view, program))
+    except InvariantViolation as error:  # recreating what it deleted, and the like: nothing is written
+        return str(error)
+
+
+class Interrupted(MemoryZnodeStore):
+    """Runs `interruption` once, before the read of that number."""
+
+    def __init__(self, *, at_read: int, is_atomic: bool) -> None:
+        time = FakeTime()
+        super().__init__(now_ms=time.now_ms, clock=time)
+        self.reads_are_atomic = is_atomic
+        self.interruption: Callable[[], object] | None = None
+        self.reads_left = at_read
+
+    def before_read(self) -> None:
+        interruption = self.interruption
+        if interruption and self.reads_left == 0:
+            self.interruption = None
+            interruption()
+        self.reads_left -= 1
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with super().snapshot() as frozen:
+            yield OneByOne(self, frozen if self.reads_are_atomic else self)
+
+
+class OneByOne:
+    """Splits every read into the single ones that others may come between."""
+
+    def __init__(self, store: Interrupted, reader: ZnodeReader) -> None:
+        self._store, self._reader = store, reader
+
+    def get(self, path: str) -> Znode | None:
+        self._store.before_read()
+        return self._reader.get(path)
+
+    def get_many(self, paths: list[str]) -> list[Znode | None]:
+        return [self.get(path) for path in paths]
+
+    def children(self, path: str) -> list[str]:
+        self._store.before_read()
+        return self._reader.children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        found = [(name, self.get(f"{path}/{name}".replace("//", "/"))) for name in self.children(path)]
+        return [(name, znode) for name, znode in found if znode is not None]
+
+
+def serial(first: list[Action], second: list[Action], start: list[Action]) -> tuple[object, object, object]:
+    """The outcomes of both and the final znodes, one step after the other."""
+    time = FakeTime()
+    store = MemoryZnodeStore(now_ms=time.now_ms, clock=time)
+    outcome(store, start)
+    return outcome(store, first), outcome(store, second), dump(store)
+
+
+@settings(max_examples=400)
+@given(start=programs, program=programs, other=programs, at_read=st.integers(0, 12), is_atomic=st.booleans())
+def test_a_step_that_another_interrupts_at_any_read_ends_as_if_they_ran_one_after_the_other(
+    start: list[Action], program: list[Action], other: list[Action], at_read: int, is_atomic: bool
+) -> None:
+    store = Interrupted(at_read=at_read, is_atomic=is_atomic)
+    outcome(store, start)
+    others: list[object] = []
+    store.reads_left = at_read
+    store.interruption = lambda: others.append(outcome(store, other))
+
+    own = outcome(store, program)
+    if not others:  # it read less often than that
+        store.interruption = None
+        others.append(outcome(store, other))
+
+    own_last = serial(other, program, start)
+    own_first = serial(program, other, start)
+    assert (others[0], own, dump(store)) in [own_last, (own_first[1], own_first[0], own_first[2])]

@@ -1,0 +1,487 @@
+"""`transact` on every backend: what a step sees, when it is run again, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.errors import InvariantViolation, TransactConflictError
+from oncelog.limits import MULTI_MAX_OPS, TOMBSTONE_MS
+from oncelog.ports import Create, Delete, Set, Znode, ZnodeView
+from oncelog.znodes.errors import NodeExistsError, NoNodeError
+from tests.unit.znodes.worlds import FakeTime, MultiStore, World, dump, increment
+
+
+def data_of(store: MultiStore) -> dict[str, bytes]:
+    return {path: znode.data for path, znode in dump(store).items()}
+
+
+def versions_of(store: MultiStore) -> dict[str, int]:
+    return {path: znode.stat.version for path, znode in dump(store).items()}
+
+
+def found(znode: Znode | None) -> Znode:
+    assert znode is not None
+    return znode
+
+
+class Disturbed:
+    """A step that another client's write disturbs in the middle of its first run."""
+
+    def __init__(self, disturb: Callable[[], object], before: Callable[[ZnodeView], object], after: Callable[[ZnodeView], object]) -> None:
+        self._disturb, self._before, self._after = disturb, before, after
+        self.runs = 0
+
+    def __call__(self, view: ZnodeView) -> int:
+        self.runs += 1
+        self._before(view)
+        if self.runs == 1:
+            self._disturb()
+        self._after(view)
+        return self.runs
+
+
+def test_a_step_returns_its_value_and_writes_once(store: MultiStore) -> None:
+    def step(view: ZnodeView) -> str:
+        view.create("/a/b/c", b"deep")
+        view.create("/a/d", b"1")
+        view.set("/a/d", b"2")
+        return "done"
+
+    assert store.transact(step) == "done"
+    assert data_of(store) == {"/": b"", "/a": b"", "/a/b": b"", "/a/b/c": b"deep", "/a/d": b"2"}
+    assert len({znode.stat.mzxid for znode in dump(store).values()}) == 1
+    assert versions_of(store) == {"/": 1, "/a": 0, "/a/b": 0, "/a/b/c": 0, "/a/d": 0}
+
+
+# Own writes
+
+
+def test_a_step_sees_its_own_writes(store: MultiStore) -> None:
+    store.multi([Create("/a", b"old"), Create("/a/gone", b"x"), Create("/a/kept", b"y")])
+
+    def step(view: ZnodeView) -> None:
+        view.create("/a/new/below", b"1")
+        view.set("/a", b"changed")
+        view.delete("/a/gone")
+        assert found(view.get("/a")).data == b"changed"
+        assert found(view.get("/a/new")).data == b""
+        assert [znode and znode.data for znode in view.get_many(["/a/gone", "/a/new/below"])] == [None, b"1"]
+        assert view.children("/a") == ["kept", "new"]
+        assert [(name, znode.data) for name, znode in view.children_data("/a")] == [("kept", b"y"), ("new", b"")]
+        view.delete("/a/new/below")
+        assert view.get("/a/new/below") is None
+        assert view.children("/a/new") == []
+
+    store.transact(step)
+    assert data_of(store) == {"/": b"", "/a": b"changed", "/a/kept": b"y", "/a/new": b""}
+
+
+def test_own_writes_show_the_version_they_will_get(store: MultiStore) -> None:
+    store.multi([Create("/a"), Create("/parent")])
+    store.multi([Set("/a", b"")])
+
+    def step(view: ZnodeView) -> dict[str, int]:
+        view.set("/a", b"1")
+        view.set("/a", b"2")
+        view.create("/parent/new")
+        return {path: found(view.get(path)).stat.version for path in ("/a", "/parent", "/parent/new")}
+
+    promised = store.transact(step)
+    assert promised == {"/a": 2, "/parent": 1, "/parent/new": 0}
+    assert promised.items() <= versions_of(store).items()
+
+
+def test_a_step_that_raises_writes_nothing(store: MultiStore) -> None:
+    def step(view: ZnodeView) -> None:
+        view.create("/a")
+        raise KeyError("of the step")
+
+    with pytest.raises(KeyError, match="of the step"):
+        store.transact(step)
+    assert store.children("/") == []
+
+
+def test_a_step_may_delete_a_whole_tree_in_any_order_that_is_children_first(store: MultiStore) -> None:
+    store.transact(lambda view: [view.create(path) for path in ("/a/b/c", "/a/b/d", "/a/e", "/f")])
+
+    store.transact(lambda view: [view.delete(path) for path in ("/a/b/d", "/a/b/c", "/a/e", "/a/b", "/a")])
+    assert data_of(store) == {"/": b"", "/f": b""}
+
+
+def test_a_created_and_deleted_znode_leaves_nothing(store: MultiStore) -> None:
+    def step(view: ZnodeView) -> None:
+        view.create("/a/b")
+        view.delete("/a/b")
+        view.delete("/a")
+        view.create("/c")
+
+    store.transact(step)
+    assert data_of(store) == {"/": b"", "/c": b""}
+
+
+# Parents
+
+
+def test_every_create_and_delete_sets_its_parent_once_with_the_same_data(store: MultiStore) -> None:
+    store.multi([Create("/p", b"data")])
+
+    store.transact(lambda view: [view.create("/p/a"), view.create("/p/b")])
+    assert (data_of(store)["/p"], versions_of(store)["/p"]) == (b"data", 1)
+    store.transact(lambda view: [view.delete("/p/a"), view.create("/p/c"), view.create("/p/c/d")])
+    assert (data_of(store)["/p"], versions_of(store)["/p"], versions_of(store)["/p/c"]) == (b"data", 2, 0)
+
+
+def test_an_own_set_of_the_parent_counts_for_its_children(store: MultiStore) -> None:
+    store.multi([Create("/p", b"old")])
+
+    store.transact(lambda view: [view.create("/p/a"), view.set("/p", b"new")])
+    assert (data_of(store)["/p"], versions_of(store)["/p"]) == (b"new", 1)
+    store.transact(lambda view: [view.set_blind("/p", b"newer"), view.delete("/p/a")])
+    assert (data_of(store)["/p"], versions_of(store)["/p"]) == (b"newer", 2)
+
+
+# Conflicts
+
+
+def test_a_step_runs_again_when_data_it_read_changed(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/counter", b"0")])
+    step = Disturbed(lambda: other.transact(increment), lambda view: view.get("/counter"), increment)
+
+    assert store.transact(step) == 2
+    assert data_of(store)["/counter"] == b"2"
+
+
+def test_a_step_runs_again_when_data_it_only_read_changed(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/read"), Create("/written")])
+    step = Disturbed(
+        lambda: other.multi([Set("/read", b"")]), lambda view: view.get("/read"), lambda view: view.set("/written", b"x")
+    )
+
+    assert store.transact(step) == 2
+
+
+def test_a_step_does_not_run_again_for_what_it_did_not_read(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/mine"), Create("/theirs")])
+    step = Disturbed(
+        lambda: other.multi([Set("/theirs", b"")]), lambda view: view.get("/mine"), lambda view: view.set("/mine", b"x")
+    )
+
+    assert store.transact(step) == 1
+
+
+def test_of_two_creators_of_siblings_who_read_each_others_absence_one_runs_again(world: World) -> None:
+    store, other = world.client(), world.client()
+    seen: list[tuple[bool, bool]] = []
+
+    def create(view: ZnodeView, own: str, others: str) -> None:
+        seen.append((view.get(own) is None, view.get(others) is None))
+        view.create(own)
+
+    step = Disturbed(
+        lambda: other.transact(lambda view: create(view, "/p/b", "/p/a")),
+        lambda view: (view.get("/p/a"), view.get("/p/b")),
+        lambda view: create(view, "/p/a", "/p/b"),
+    )
+    assert store.transact(step) == 2
+    assert seen[-1] == (True, False)
+    assert store.children("/p") == ["a", "b"]
+
+
+@pytest.mark.parametrize("exists", ["/", "/p", "/p/q"])
+def test_an_absence_conflicts_with_a_creation_however_far_the_nearest_ancestor(world: World, exists: str) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/own")])
+    if exists != "/":
+        store.transact(lambda view: view.create(exists))
+    step = Disturbed(
+        lambda: other.transact(lambda view: view.create("/p/q/r")),
+        lambda view: view.get("/p/q/r"),
+        lambda view: view.set("/own", str(view.get("/p/q/r") is not None).encode()),
+    )
+
+    assert store.transact(step) == 2
+    assert data_of(store)["/own"] == b"True"
+
+
+@pytest.mark.parametrize("change", ["create", "delete", "replace"])
+def test_a_child_list_conflicts_with_every_change_of_it(world: World, change: str) -> None:
+    store, other = world.client(), world.client()
+    store.transact(lambda view: [view.create("/p/a"), view.create("/own")])
+
+    def disturb() -> None:
+        if change != "create":
+            other.transact(lambda view: view.delete("/p/a"))
+        if change != "delete":
+            other.transact(lambda view: view.create("/p/b"))
+
+    step = Disturbed(
+        disturb, lambda view: view.children("/p"), lambda view: view.set("/own", ",".join(view.children("/p")).encode())
+    )
+    assert store.transact(step) == 2
+    assert data_of(store)["/own"] == {"create": b"a,b", "delete": b"", "replace": b"b"}[change]
+
+
+def test_a_list_with_data_conflicts_with_a_change_of_one_childs_data(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.transact(lambda view: [view.create("/p/a", b"1"), view.create("/p/b", b"2"), view.create("/own")])
+    step = Disturbed(
+        lambda: other.multi([Set("/p/b", b"3")]),
+        lambda view: view.children_data("/p"),
+        lambda view: view.set("/own", b"".join(znode.data for _, znode in view.children_data("/p"))),
+    )
+
+    assert store.transact(step) == 2
+    assert data_of(store)["/own"] == b"13"
+
+
+def test_a_delete_conflicts_with_a_change_of_the_znode(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/a", b"old")])
+    kept = []
+
+    def delete_unless_new(view: ZnodeView) -> None:
+        kept.append(found(view.get("/a")).data == b"new")
+        if not kept[-1]:
+            view.delete("/a")
+
+    step = Disturbed(lambda: other.multi([Set("/a", b"new")]), lambda view: view.get("/a"), delete_unless_new)
+    assert store.transact(step) == 2
+    assert kept == [False, True]
+    assert data_of(store)["/a"] == b"new"
+
+
+def test_a_creation_that_another_one_overtakes_is_run_again_and_sees_it(world: World) -> None:
+    store, other = world.client(), world.client()
+
+    def create_once(view: ZnodeView) -> None:
+        if view.get("/a") is None:
+            view.create("/a", b"mine")
+
+    step = Disturbed(lambda: other.transact(lambda view: view.create("/a", b"theirs")), lambda view: view.get("/a"), create_once)
+    assert store.transact(step) == 2
+    assert data_of(store)["/a"] == b"theirs"
+
+
+def test_a_read_is_repeatable_within_a_run(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.transact(lambda view: [view.create("/a", b"1"), view.create("/p/x", b"1")])
+
+    def disturb() -> None:
+        other.multi([Set("/a", b"2"), Set("/p/x", b"2"), Create("/p/y"), Set("/p", b"")])
+
+    def look(view: ZnodeView) -> object:
+        return view.get("/a"), view.children("/p"), view.children_data("/p"), view.get("/none")
+
+    looks: list[object] = []
+    store.transact(Disturbed(disturb, lambda view: looks.append(look(view)), lambda view: looks.append(look(view))))
+    assert looks[0] == looks[1]
+
+
+def test_what_a_reading_or_raising_step_saw_held_at_one_moment(world: World) -> None:
+    """Two znodes always change together; a step never returns or raises by having seen one old and one new."""
+    store, other = world.client(), world.client()
+    store.multi([Create("/a", b"0"), Create("/b", b"0")])
+    seen: dict[str, bytes] = {}
+
+    def disturb() -> None:
+        other.multi([Set("/a", b"1"), Set("/b", b"1")])
+
+    def raise_what_was_seen(view: ZnodeView) -> None:
+        seen["b"] = found(view.get("/b")).data
+        raise KeyError(seen["a"], seen["b"])
+
+    step = Disturbed(disturb, lambda view: seen.update(a=found(view.get("/a")).data), raise_what_was_seen)
+    with pytest.raises(KeyError) as caught:
+        store.transact(step)
+    assert caught.value.args[0] == caught.value.args[1]
+
+
+def test_conflicts_until_the_deadline_end_in_an_error_that_names_the_contended_path(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/contended", b"0"), Create("/calm")])
+
+    def step(view: ZnodeView) -> None:
+        view.get("/calm")
+        view.get("/contended")
+        other.multi([Set("/contended", b"again")])
+        view.set("/calm", b"x")
+
+    with pytest.raises(TransactConflictError) as caught:
+        store.transact(step, deadline_ms=50)
+    assert caught.value.fields["path"] == "/contended"
+    assert caught.value.fields["attempts"] > 1
+    assert data_of(store)["/calm"] == b""
+
+
+@pytest.mark.parametrize("clock", ["durations", "wall"])
+def test_a_step_that_slept_past_its_deadline_writes_nothing(world: World, clock: str) -> None:
+    time = FakeTime()
+    store = world.client(time)
+    store.multi([Create("/a", b"old")])
+    runs = 0
+
+    def step(view: ZnodeView) -> None:
+        nonlocal runs
+        runs += 1
+        view.set("/a", b"%d" % runs)
+        if runs == 1:
+            time.durations_ms += 30_000 if clock == "durations" else 1
+            time.wall_ms += 30_000
+
+    if clock == "durations":
+        with pytest.raises(TransactConflictError):
+            store.transact(step)
+        assert data_of(store)["/a"] == b"old"
+    else:  # the clock was set, or the machine paused: the old reads are useless, but there is time for new ones
+        store.transact(step)
+        assert data_of(store)["/a"] == b"2"
+
+
+def test_a_clock_set_back_disturbs_no_step(world: World) -> None:
+    time = FakeTime()
+    store = world.client(time)
+    store.multi([Create("/counter", b"0")])
+    time.wall_ms -= TOMBSTONE_MS
+
+    assert store.transact(increment) == 1
+
+
+def test_a_deadline_near_a_tombstones_life_is_refused(store: MultiStore) -> None:
+    for deadline_ms in (0, TOMBSTONE_MS):
+        with pytest.raises(InvariantViolation):
+            store.transact(lambda view: view.get("/"), deadline_ms=deadline_ms)
+
+
+# Blind sets
+
+
+def test_a_blind_set_never_conflicts(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/commits")])
+    step = Disturbed(
+        lambda: other.transact(lambda view: view.set_blind("/commits", b"theirs")),
+        lambda view: view.set_blind("/commits", b"mine"),
+        lambda view: None,
+    )
+
+    assert store.transact(step) == 1
+    assert (data_of(store)["/commits"], versions_of(store)["/commits"]) == (b"mine", 2)
+
+
+@pytest.mark.parametrize("order", ["read first", "set first"])
+def test_a_blind_set_of_what_the_step_reads_is_no_longer_blind(world: World, order: str) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/counter", b"0")])
+
+    def blind_increment(view: ZnodeView) -> None:
+        if order == "set first":
+            view.set_blind("/counter", b"99")
+            assert found(view.get("/counter")).data == b"99"
+        value = int(found(store.get("/counter")).data) + 1
+        view.get("/counter")
+        view.set_blind("/counter", b"%d" % value)
+
+    step = Disturbed(lambda: other.transact(increment), blind_increment, lambda view: None)
+    assert store.transact(step) == 2
+    assert data_of(store)["/counter"] == b"2"
+
+
+def test_a_blind_set_shares_the_zxid_of_its_step(store: MultiStore) -> None:
+    store.multi([Create("/commits"), Create("/owner")])
+    store.transact(lambda view: [view.set("/owner", b"commit"), view.set_blind("/commits", b"")])
+
+    commits, owner = store.get_many(["/commits", "/owner"])
+    assert found(commits).stat.mzxid == found(owner).stat.mzxid
+
+
+def test_a_blind_set_of_a_missing_znode_is_a_bug_and_nothing_is_written(store: MultiStore) -> None:
+    with pytest.raises(InvariantViolation, match="/none"):
+        store.transact(lambda view: [view.create("/a"), view.set_blind("/none", b"")])
+    with pytest.raises(NoNodeError):
+        store.transact(lambda view: [view.create("/a"), view.set_blind("/none", b""), view.get("/none")])
+    assert store.children("/") == []
+
+
+# Steps that ask for what cannot be
+
+
+def test_creating_what_exists_and_changing_what_does_not_raise_in_the_step(store: MultiStore) -> None:
+    store.multi([Create("/a")])
+
+    def step(view: ZnodeView) -> None:
+        for call in (lambda: view.create("/a"), lambda: view.create("/"), lambda: view.create("/b") or view.create("/b")):
+            with pytest.raises(NodeExistsError):
+                call()
+        view.delete("/a")
+        for call in (
+            lambda: view.set("/none", b""),
+            lambda: view.delete("/none"),
+            lambda: view.set("/a", b""),
+            lambda: view.set_blind("/a", b""),
+            lambda: view.delete("/a"),
+        ):
+            with pytest.raises(NoNodeError):
+                call()
+
+    store.transact(step)
+    assert store.children("/") == ["b"]
+
+
+def test_a_step_that_recreates_what_it_deleted_is_refused_since_versions_would_repeat(store: MultiStore) -> None:
+    store.transact(lambda view: view.create("/a/b"))
+    before = dump(store)
+
+    with pytest.raises(InvariantViolation, match="recreates"):
+        store.transact(lambda view: [view.delete("/a/b"), view.create("/a/b")])
+    with pytest.raises(InvariantViolation, match="recreates"):
+        store.transact(lambda view: [view.delete("/a/b"), view.delete("/a"), view.create("/a/c")])
+    assert dump(store) == before
+
+
+def test_a_step_that_deletes_a_parent_under_its_children_is_refused(store: MultiStore) -> None:
+    store.transact(lambda view: view.create("/a/b"))
+    before = dump(store)
+
+    with pytest.raises(InvariantViolation, match="has children"):
+        store.transact(lambda view: view.delete("/a"))
+    with pytest.raises(InvariantViolation, match="parent"):
+        store.transact(lambda view: [view.delete("/a/b"), view.create("/a/c"), view.delete("/a")])
+    with pytest.raises(InvariantViolation, match="parent"):
+        store.transact(lambda view: [view.create("/n/m"), view.delete("/n")])
+    assert dump(store) == before
+
+
+def test_a_step_over_the_limits_is_refused_and_nothing_is_written(store: MultiStore) -> None:
+    with pytest.raises(InvariantViolation, match="MULTI_MAX_OPS"):
+        store.transact(lambda view: [view.create(f"/p/{number}") for number in range(MULTI_MAX_OPS)])
+
+    assert store.children("/") == []
+
+
+def test_steps_of_several_clients_may_nest(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/counter", b"0")])
+
+    def step(view: ZnodeView) -> int:
+        with store.snapshot() as reader:
+            inner = other.transact(lambda own: own.get("/counter"))
+            assert reader.get("/counter") == inner == view.get("/counter")
+        return increment(view)
+
+    assert store.transact(step) == 1
+
+
+def test_a_deleted_znode_reads_as_absent_ever_after(store: MultiStore) -> None:
+    store.multi([Create("/a")])
+    store.transact(lambda view: view.delete("/a"))
+
+    assert store.get("/a") is None
+    with pytest.raises(NoNodeError):
+        store.transact(lambda view: view.set("/a", b""))
+    store.multi([Create("/a", b"new")])
+    store.multi([Delete("/a", 0)])
