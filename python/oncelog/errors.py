@@ -26,7 +26,8 @@
     │   ├── CorruptDataError            a file or znode does not hold what was written
     │   ├── UnsupportedFormatError      a file or store written by a newer oncelog
     │   ├── StoreHostError              the embedded store belongs to another host or file system
-    │   └── StoreAccessError            the embedded store is read-only for this process, or gone
+    │   ├── StoreAccessError            the embedded store is read-only for this process, or gone
+    │   └── SparkInternalsError         Spark's internals are not as this oncelog knows them
     ├── OutcomeUnknownError         the write may or may not have happened: run the same step again
     └── UsageError                  the call is wrong: mend the named argument; nothing was written
         ├── InvalidOptionError
@@ -183,6 +184,10 @@ class StoreHostError(FatalError):
 
 class StoreAccessError(FatalError):
     """The embedded store's file or folder cannot be opened or written by this process, or was taken away."""
+
+
+class SparkInternalsError(FatalError):
+    """Spark's internals are not as this oncelog knows them: use a Spark that it supports, or upgrade oncelog."""
 
 
 class OutcomeUnknownError(OncelogError):

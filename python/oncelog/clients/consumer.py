@@ -168,7 +168,8 @@ class Consumer:
             DataLossError: retention removed records this reader still needed; seek to go on.
             OffsetOutOfRangeError: no position, and `auto_offset_reset` is none.
         """
-        return [record for batch in self.poll_batches(timeout_ms, max_records=max_records) for record in _rows(batch)]
+        batches = self.poll_batches(timeout_ms, max_records=max_records)
+        return [record for batch in batches for record in records_of(batch)]
 
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
@@ -418,7 +419,8 @@ class Consumer:
         self.close()
 
 
-def _rows(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
+def records_of(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
+    """The rows of a batch, one by one."""
     columns = batch.records.to_pydict()
     rows = zip(columns["key"], columns["value"], columns["headers"], columns["timestamp_ms"], strict=True)
     for at, (key, value, headers, timestamp_ms) in enumerate(rows):

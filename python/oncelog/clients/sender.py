@@ -6,7 +6,7 @@ repeats the same append with the same sequences, so it finds itself if an earlie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from oncelog import limits
@@ -56,13 +56,21 @@ class Sender:
         Raises:
             what the append raises; retriable errors only after the delivery time-out.
         """
-        blocks = self._write_files(buffers)
+        return self.append_blocks(self._write_files(buffers), producer, transactional_id)
+
+    def append_blocks(
+        self,
+        blocks: Mapping[TopicIdPartition, Sequence[Block]],
+        producer: ProducerIdAndEpoch,
+        transactional_id: str | None,
+    ) -> dict[TopicIdPartition, int]:
+        """Append durable blocks; returns the offset of each partition's first record."""
         offsets: dict[TopicIdPartition, int] = {}
         partitions = sorted(blocks)
         for at in range(0, len(partitions), PARTITIONS_PER_APPEND):
             some = partitions[at : at + PARTITIONS_PER_APPEND]
             owner = own_transaction(transactional_id, producer) if transactional_id else None
-            appends = [self._request(partition, producer, owner, blocks[partition]) for partition in some]
+            appends = [self._request(partition, producer, owner, tuple(blocks[partition])) for partition in some]
             reach(CrashPoint.PRODUCER_APPEND)
             appended = self._retrying(lambda a=appends: self._append(transactional_id, producer, a), some)  # type: ignore[misc]
             for request, landed in zip(appends, appended, strict=True):

@@ -1,6 +1,7 @@
-"""Consumer group offsets as znodes: plain commits, offsets staged in a transaction, fetches, expiry.
+"""Consumer group offsets as znodes: plain commits, offsets staged in a transaction, fetches.
 
-The version of the group's own znode orders the group's commits: every commit sets it.
+The version of the group's own znode orders the group's commits: every commit sets it. How groups go is the matter of
+group_removal.py.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.protocol.partition import OwnerState
-from oncelog.types import OffsetAndMetadata, TopicIdPartition
+from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.payloads import GroupRecord
 
 GroupOffsets = Mapping[TopicIdPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group: its offsets, and the transactional-id prefix of the sink that owns it, if one does."""
+    """One group.
+
+    Attributes:
+        owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
+        offsets: what is committed; the old value where a transaction is undecided.
+        undecided: the open owners that hold offsets of a partition.
+    """
 
     group_id: str
     owning_prefix: str | None
     offsets: Mapping[TopicIdPartition, OffsetAndMetadata]
+    undecided: Mapping[TopicIdPartition, tuple[str, ...]]
 
 
 def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = None) -> int:
@@ -41,9 +50,9 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
     path = paths.group(group_id)
     znode = view.get(path)
     if znode is None:
-        view.create(path, payloads.encode_group(owning_prefix))
+        view.create(path, payloads.encode_group(GroupRecord(owning_prefix)))
         return 0
-    stored = payloads.decode_group(path, znode.data)
+    stored = payloads.decode_group(path, znode.data).owning_prefix
     if stored is not None and stored != owning_prefix:
         raise GroupOwnedError(
             "the offsets of this group belong to a sink, which commits them with its batches; use another groupId",
@@ -51,7 +60,7 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
             owning_prefix=stored,
             prefix=owning_prefix,
         )
-    view.set(path, payloads.encode_group(owning_prefix))
+    view.set(path, payloads.encode_group(GroupRecord(owning_prefix)))
     return znode.stat.version + 1
 
 
@@ -116,21 +125,43 @@ def fetch(
 
 def list_groups(store: ZnodeStore) -> list[str]:
     """Ids of all groups."""
-    return [paths.name_of(name) for name in store.children(paths.GROUPS)]
+    found = [f"{paths.GROUPS}/{name}" for name in store.children(paths.GROUPS)]
+    return sorted(
+        paths.name_of(path.rpartition("/")[2])
+        for path, znode in zip(found, store.get_many(found), strict=True)
+        if znode is not None and not payloads.decode_group(path, znode.data).is_deleted
+    )
 
 
 def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:
     """The group's offsets (the old value where a transaction is undecided), or None if there is no such group."""
     with store.snapshot() as reader:
-        znode = reader.get(paths.group(group_id))
-        if znode is None:
+        record = read_group(reader, group_id)
+        if record is None:
             return None
-        prefix = payloads.decode_group(paths.group(group_id), znode.data)
-        offsets = fetch(reader, group_id, _partitions(reader, group_id), require_stable=False)
-        return GroupDescription(group_id, prefix, offsets)
+        partitions = partitions_of(reader, group_id)
+        offsets = fetch(reader, group_id, partitions, require_stable=False)
+        undecided = {p: owners for p in partitions if (owners := undecided_owners(reader, group_id, p))}
+        return GroupDescription(group_id, record.owning_prefix, offsets, undecided)
 
 
-def _partitions(reader: ZnodeReader, group_id: str) -> list[TopicIdPartition]:
+def read_group(reader: ZnodeReader, group_id: str) -> GroupRecord | None:
+    """The group's own znode; None where there is no such group (any more)."""
+    path = paths.group(group_id)
+    znode = reader.get(path)
+    record = payloads.decode_group(path, znode.data) if znode else None
+    return None if record is None or record.is_deleted else record
+
+
+def undecided_owners(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> tuple[str, ...]:
+    """The open owners that hold an offset of the partition."""
+    _, state, _ = _read(reader, group_id, partition)
+    owners = [(pending.owner, partition_log.read_owner(reader, pending.owner)) for pending in state.pending]
+    return tuple(name for name, owner in owners if owner is not None and owner.outcome is Outcome.OPEN)
+
+
+def partitions_of(reader: ZnodeReader, group_id: str) -> list[TopicIdPartition]:
+    """The partitions that the group has, or had, offsets of."""
     root = paths.group(group_id)
     return [
         TopicIdPartition(paths.name_of(topic), topic_id, int(number))

@@ -6,11 +6,11 @@ protocol/coordinator_core.py; nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from oncelog import limits
-from oncelog.errors import InvalidTxnStateError, ensure
+from oncelog.errors import InvalidTxnStateError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.protocol import coordinator_core as core
@@ -35,6 +35,25 @@ def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> 
         return None
     state = partition_log.read_owner(reader, metadata.owner)
     return None if state is None else state.outcome
+
+
+def effective_state(reader: ZnodeReader, stored: TransactionMetadata) -> TxnState:
+    """The state as its readers see it: a participant of a round shows what the round decided, though nobody stored it.
+
+    Where the round does not list the participant (any more), it is not committed.
+    """
+    if stored.round is None or stored.open_transaction is None or stored.owner is None:
+        return stored.state
+    owner = partition_log.read_owner(reader, stored.owner)
+    outcome = Outcome.ABORT if owner is None else owner.outcome_for(stored.open_transaction)
+    return _STATE_BY_ROUND[outcome]
+
+
+_STATE_BY_ROUND = {
+    Outcome.OPEN: TxnState.ONGOING,
+    Outcome.COMMIT: TxnState.PREPARE_COMMIT,
+    Outcome.ABORT: TxnState.PREPARE_ABORT,
+}
 
 
 def apply(view: ZnodeView, event: core.Event) -> Step:
@@ -136,7 +155,7 @@ def complete_owned(view: ZnodeView, owner: str, state: OwnerState) -> bool:
     Returns:
         False when an id needs a fresh producer id for that: its next init will do it, and the znode must stay.
     """
-    for transactional_id in _ids_of(owner, state):
+    for transactional_id in ids_of(owner, state.partitions):
         stored = load(view, transactional_id)
         if stored is None or stored.owner != owner or stored.state is TxnState.DEAD:
             continue
@@ -147,11 +166,12 @@ def complete_owned(view: ZnodeView, owner: str, state: OwnerState) -> bool:
     return True
 
 
-def _ids_of(owner: str, state: OwnerState) -> list[str]:
+def ids_of(owner: str, partitions: Iterable[str]) -> list[str]:
+    """The transactional ids of an owner that wrote to `partitions`: its own, or those of a round's participants."""
     if not paths.is_round(owner):
         return [paths.transactional_id_of(owner)]
     prefix, _ = paths.round_of(owner)
-    numbers = {paths.partition_of(path).partition for path in state.partitions}
+    numbers = {paths.partition_of(path).partition for path in partitions}
     return [f"{prefix}-{number}" for number in sorted(numbers)]
 
 
@@ -168,16 +188,18 @@ def time_out(view: ZnodeView, owner: str, fresh_producer_id: int | None) -> bool
     return True
 
 
-def force_abort(view: ZnodeView, transactional_id: str, fresh_producer_id: int | None) -> bool:
-    """Abort the id's open transaction, prepared or not, on an operator's word; its producer is fenced.
+def force_abort(view: ZnodeView, transactional_id: str, owner: str, fresh_producer_id: int | None) -> bool:
+    """Abort the id's transaction of `owner`, prepared or not, on an operator's word; its producer is fenced.
+
+    Returns:
+        whether this step did it; False when that transaction is decided, and the id may have gone on to the next.
 
     Raises:
         InvalidTxnStateError: a micro-batch owns it; abort the round instead.
     """
     stored = load(view, transactional_id)
-    if stored is None or stored.open_transaction is None:
+    if stored is None or stored.open_transaction is None or stored.owner != owner:
         return False
-    ensure(stored.owner is not None, "an open transaction has an owner", transactional_id=transactional_id)
     apply(
         view,
         core.EndTxn(

@@ -326,6 +326,16 @@ def abort_in(view: ZnodeView, prefix: str, number: int) -> bool:
     return True
 
 
+def abort(store: ZnodeStore, prefix: str, number: int) -> bool:
+    """Abort a round, whoever's it is, if it is still open; returns whether it is aborted now and was not committed."""
+
+    def step(view: ZnodeView) -> bool:
+        record = read_round(view, prefix, number)
+        return abort_in(view, prefix, number) or (record is not None and record.outcome is Outcome.ABORT)
+
+    return resolving(lambda: store.transact(step))
+
+
 def resolve_prefix(store: ZnodeStore, prefix: str) -> None:
     """Abort the prefix's undecided round, if any, so that its group's offsets are stable."""
 

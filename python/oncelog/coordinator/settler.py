@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from oncelog import limits
-from oncelog.coordinator import groups, metadata
+from oncelog.coordinator import groups, metadata, owners
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError
 from oncelog.log import partition_log, snapshot
@@ -69,12 +69,12 @@ class Settler:
         chunks = _chunks(seen, ready)
         for chunk in chunks[:-1]:
             self._store.transact(lambda view, chunk=chunk: _settle_chunk(view, chunk, ready, zxid))  # type: ignore[misc]
-        owners = sorted(ready)
-        for at in range(0, len(owners), OWNERS_PER_STEP):
-            some, last = owners[at : at + OWNERS_PER_STEP], chunks[-1] if at == 0 else []
+        decided = sorted(ready)
+        for at in range(0, len(decided), OWNERS_PER_STEP):
+            some, last = decided[at : at + OWNERS_PER_STEP], chunks[-1] if at == 0 else []
             self._store.transact(lambda view, some=some, last=last: _finish(view, last, ready, zxid, some))  # type: ignore[misc]
         reach(CrashPoint.SETTLED)
-        return len(owners)
+        return len(decided)
 
 
 def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartition]]:
@@ -107,19 +107,19 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
 
 
 def _finish(
-    view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int, owners: Sequence[str]
+    view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int, decided: Sequence[str]
 ) -> None:
     _settle_chunk(view, chunk, ready, zxid)
-    forget(view, owners)
+    forget(view, decided)
 
 
-def forget(view: ZnodeView, owners: Iterable[str]) -> None:
+def forget(view: ZnodeView, decided: Iterable[str]) -> None:
     """Finish decided owners that no partition lists: their group offsets, transactional id and znode.
 
     The newest rounds of a prefix keep their znodes: they are the ledger's memory.
     """
     listed: dict[str, frozenset[str]] = {}
-    for owner in owners:
+    for owner in decided:
         state = partition_log.read_owner(view, owner)
         if state is None or state.outcome is Outcome.OPEN:
             continue
@@ -129,6 +129,17 @@ def forget(view: ZnodeView, owners: Iterable[str]) -> None:
             groups.settle(view, path, owner, state)
         if not _is_remembered(view, owner) and metadata.complete_owned(view, owner, state):
             view.delete(owner)
+
+
+def forget_unlisted(store: ZnodeStore) -> None:
+    """Finish every decided owner that no partition lists: it staged offsets alone, or its topics were deleted.
+
+    Reads all owners; for upkeep.
+    """
+    decided = owners.decided_owners(store)
+    for at in range(0, len(decided), OWNERS_PER_STEP):
+        some = decided[at : at + OWNERS_PER_STEP]
+        store.transact(lambda view, some=some: forget(view, some))  # type: ignore[misc]
 
 
 def _listed_owners(reader: ZnodeReader, path: str, known: dict[str, frozenset[str]]) -> frozenset[str]:

@@ -84,23 +84,6 @@ def _time_out(store: ZnodeStore, coordinator: TransactionCoordinator, owner: str
     return store.transact(abort_unless_renewed)
 
 
-def open_owners(store: ZnodeStore) -> list[str]:
-    """Every open owner of the log: of transactions and of rounds. Reads all ids; for tools."""
-    found = []
-    for segment in store.children(paths.TRANSACTIONS):
-        folder = f"{paths.TRANSACTIONS}/{segment}"
-        found += [f"{folder}/{name}" for name in store.children(folder)]
-    for segment in store.children(paths.QUERIES):
-        folder = f"{paths.QUERIES}/{segment}/rounds"
-        found += [f"{folder}/{name}" for name in store.children(folder)]
-    znodes = store.get_many(found)
-    return [
-        path
-        for path, znode in zip(found, znodes, strict=True)
-        if znode is not None and payloads.decode_owner(path, znode.data).outcome is Outcome.OPEN
-    ]
-
-
 def expire_transactional_ids(store: ZnodeStore) -> list[str]:
     """Expire ids that were idle for limits.TRANSACTIONAL_ID_EXPIRATION_MS, and remove the tombstones of expired ones.
 

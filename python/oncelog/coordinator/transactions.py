@@ -20,7 +20,7 @@ from oncelog.log.partition_log import Append, Appended
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import coordinator_core as core
 from oncelog.protocol.coordinator_core import ProducerIdNeeded, TransactionMetadata
-from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.types import OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
 
 T = TypeVar("T")
@@ -61,17 +61,18 @@ class TransactionCoordinator:
             ProducerFencedError, InvalidTransactionTimeoutError, ConcurrentTransactionsError: see the core.
         """
         nonce = uuid.uuid4().hex
-        stored = metadata.load(self._store, transactional_id)
-        base_nonce = stored.nonce if stored else ""
+        seen: list[str] = []  # the stored nonce that each attempt was based on
 
         def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
             found = metadata.load(view, transactional_id)
+            base_nonce = seen[-1] if is_repeated else None
+            seen.append(found.nonce if found else "")
             event = core.InitProducerId(
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,
                 max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
                 nonce=nonce,
-                base_nonce=base_nonce if is_repeated else None,
+                base_nonce=base_nonce,
                 owner_outcome=metadata.owner_outcome(view, found),
                 expected=expected,
                 keep_prepared=keep_prepared,
@@ -150,16 +151,22 @@ class TransactionCoordinator:
 
         return self._run(complete)
 
-    def abort_hanging(self, transactional_id: str) -> bool:
-        """Abort whatever transaction the id has open, for an operator; its producer is fenced.
+    def force_abort(self, transactional_id: str, owner: str) -> bool:
+        """Abort the id's open transaction, prepared or not, for an operator; its producer is fenced.
+
+        Args:
+            owner: of the transaction that the operator saw, so that the id's next one is left alone.
+
+        Returns:
+            whether it is aborted by this call; False when it was decided before.
 
         Raises:
-            InvalidProducerIdMappingError: no such id.
-            InvalidTxnStateError: a micro-batch's round owns it.
+            InvalidTxnStateError: a micro-batch's round owns it; abort the round instead.
         """
 
         def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
-            return metadata.force_abort(view, transactional_id, fresh_producer_id)
+            aborted = metadata.force_abort(view, transactional_id, owner, fresh_producer_id)
+            return aborted or (is_repeated and _is_aborted(view, owner))
 
         return self._run(abort)
 
@@ -196,6 +203,11 @@ class TransactionCoordinator:
             except OutcomeUnknownError as error:
                 unknown = error
         raise unknown or OutcomeUnknownError("the step was not answered")
+
+
+def _is_aborted(view: ZnodeView, owner: str) -> bool:
+    state = partition_log.read_owner(view, owner)
+    return state is not None and state.outcome is Outcome.ABORT
 
 
 def own_transaction(transactional_id: str, producer: ProducerIdAndEpoch) -> str:

@@ -9,6 +9,7 @@ Other modules of oncelog use `RECORD_SCHEMA` and `normalise` from here.
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Iterable, Sequence
@@ -22,19 +23,22 @@ import pyarrow as pa
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.log import columns as batch_columns
-from oncelog.log.columns import BATCH_SCHEMA, CODECS, FORMAT_VERSION, BufferCodec, Field
+from oncelog.log.columns import BATCH_SCHEMA, CODECS, FORMAT_VERSION, Field, check_codec
 from oncelog.log.records import RECORD_SCHEMA, normalise
 from oncelog.ports import OutputFile
 
 __all__ = [
     "CODECS",
+    "FRAMING_MAX_BYTES",
     "RECORD_SCHEMA",
-    "BufferCodec",
+    "SYNC_BYTES",
+    "VERSION_KEY",
     "DecodedBlock",
     "EncodedBlock",
     "Header",
     "Place",
     "block_length",
+    "check_codec",
     "decode_block",
     "encode_block",
     "file_header",
@@ -67,7 +71,9 @@ _HEADER_SCHEMA = fastavro.parse_schema(
         ],
     }
 )
-_BATCH_SCHEMA = fastavro.parse_schema(BATCH_SCHEMA)
+# Avro writes the fields of a record one after another. Hence those before the body are written and read as a record of
+# their own, and the body goes between file and memory without passing through fastavro, which would copy it twice.
+_FIELDS_SCHEMA = fastavro.parse_schema({**BATCH_SCHEMA, "fields": BATCH_SCHEMA["fields"][:-1]})
 
 _UNREADABLE = (
     EOFError,
@@ -103,7 +109,7 @@ class Header(NamedTuple):
 class EncodedBlock:
     """A record batch ready to be written: its bytes in parts, and what the index says about them."""
 
-    parts: tuple[bytes | memoryview, ...]
+    parts: Sequence[bytes | memoryview]
     length: int
     crc32: int
     count: int
@@ -137,23 +143,27 @@ def file_header(sync_marker: bytes) -> bytes:
 @cache
 def _header_but_marker() -> bytes:
     output = BytesIO()
-    fastavro.writer(output, _BATCH_SCHEMA, [], metadata={VERSION_KEY: str(FORMAT_VERSION)})
+    fastavro.writer(output, BATCH_SCHEMA, [], metadata={VERSION_KEY: str(FORMAT_VERSION)})
     return output.getvalue()[:-SYNC_BYTES]
 
 
-def encode_block(records: pa.RecordBatch, codec: BufferCodec, sync_marker: bytes) -> EncodedBlock:
+def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes) -> EncodedBlock:
     """A record batch of `RECORD_SCHEMA` as one block of a data file."""
-    batch = batch_columns.encode(records, codec)
-    content = BytesIO()
-    fastavro.schemaless_writer(content, _BATCH_SCHEMA, batch)
+    batch, buffers = batch_columns.encode(records, codec)
+    body_length = sum(buffer.size for buffer in buffers)
+    fields = BytesIO()
+    _write(_FIELDS_SCHEMA, batch, fields)
+    _write("long", body_length, fields)
     framing = BytesIO()
-    fastavro.schemaless_writer(framing, "long", 1)
-    fastavro.schemaless_writer(framing, "long", content.tell())
-    parts = (framing.getvalue(), content.getbuffer(), sync_marker)
-    crc32 = 0
+    _write("long", 1, framing)
+    _write("long", fields.tell() + body_length, framing)
+    parts: list[bytes | memoryview] = [framing.getvalue() + fields.getvalue()]
+    parts += map(memoryview, buffers)
+    parts.append(sync_marker)
+    length, crc32 = 0, 0
     for part in parts:
+        length += len(part)
         crc32 = zlib.crc32(part, crc32)
-    length = sum(map(len, parts))
     return EncodedBlock(parts, length, crc32, batch["count"], batch["min_timestamp_ms"], batch["max_timestamp_ms"])
 
 
@@ -165,20 +175,29 @@ def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None
         UnsupportedFormatError: a newer oncelog wrote them.
     """
     try:
-        content = BytesIO(data)
-        count, length = _read("long", content), _read("long", content)
-        start = content.tell()
-        if count != 1 or start + length + SYNC_BYTES != len(data):
-            raise ValueError(f"a block of {count} Avro records in {length} of {len(data)} bytes")
-        _check_version(_read("int", content), FORMAT_VERSION, place)
-        content.seek(start)
-        batch = _read(_BATCH_SCHEMA, content)
-        if content.tell() != start + length:
-            raise ValueError(f"{content.tell() - start} of {length} bytes read")
-        records = batch_columns.decode(batch, columns)
+        source = BytesIO(data)
+        end = _read_framing(source, len(data))
+        start = source.tell()
+        _check_version(_read("int", source), FORMAT_VERSION, place)
+        source.seek(start)
+        batch = _read(_FIELDS_SCHEMA, source)
+        body_length = _read("long", source)
+        if source.tell() + body_length != end:
+            raise ValueError(f"a body of {body_length} bytes at {source.tell()} of {end}")
+        body = pa.py_buffer(data).slice(source.tell(), body_length)
+        records = batch_columns.decode(batch, body, columns)
     except _UNREADABLE as error:
         raise _corrupt("a block of a data file does not hold a record batch", place, error) from error
     return DecodedBlock(records, batch["count"], batch["min_timestamp_ms"], batch["max_timestamp_ms"])
+
+
+def _read_framing(source: BytesIO, length: int) -> int:
+    """Pass the framing of a block; returns where its content ends."""
+    count, content_length = _read("long", source), _read("long", source)
+    end = source.tell() + content_length
+    if count != 1 or end + SYNC_BYTES != length:
+        raise ValueError(f"a block of {count} Avro records in {content_length} of {length} bytes")
+    return int(end)
 
 
 def block_length(framing: bytes, place: Place) -> int:
@@ -246,8 +265,10 @@ def read_rows(data: bytes, schema: Field, name: str) -> list[Field]:
     crc32 = _rows_crc32(header, memoryview(data)[header.length :])
     if header.metadata.get(CRC_KEY) != str(crc32).encode():
         raise CorruptDataError("a file does not hold what was written", file=name, found_crc32=crc32)
+    # Resolving costs more than reading; rows of the very same schema need none.
+    is_same = header.metadata.get("avro.schema") == json.dumps(schema).encode()
     try:
-        return list(fastavro.reader(BytesIO(data), reader_schema=schema))  # type: ignore[arg-type]
+        return list(fastavro.reader(BytesIO(data), reader_schema=None if is_same else schema))  # type: ignore[arg-type]
     except _UNREADABLE as error:
         raise _corrupt("a file does not hold rows of the wanted kind", Place(name), error) from error
 
@@ -266,6 +287,10 @@ def _rows_crc32(header: Header, blocks: memoryview) -> int:
 
 
 # Parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _write(schema: Any, value: Any, output: BytesIO) -> None:
+    fastavro.schemaless_writer(output, schema, value)
 
 
 def _read(schema: Any, source: BytesIO) -> Any:

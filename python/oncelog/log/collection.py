@@ -17,7 +17,7 @@ from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.log import generations, partition_log, topics
 from oncelog.log.index_files import IndexFiles
-from oncelog.ports import FileStore, ZnodeStore, ZnodeView
+from oncelog.ports import FileStore, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes import paths
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
@@ -31,12 +31,14 @@ class Collected:
         generation: the collection generation afterwards.
         removed: names of the files removed (with `dry_run`, that would be removed now).
         waiting: unreferenced files whose time has not come.
+        foreign: files whose names oncelog does not give; they are left alone.
         size_bytes: of `removed`.
     """
 
     generation: int
     removed: tuple[str, ...]
     waiting: tuple[str, ...]
+    foreign: tuple[str, ...]
     size_bytes: int
 
 
@@ -56,13 +58,16 @@ def collect(
         dry_run: say what would be removed, and change nothing.
         on_file: called for each file of the log as it is looked at; for progress.
     """
-    generation = generations.current(store) if dry_run else _raise_generation(store, now_ms)
+    generation = _next_generation(store, now_ms) if dry_run else _raise_generation(store, now_ms)
     found_before = _read_candidates(store)
     referenced = referenced_files(store, IndexFiles(files))
-    removed, waiting, size_bytes = [], {}, 0
+    removed, waiting, foreign, size_bytes = [], {}, [], 0
     for name, size, _ in _all_files(files):
         on_file(name)
         if name in referenced:
+            continue
+        if not generations.is_name(name):
+            foreign.append(name)
             continue
         found_in = found_before.get(name, generation)
         if generations.generation_of(name) < generation - 1 and found_in < generation:
@@ -76,7 +81,12 @@ def collect(
         for name in removed:
             files.delete(name)
     reach(CrashPoint.COLLECTED)
-    return Collected(generation, tuple(removed), tuple(waiting), size_bytes)
+    return Collected(generation, tuple(removed), tuple(waiting), tuple(foreign), size_bytes)
+
+
+def count_files(files: FileStore) -> int:
+    """Files that a collection looks at."""
+    return sum(1 for _ in _all_files(files))
 
 
 def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
@@ -98,14 +108,20 @@ def _all_files(files: FileStore) -> Iterable[tuple[str, int, int]]:
 
 def _raise_generation(store: ZnodeStore, now_ms: int) -> int:
     def step(view: ZnodeView) -> int:
-        generation = generations.current(view)
-        znode = view.get(paths.GENERATION)
-        if znode is None or now_ms - znode.stat.mtime_ms < limits.GENERATION_MIN_AGE_MS:
-            return generation
-        view.set(paths.GENERATION, paths.encode({"generation": generation + 1}))
-        return generation + 1
+        generation = _next_generation(view, now_ms)
+        if generation != generations.current(view):
+            view.set(paths.GENERATION, paths.encode({"generation": generation}))
+        return generation
 
     return store.transact(step)
+
+
+def _next_generation(reader: ZnodeReader, now_ms: int) -> int:
+    """The generation that a collection works at: the present one until it is old enough, then the next."""
+    generation = generations.current(reader)
+    znode = reader.get(paths.GENERATION)
+    is_young = znode is None or now_ms - znode.stat.mtime_ms < limits.GENERATION_MIN_AGE_MS
+    return generation if is_young else generation + 1
 
 
 CANDIDATES = "/files/candidates"

@@ -7,6 +7,7 @@ A suspended writer that wakes up late is refused instead of naming a file that i
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 
@@ -28,16 +29,24 @@ def new_name(folder: str, generation: int) -> str:
     return f"{prefix(folder, generation)}{uuid.uuid4().hex}.avro"
 
 
+_NAME = re.compile(r"[a-z]+/(\d+)-[^/]+")
+
+
+def is_name(name: str) -> bool:
+    """Whether oncelog gives such names."""
+    return _NAME.fullmatch(name) is not None
+
+
 def generation_of(name: str) -> int:
     """The generation in a file's name.
 
     Raises:
         CorruptDataError: not a name that oncelog gives.
     """
-    digits = name.rpartition("/")[2].partition("-")[0]
-    if not digits.isdigit():
+    found = _NAME.fullmatch(name)
+    if found is None:
         raise CorruptDataError("not the name of a file of this log", file=name)
-    return int(digits)
+    return int(found[1])
 
 
 def current(reader: ZnodeReader) -> int:

@@ -28,12 +28,22 @@ class Removed:
 
 
 def enforce(
-    store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, topic: TopicState, now_ms: int
+    store: ZnodeStore,
+    files: IndexFiles,
+    partition: TopicIdPartition,
+    topic: TopicState,
+    now_ms: int,
+    *,
+    dry_run: bool = False,
 ) -> Removed | None:
     """Apply the topic's retention to one partition.
 
     Args:
+        store, files: of the log.
+        partition: one of the topic's.
+        topic: its retention.
         now_ms: the store's time, compared with the records' timestamps.
+        dry_run: say what would be removed, and change nothing.
 
     Returns:
         what was removed; None if nothing may go.
@@ -57,7 +67,7 @@ def enforce(
         going.pop()  # the newest marker stays with what follows it
     if not any(entry.block for entry in going):
         return None
-    return _move_log_start(store, partition, state, going)
+    return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
 
 
 def delete_records(
@@ -92,9 +102,8 @@ def removable_end(state: PartitionState) -> int:
 def _move_log_start(
     store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: list[IndexEntry]
 ) -> Removed | None:
-    log_start = going[-1].end_offset
-    blocks = [entry.block for entry in going if entry.block]
-    size_bytes = sum(block.length for block in blocks)
+    removed = _removed(partition, going)
+    log_start = removed.log_start
 
     def step(view: ZnodeView) -> bool:
         state = partition_log.read_partition(view, partition)
@@ -108,11 +117,16 @@ def _move_log_start(
             log_start=log_start,
             roots=tuple(ref for ref in state.roots if ref.end > log_start),
             tail_nodes=state.tail_nodes - len(gone),
-            size_bytes=state.size_bytes - size_bytes,
+            size_bytes=state.size_bytes - removed.size_bytes,
         )
         view.set(paths.partition(partition), payloads.encode_partition(moved))
         return True
 
-    if not store.transact(step):
-        return None
-    return Removed(partition, log_start, sum(block.count for block in blocks), size_bytes)
+    return removed if store.transact(step) else None
+
+
+def _removed(partition: TopicIdPartition, going: list[IndexEntry]) -> Removed:
+    blocks = [entry.block for entry in going if entry.block]
+    return Removed(
+        partition, going[-1].end_offset, sum(block.count for block in blocks), sum(block.length for block in blocks)
+    )

@@ -21,7 +21,7 @@ from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import CorruptDataError, DataLossError, ensure
 from oncelog.log import codec as avro
-from oncelog.log.codec import BufferCodec, Place
+from oncelog.log.codec import Place
 from oncelog.log.records import RECORD_OVERHEAD_BYTES, concatenated, record_sizes
 from oncelog.ports import FileStore, OutputFile
 from oncelog.types import Block
@@ -69,11 +69,12 @@ class SegmentWriter:
         block_target_bytes: int = limits.BLOCK_TARGET_BYTES,
         roll_bytes: int = limits.FILE_ROLL_BYTES,
     ) -> None:
+        avro.check_codec(codec)
         ensure(0 < block_target_bytes <= limits.MAX_RECORD_BYTES, "a block fits into memory", target=block_target_bytes)
         self.block_target_bytes = block_target_bytes
         self._files = files
         self._prefix = prefix
-        self._codec = BufferCodec(codec)
+        self._codec = codec
         self._roll_bytes = roll_bytes
         self._current: _DataFile | None = None
         self._outputs: list[OutputFile] = []

@@ -1,10 +1,15 @@
-"""Topics: creation, configuration, deletion."""
+"""Topics: creation, configuration, deletion.
+
+The znode of a deleted topic stays as a tombstone, and a new topic of that name sets it: its version goes on, so that a
+step which read the old topic never passes its check on the new one (znodes/transact.py).
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
 from dataclasses import replace
+from enum import Enum, auto
 
 from oncelog import limits
 from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
@@ -50,24 +55,38 @@ def new_state(partitions: int, *, retention_ms: int | None = None, retention_byt
 def _create(view: ZnodeView, name: str, topic: TopicState) -> None:
     path = paths.topic(name)
     znode = view.get(path)
-    if znode is not None:
-        if payloads.decode_topic(path, znode.data).topic_id == topic.topic_id:
-            return  # an earlier try of this step won
+    stored = payloads.decode_topic(path, znode.data) if znode else None
+    if stored is not None and stored.topic_id == topic.topic_id:
+        return  # an earlier try of this step won
+    if stored is not None and not stored.is_deleted:
         raise TopicExistsError("a topic of this name exists", topic=name)
-    view.create(path, payloads.encode_topic(topic))
+    write = view.create if stored is None else view.set
+    write(path, payloads.encode_topic(topic))
     for number in range(topic.partitions):
         partition = TopicIdPartition(name, topic.topic_id, number)
         view.create(paths.partition(partition), payloads.encode_partition(PartitionState()))
 
 
+class Keep(Enum):
+    """Stands for a setting that is left as it is, where None has a meaning of its own."""
+
+    KEEP = auto()
+
+
+Retention = int | None | Keep
+
+
 def configure(
-    store: ZnodeStore, name: str, *, retention_ms: int | None = None, retention_bytes: int | None = None
+    store: ZnodeStore, name: str, *, retention_ms: Retention = Keep.KEEP, retention_bytes: Retention = Keep.KEEP
 ) -> TopicState:
-    """Replace the topic's retention; None keeps data for ever."""
+    """Change the topic's retention; None keeps data for ever, and what is left out stays as it is."""
 
     def step(view: ZnodeView) -> TopicState:
+        before = partition_log.read_topic(view, name)
         topic = replace(
-            partition_log.read_topic(view, name), retention_ms=retention_ms, retention_bytes=retention_bytes
+            before,
+            retention_ms=before.retention_ms if isinstance(retention_ms, Keep) else retention_ms,
+            retention_bytes=before.retention_bytes if isinstance(retention_bytes, Keep) else retention_bytes,
         )
         _check_state(topic)
         view.set(paths.topic(name), payloads.encode_topic(topic))
@@ -96,15 +115,15 @@ def delete(store: ZnodeStore, name: str) -> None:
 
 
 def remove_deleted(store: ZnodeStore, name: str) -> None:
-    """Finish a deletion that was begun: remove the topic's znodes, children first, in steps of bounded size."""
+    """Finish a deletion that was begun: remove what is below the topic's znode, in steps of bounded size."""
     path = paths.topic(name)
     znode = store.get(path)
     if znode is None or not payloads.decode_topic(path, znode.data).is_deleted:
         return
-    doomed = _subtree(store, path)
+    doomed = _subtree(store, path)[:-1]
     for at in range(0, len(doomed), ZNODES_PER_STEP):
         some = doomed[at : at + ZNODES_PER_STEP]
-        store.transact(lambda view, some=some: _delete_present(view, some))  # type: ignore[misc]
+        store.transact(lambda view, some=some: _delete_dead(view, path, some))  # type: ignore[misc]
 
 
 def _subtree(reader: ZnodeReader, path: str) -> list[str]:
@@ -113,10 +132,34 @@ def _subtree(reader: ZnodeReader, path: str) -> list[str]:
     return [*below, path]
 
 
-def _delete_present(view: ZnodeView, doomed: list[str]) -> None:
+def _delete_dead(view: ZnodeView, topic_path: str, doomed: list[str]) -> None:
+    """Delete what is left of `doomed`, but nothing of a topic that was created under the name meanwhile."""
+    znode = view.get(topic_path)
+    topic = payloads.decode_topic(topic_path, znode.data) if znode else None
+    live = f"{topic_path}/{topic.topic_id}/" if topic is not None and not topic.is_deleted else None
     for path in doomed:
-        if view.get(path) is not None:
+        if view.get(path) is not None and (live is None or not f"{path}/".startswith(live)):
             view.delete(path)
+
+
+def remove_tombstones(store: ZnodeStore, now_ms: int) -> None:
+    """Remove the znodes of topics that were deleted `limits.TOMBSTONE_MS` ago.
+
+    Args:
+        store: of the log.
+        now_ms: the store's time.
+    """
+    for segment in store.children(paths.TOPICS):
+        remove_deleted(store, paths.name_of(segment))
+        store.transact(lambda view, path=f"{paths.TOPICS}/{segment}": _remove_tombstone(view, path, now_ms))  # type: ignore[misc]
+
+
+def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
+    znode = view.get(path)
+    if znode is None or not payloads.decode_topic(path, znode.data).is_deleted:
+        return
+    if now_ms - znode.stat.mtime_ms > limits.TOMBSTONE_MS and not view.children(path):
+        view.delete(path)
 
 
 def names(reader: ZnodeReader) -> list[str]:

@@ -111,10 +111,19 @@ def is_shown(
         return False
     if isolation is IsolationLevel.READ_UNCOMMITTED or entry.owner is None:
         return True
+    return outcome_of(entry, owners, aborted) is Outcome.COMMIT
+
+
+def outcome_of(
+    entry: IndexEntry, owners: Mapping[str, OwnerState], aborted: frozenset[ProducerIdAndEpoch]
+) -> Outcome | None:
+    """What became of the records of `entry`; None outside any transaction. Arguments as for `is_shown`."""
+    if entry.owner is None:
+        return None
     state = owners.get(entry.owner)
     if state is not None:
-        return state.outcome_for(entry.producer) is Outcome.COMMIT
-    return entry.producer not in aborted
+        return state.outcome_for(entry.producer)
+    return Outcome.ABORT if entry.producer in aborted else Outcome.COMMIT
 
 
 def aborted_pairs(entries: Iterable[IndexEntry]) -> frozenset[ProducerIdAndEpoch]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from oncelog import limits
+from oncelog.clients.sender import Sender
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import BatchOffsets, Round
 from oncelog.coordinator.settler import Settler
@@ -105,7 +108,7 @@ class BatchDriver:
         with self._renewed(round_):
             written = list(write(write_task(self._log, self._options)))
             written_ms = self._clock.monotonic_ms()
-            round_.write(self._by_partition(written))
+            round_.write(by_partition(self._log, written))
             if offsets is not None:
                 round_.stage_offsets(offsets)
             appended_ms = self._clock.monotonic_ms()
@@ -118,16 +121,6 @@ class BatchDriver:
             append_ms=appended_ms - written_ms,
             decide_ms=self._clock.monotonic_ms() - appended_ms,
         )
-
-    def _by_partition(self, written: Iterable[Written]) -> Mapping[TopicIdPartition, list[Block]]:
-        """Blocks by log partition, in the order of the rows."""
-        identified: dict[str, list[TopicIdPartition]] = {}
-        found: dict[TopicIdPartition, list[Block]] = {}
-        for piece in written:
-            if piece.topic not in identified:
-                identified[piece.topic] = topics.partitions_of(self._log.services.store, piece.topic)
-            found.setdefault(identified[piece.topic][piece.partition], []).append(piece.block)
-        return found
 
     @contextmanager
     def _renewed(self, round_: Round) -> Iterator[None]:
@@ -157,3 +150,32 @@ class BatchDriver:
         with suppress(RetriableError, OutcomeUnknownError):
             self._settler.settle_if_due(partitions)
             rounds.forget_old_rounds(self._log.services.store, prefix)
+
+
+def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:
+    """Blocks by log partition, in the order of the rows."""
+    identified: dict[str, list[TopicIdPartition]] = {}
+    found: dict[TopicIdPartition, list[Block]] = {}
+    for piece in written:
+        if piece.topic not in identified:
+            identified[piece.topic] = topics.partitions_of(log.services.store, piece.topic)
+        found.setdefault(identified[piece.topic][piece.partition], []).append(piece.block)
+    return found
+
+
+def commit_once(log: Log, written: Iterable[Written]) -> None:
+    """Commit what the tasks of a batch write wrote, in one transaction of an id of its own."""
+    blocks = by_partition(log, written)
+    if not blocks:
+        return
+    transactional_id = f"batch-write.{uuid.uuid4().hex}"
+    coordinator = log.services.coordinator
+    producer = coordinator.init_producer_id(transactional_id, timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS).producer
+    sender = Sender(log.services, codec=limits.DEFAULT_CODEC, delivery_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS)
+    try:
+        sender.append_blocks(blocks, producer, transactional_id)
+    except BaseException:
+        with suppress(OncelogError):
+            coordinator.end_txn(transactional_id, producer, commit=False)
+        raise
+    coordinator.end_txn(transactional_id, producer, commit=True)

@@ -12,17 +12,14 @@ from oncelog.log.segment import read_block
 from oncelog.spark import schema
 from oncelog.spark.planner import ReadTask
 
-CREATE_TIME = 0
-"""Kafka's timestamp type: set by the producer."""
-
-
 def record_batches(task: ReadTask, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a task, a batch per block, columns exactly as the source's schema says."""
     files = file_store(task.path)
     wanted = ("key", "value", "timestamp_ms", "headers") if include_headers else ("key", "value", "timestamp_ms")
-    arrow_schema = schema.read_arrow_schema(include_headers=include_headers)
     for piece in task.slices:
         reach(CrashPoint.TASK_READ)
         records = read_block(files, piece.block, columns=wanted).slice(piece.first_row, piece.count)
         first_offset = piece.base_offset + piece.first_row
-        yield schema.to_read_batch(records, task.topic, task.partition, first_offset, arrow_schema)
+        yield schema.to_read_batch(
+            records, task.topic, task.partition, first_offset, include_headers=include_headers
+        )

@@ -59,7 +59,6 @@ class Sink:
         )
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
         self.last_report = self._driver_here().run(request, offsets, lambda task: writing.run_job(rows, task))
-'''
 
     def _driver_here(self) -> BatchDriver:
         if self._driver is None:

@@ -60,7 +60,7 @@ class _Reader:
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, TaskPartition):
-            raise TypeError(f"not a partition of this source: {partition!r}")
+            return iter(())  # Spark makes a partition of its own where a read has none
         return reading.record_batches(partition.task, include_headers=self._options.include_headers)
 
 
@@ -89,7 +89,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._waiting_since_ms: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        self._is_first_batch_due = True
+        self._is_first_batch_due = not self._has_planned  # Spark asks again while it runs the first batch
         planner = self._planner()
         return planner.source_offset(planner.starting()).to_dict()
 

@@ -1,24 +1,29 @@
 """The sinks' task side: rows become durable blocks. Touches no znode, so a retry, a speculative copy or a zombie task
 leaves an orphan file and nothing else.
 
-Rows arrive in the columns of `schema.to_sink_columns`; each finds its log partition here: the one it names, or that of
-its key's hash, or, without a key, the task's next one in turn.
+Rows arrive with the columns the user gave (`schema.SINK_COLUMNS`). Each finds its log partition here: the one it names,
+or that of its key's hash, or, without a key, the one whose turn it is in this task.
 """
 
 from __future__ import annotations
 
-import random
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from oncelog.errors import UnknownPartitionError, UnknownTopicError
+from oncelog.clients import partitioner
+from oncelog.crash_points import CrashPoint, reach
+from oncelog.errors import InvalidRecordError, UnknownPartitionError, UnknownTopicError
 from oncelog.log import generations
 from oncelog.log.files import file_store
+from oncelog.log.records import normalise
 from oncelog.log.routing import split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.types import Block, TopicPartition
@@ -53,3 +58,162 @@ class Written:
     topic: str
     partition: int
     block: Block
+
+
+class TaskWriter:
+    """Writes the rows of one task attempt into files of its own.
+
+    Nothing it wrote may be used before `finish`.
+    """
+
+    def __init__(self, task: WriteTask) -> None:
+        self._task = task
+        prefix = generations.prefix(generations.DATA, task.generation)
+        self._files = SegmentWriter(file_store(task.path), prefix, codec=task.codec)
+        self._buffer: BlockBuffer[TopicPartition] = BlockBuffer(self._files)
+        self._written: list[Written] = []
+        self._turn = os.getpid()
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows in the sink's columns.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: a row names a place that does not exist.
+            RecordTooLargeError, InvalidRecordError: a row cannot be written.
+        """
+        if rows.num_rows == 0:
+            return
+        reach(CrashPoint.TASK_WRITE)
+        for topic, some in self._by_topic(rows):
+            records = normalise(_record_columns(some), _now_ms())
+            for number, part in split_rows(records, self._numbers(some, records, topic)):
+                self._took(self._buffer.append(TopicPartition(topic, number), part))
+
+    def finish(self) -> list[Written]:
+        """Make everything durable; returns the blocks, those of one partition in the order of its rows."""
+        self._took(self._buffer.flush())
+        self._files.finish()
+        return self._written
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        self._files.discard()
+
+    def _took(self, blocks: Iterable[tuple[TopicPartition, Block]]) -> None:
+        self._written += [Written(place.topic, place.partition, block) for place, block in blocks]
+
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._task.topic is not None:
+            yield self._task.topic, rows
+            return
+        named = rows.column("topic").dictionary_encode()
+        if named.null_count:
+            raise InvalidRecordError("a row names no topic; give every row one, or set the sink's option topic")
+        names = named.dictionary.to_pylist()
+        for index, some in split_rows(rows, named.indices.to_numpy()):
+            yield names[index], some
+
+    def _numbers(self, rows: pa.RecordBatch, records: pa.RecordBatch, topic: str) -> npt.NDArray[np.integer[Any]]:
+        """The log partition of each row."""
+        count = self._task.partitions.get(topic)
+        if count is None:
+            raise UnknownTopicError("a row names a topic that does not exist; create it first", topic=topic)
+        numbers = pa.nulls(rows.num_rows, pa.int32())
+        if "partition" in rows.schema.names:
+            numbers = rows.column("partition").cast(pa.int32())
+            _check_range(numbers, topic, count)
+        if numbers.null_count:
+            numbers = numbers.fill_null(0) if count == 1 else self._filled(numbers, records, count)
+        return numbers.to_numpy()
+
+    def _filled(self, numbers: pa.Int32Array, records: pa.RecordBatch, count: int) -> pa.Int32Array:
+        keys = records.column("key")
+        if keys.null_count < len(keys):
+            numbers = pc.coalesce(numbers, partitioner.partitions_for_keys(keys, count))
+        if numbers.null_count:
+            self._turn += 1
+            numbers = numbers.fill_null(self._turn % count)
+        return numbers
+
+
+def _record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a record, under the names of the log."""
+    names = {"key": "key", "value": "value", "headers": "headers", "timestamp": "timestamp_ms"}
+    found = {target: rows.column(name) for name, target in names.items() if name in rows.schema.names}
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def _check_range(numbers: pa.Int32Array, topic: str, count: int) -> None:
+    bounds = pc.min_max(numbers).as_py()
+    for number in (bounds["min"], bounds["max"]):
+        if number is not None and not 0 <= number < count:
+            raise UnknownPartitionError(
+                "a row names a partition that the topic does not have", topic=topic, partition=number, partitions=count
+            )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# As a Spark job --------------------------------------------------------------------------------------------------------
+
+_METADATA_DDL = (
+    "topic string, partition int, file string, position long, length long, crc32 long, count int, "
+    "min_timestamp_ms long, max_timestamp_ms long"
+)
+_METADATA_TYPES = (
+    pa.string(),
+    pa.int32(),
+    pa.string(),
+    *(pa.int64() for _ in ("position", "length", "crc32")),
+    pa.int32(),
+    *(pa.int64() for _ in ("min_timestamp_ms", "max_timestamp_ms")),
+)
+
+
+def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
+    """Run the plan of `rows` once, each task writing its rows; returns the blocks in the order of the tasks."""
+    found = rows.mapInArrow(_task_function(task), _METADATA_DDL).collect()
+    return [Written(row[0], row[1], Block(*row[2:])) for row in found]
+
+
+def _task_function(task: WriteTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_all(task, batches)
+        if written:
+            yield _metadata(written)
+
+    return write_rows
+
+
+def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> list[Written]:
+    """Write all rows of one task attempt; whatever fails leaves no file behind."""
+    writer = TaskWriter(task)
+    try:
+        for rows in batches:
+            writer.write(rows)
+        return writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _metadata(written: list[Written]) -> pa.RecordBatch:
+    rows = [
+        (
+            piece.topic,
+            piece.partition,
+            piece.block.file,
+            piece.block.position,
+            piece.block.length,
+            piece.block.crc32,
+            piece.block.count,
+            piece.block.min_timestamp_ms,
+            piece.block.max_timestamp_ms,
+        )
+        for piece in written
+    ]
+    names = [part.split()[0] for part in _METADATA_DDL.split(", ")]
+    columns = [pa.array(column, type=kind) for column, kind in zip(zip(*rows, strict=True), _METADATA_TYPES, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=names)

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.types import TopicIdPartition
+from oncelog.errors import CorruptDataError, InvariantViolation, UnsupportedFormatError
+from oncelog.types import ProducerIdAndEpoch, TopicIdPartition
 
 T = TypeVar("T")
 
@@ -136,6 +136,14 @@ def round_of(owner: str) -> tuple[str, int]:
     return name_of(parts[2]), int(parts[4])
 
 
+def producer_of(owner: str) -> ProducerIdAndEpoch:
+    """The (producer id, epoch) that names the transaction of an owner that is no round."""
+    producer_id, _, epoch = owner.rpartition("/")[2].partition(".")
+    if not (producer_id.isdigit() and epoch.isdigit()):
+        raise CorruptDataError("not the path of a transaction's owner", path=owner)
+    return ProducerIdAndEpoch(int(producer_id), int(epoch))
+
+
 def transactional_id_of(path: str) -> str:
     """The transactional id of the path of its metadata or of one of its owners."""
     return name_of(path.split("/")[2])
@@ -169,5 +177,5 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         )
     try:
         return build(payload)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvariantViolation) as error:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error

@@ -358,7 +358,7 @@ class GroupRecord:
 
     Attributes:
         owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
-        is_deleted: a tombstone (limits.TOMBSTONE_MS): the version, which orders commits, goes on if the name comes back.
+        is_deleted: a tombstone: the version, which orders commits, goes on if the name comes back.
     """
 
     owning_prefix: str | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from oncelog.errors import InvariantViolation
 from oncelog.ports import Check, Create, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
 from oncelog.znodes.errors import MultiFailedError, NodeExistsError, NoNodeError, Refusal
 from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.rules import join_path
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from tests.unit.znodes.worlds import FakeTime, MultiStore, dump
 
@@ -106,7 +108,8 @@ def act(view: ZnodeView, action: Action, seen: bytes) -> object:
             znode = view.get(path)
             return znode and (znode.data, znode.stat.version)
         case "get_many":
-            return [znode and (znode.data, znode.stat.version) for znode in view.get_many([f"{path}/x".replace("//", "/"), path])]
+            znodes = view.get_many([join_path(path, "a"), path])
+            return [znode and (znode.data, znode.stat.version) for znode in znodes]
         case "children":
             return view.children(path)
         case "children_data":
@@ -141,14 +144,15 @@ def outcome(store: MultiStore, program: list[Action]) -> object:
 
 
 class Interrupted(MemoryZnodeStore):
-    """Runs `interruption` once, before the read of that number."""
+    """Runs `interruption` once, before the read of a step that has this number."""
 
-    def __init__(self, *, at_read: int, is_atomic: bool) -> None:
+    def __init__(self, start: list[str], *, is_atomic: bool = True) -> None:
         time = FakeTime()
         super().__init__(now_ms=time.now_ms, clock=time)
+        self.multi([Create(path, path.encode()) for path in start])
         self.reads_are_atomic = is_atomic
         self.interruption: Callable[[], object] | None = None
-        self.reads_left = at_read
+        self.reads_left = 0
 
     def before_read(self) -> None:
         interruption = self.interruption
@@ -173,7 +177,7 @@ class OneByOne:
         self._store.before_read()
         return self._reader.get(path)
 
-    def get_many(self, paths: list[str]) -> list[Znode | None]:
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
         return [self.get(path) for path in paths]
 
     def children(self, path: str) -> list[str]:
@@ -181,34 +185,52 @@ class OneByOne:
         return self._reader.children(path)
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        found = [(name, self.get(f"{path}/{name}".replace("//", "/"))) for name in self.children(path)]
+        found = [(name, self.get(join_path(path, name))) for name in self.children(path)]
         return [(name, znode) for name, znode in found if znode is not None]
 
 
-def serial(first: list[Action], second: list[Action], start: list[Action]) -> tuple[object, object, object]:
-    """The outcomes of both and the final znodes, one step after the other."""
-    time = FakeTime()
-    store = MemoryZnodeStore(now_ms=time.now_ms, clock=time)
-    outcome(store, start)
-    return outcome(store, first), outcome(store, second), dump(store)
+Outcome = tuple[object, object, dict[str, Znode]]
+"""Of the step, of the other step, and all znodes at the end."""
 
 
-@settings(max_examples=400)
-@given(start=programs, program=programs, other=programs, at_read=st.integers(0, 12), is_atomic=st.booleans())
-def test_a_step_that_another_interrupts_at_any_read_ends_as_if_they_ran_one_after_the_other(
-    start: list[Action], program: list[Action], other: list[Action], at_read: int, is_atomic: bool
-) -> None:
-    store = Interrupted(at_read=at_read, is_atomic=is_atomic)
-    outcome(store, start)
-    others: list[object] = []
-    store.reads_left = at_read
-    store.interruption = lambda: others.append(outcome(store, other))
-
+def serial(start: list[str], program: list[Action], other: list[Action], *, other_first: bool) -> Outcome:
+    store = Interrupted(start)
+    if other_first:
+        others = outcome(store, other)
+        return outcome(store, program), others, dump(store)
     own = outcome(store, program)
-    if not others:  # it read less often than that
-        store.interruption = None
-        others.append(outcome(store, other))
+    return own, outcome(store, other), dump(store)
 
-    own_last = serial(other, program, start)
-    own_first = serial(program, other, start)
-    assert (others[0], own, dump(store)) in [own_last, (own_first[1], own_first[0], own_first[2])]
+
+def interrupted(
+    start: list[str], program: list[Action], other: list[Action], at: int, *, is_atomic: bool
+) -> Outcome | None:
+    """`other` runs before the read number `at` of `program`; None if there is no such read."""
+    store = Interrupted(start, is_atomic=is_atomic)
+    others: list[object] = []
+    store.interruption, store.reads_left = lambda: others.append(outcome(store, other)), at
+    own = outcome(store, program)
+    return (own, others[0], dump(store)) if others else None
+
+
+starts = st.sets(paths.filter(lambda path: path != "/")).map(
+    lambda chosen: sorted(
+        {"/".join(path.split("/")[: depth + 1]) for path in chosen for depth in range(1, path.count("/") + 1)}
+    )
+)
+"""Some existing paths, with their parents."""
+
+
+@settings(max_examples=300)
+@given(start=starts, program=programs, other=programs)
+def test_a_step_that_another_interrupts_at_any_read_ends_as_if_they_ran_one_after_the_other(
+    start: list[str], program: list[Action], other: list[Action]
+) -> None:
+    one_after_the_other = [serial(start, program, other, other_first=first) for first in (True, False)]
+
+    for is_atomic in (True, False):
+        for at in itertools.count():
+            ended = interrupted(start, program, other, at, is_atomic=is_atomic)
+            if ended is None:
+                break
+            assert ended in one_after_the_other, (at, is_atomic)

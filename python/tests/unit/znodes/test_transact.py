@@ -29,7 +29,9 @@ def found(znode: Znode | None) -> Znode:
 class Disturbed:
     """A step that another client's write disturbs in the middle of its first run."""
 
-    def __init__(self, disturb: Callable[[], object], before: Callable[[ZnodeView], object], after: Callable[[ZnodeView], object]) -> None:
+    def __init__(
+        self, disturb: Callable[[], object], before: Callable[[ZnodeView], object], after: Callable[[ZnodeView], object]
+    ) -> None:
         self._disturb, self._before, self._after = disturb, before, after
         self.runs = 0
 
@@ -158,7 +160,9 @@ def test_a_step_runs_again_when_data_it_only_read_changed(world: World) -> None:
     store, other = world.client(), world.client()
     store.multi([Create("/read"), Create("/written")])
     step = Disturbed(
-        lambda: other.multi([Set("/read", b"")]), lambda view: view.get("/read"), lambda view: view.set("/written", b"x")
+        lambda: other.multi([Set("/read", b"")]),
+        lambda view: view.get("/read"),
+        lambda view: view.set("/written", b"x"),
     )
 
     assert store.transact(step) == 2
@@ -209,7 +213,8 @@ def test_an_absence_conflicts_with_a_creation_however_far_the_nearest_ancestor(w
 
 
 @pytest.mark.parametrize("change", ["create", "delete", "replace"])
-def test_a_child_list_conflicts_with_every_change_of_it(world: World, change: str) -> None:
+@pytest.mark.parametrize("listing", ["children", "children_data"])
+def test_a_child_list_conflicts_with_every_change_of_it(world: World, listing: str, change: str) -> None:
     store, other = world.client(), world.client()
     store.transact(lambda view: [view.create("/p/a"), view.create("/own")])
 
@@ -219,9 +224,10 @@ def test_a_child_list_conflicts_with_every_change_of_it(world: World, change: st
         if change != "delete":
             other.transact(lambda view: view.create("/p/b"))
 
-    step = Disturbed(
-        disturb, lambda view: view.children("/p"), lambda view: view.set("/own", ",".join(view.children("/p")).encode())
-    )
+    def names(view: ZnodeView) -> list[str]:
+        return view.children("/p") if listing == "children" else [name for name, _ in view.children_data("/p")]
+
+    step = Disturbed(disturb, names, lambda view: view.set("/own", ",".join(names(view)).encode()))
     assert store.transact(step) == 2
     assert data_of(store)["/own"] == {"create": b"a,b", "delete": b"", "replace": b"b"}[change]
 
@@ -262,7 +268,9 @@ def test_a_creation_that_another_one_overtakes_is_run_again_and_sees_it(world: W
         if view.get("/a") is None:
             view.create("/a", b"mine")
 
-    step = Disturbed(lambda: other.transact(lambda view: view.create("/a", b"theirs")), lambda view: view.get("/a"), create_once)
+    step = Disturbed(
+        lambda: other.transact(lambda view: view.create("/a", b"theirs")), lambda view: view.get("/a"), create_once
+    )
     assert store.transact(step) == 2
     assert data_of(store)["/a"] == b"theirs"
 
@@ -414,7 +422,11 @@ def test_creating_what_exists_and_changing_what_does_not_raise_in_the_step(store
     store.multi([Create("/a")])
 
     def step(view: ZnodeView) -> None:
-        for call in (lambda: view.create("/a"), lambda: view.create("/"), lambda: view.create("/b") or view.create("/b")):
+        for call in (
+            lambda: view.create("/a"),
+            lambda: view.create("/"),
+            lambda: view.create("/b") or view.create("/b"),
+        ):
             with pytest.raises(NodeExistsError):
                 call()
         view.delete("/a")

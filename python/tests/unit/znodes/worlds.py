@@ -13,14 +13,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-
-T = TypeVar("T")
 
 
 class MultiStore(ZnodeStore, Protocol):
@@ -141,7 +139,7 @@ def forked(function: Callable[[], object]) -> int:
         return pid
     try:
         function()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the child must never return into the test runner
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
@@ -170,7 +168,7 @@ def in_parallel(world: World, workers: int, work: Callable[[int], object]) -> No
     def run(number: int) -> None:
         try:
             work(number)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the test raises it
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(workers)]
@@ -181,12 +179,9 @@ def in_parallel(world: World, workers: int, work: Callable[[int], object]) -> No
     assert failures == []
 
 
-def wait_until(condition: Callable[[], T | None | bool]) -> T | bool:
+def wait_until(condition: Callable[[], object]) -> None:
     """Ask until the answer is true."""
     deadline_ms = SYSTEM_CLOCK.monotonic_ms() + 30_000
-    while True:
-        answer = condition()
-        if answer:
-            return answer
+    while not condition():
         assert SYSTEM_CLOCK.monotonic_ms() < deadline_ms, "waited in vain"
         SYSTEM_CLOCK.sleep_ms(5)

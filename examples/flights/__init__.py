@@ -1,0 +1,20 @@
+"""The rooms of the main example, `flights_exactly_once.py`.
+
+What happens            data       336,776 real flights, as records
+                        loader     a process that writes them to the topic `flights`, in transactions
+                        pipeline   a streaming query that finds the late departures; two processes run it:
+                        query      into the topic `delayed`, exactly once, and
+                        peer       into a folder of parquet files, as people do it today
+                        kills      when the process of the query is killed
+What is seen of it      reading    what another program sees of either output
+                        watcher    looks at the output again and again, and at the log once a second
+                        story      what is remembered of a run
+How it is judged        truth      which rows belong into the output
+                        audit      the rows found, against the truth
+How it is told          progress   on the terminal, while it runs
+                        table      on the terminal, at the end
+                        page       as one HTML page, with `chart` for the timeline
+How it is held together experiment one pipeline under all kills
+                        processes  starts programs, and leaves none behind
+                        folders    where a run keeps its things
+"""

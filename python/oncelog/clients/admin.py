@@ -1,0 +1,556 @@
+"""The admin client: topics, offsets, transactions, groups, ledgers and upkeep of one log, for tools and operators.
+
+Decides nothing: it brings together what coordinator/ and log/ offer, and puts names on it. Nothing runs in the
+background of a log, so somebody has to call `upkeep` now and then (``oncelog gc`` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Literal
+
+from oncelog import limits
+from oncelog.clients import dump
+from oncelog.clients.descriptions import (
+    AbortedTransaction,
+    GroupPartitionProgress,
+    GroupProgress,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+    UnsettledOwner,
+    Upkeep,
+)
+from oncelog.clients.dump import Dumped
+from oncelog.clients.services import LogServices
+from oncelog.coordinator import group_removal, groups, inspection, owners, rounds, settler, sweeper
+from oncelog.coordinator.groups import GroupDescription
+from oncelog.coordinator.inspection import (
+    LedgerDescription,
+    OwnerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
+from oncelog.errors import (
+    InvalidTxnStateError,
+    OffsetOutOfRangeError,
+    RetriableError,
+    UnknownGroupError,
+    UnknownTopicError,
+    UsageError,
+)
+from oncelog.log import collection, partition_log, retention, snapshot, topics, verification
+from oncelog.log.collection import Collected
+from oncelog.log.producer_expiry import expire_producers
+from oncelog.log.retention import Removed
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.log.topics import Keep, Retention
+from oncelog.log.verification import Progress, Verified
+from oncelog.protocol import visibility
+from oncelog.protocol.partition import TopicState
+from oncelog.protocol.txn_state import TxnState
+from oncelog.types import IsolationLevel, OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
+
+OffsetSpec = int | Literal["earliest", "latest"]
+"""A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
+
+_ABORTED = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
+
+
+class Admin:
+    """Looks after one log. Made by `oncelog.open`, as ``log.admin``.
+
+    Example:
+        for transaction in log.admin.find_hanging():
+            log.admin.abort_transaction(transaction.transactional_id)
+    """
+
+    def __init__(self, services: LogServices) -> None:
+        self._services = services
+        self._store = services.store
+
+    # Topics -----------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, retention_ms: int | None = None, retention_bytes: int | None = None
+    ) -> TopicState:
+        """Create a topic.
+
+        Args:
+            name: letters, digits, dots, underscores and dashes.
+            partitions: how many; it cannot be changed later.
+            retention_ms: records older than this may be removed; None keeps them.
+            retention_bytes: oldest records of a partition may be removed beyond this size; None keeps them.
+
+        Raises:
+            TopicExistsError: there is one of this name.
+            UsageError: the name or a number is out of bounds.
+        """
+        state = topics.new_state(partitions, retention_ms=retention_ms, retention_bytes=retention_bytes)
+        return topics.create(self._store, name, state)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its records; its files go with the next collections.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+        topics.delete(self._store, name)
+
+    def configure_topic(
+        self, name: str, *, retention_ms: Retention = Keep.KEEP, retention_bytes: Retention = Keep.KEEP
+    ) -> TopicState:
+        """Change a topic's retention.
+
+        Args:
+            name: of the topic.
+            retention_ms, retention_bytes: as in `create_topic`; what is left out stays as it is.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+        return topics.configure(self._store, name, retention_ms=retention_ms, retention_bytes=retention_bytes)
+
+    def list_topics(self) -> list[TopicListing]:
+        """All topics, by name."""
+        with self._store.snapshot() as reader:
+            found = [(name, partition_log.read_topic(reader, name)) for name in topics.names(reader)]
+        return [
+            TopicListing(name, topic.topic_id, topic.partitions, topic.retention_ms, topic.retention_bytes)
+            for name, topic in found
+        ]
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """A topic with the bounds, the size and the unsettled transactions of each partition.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+        topic = partition_log.read_topic(self._store, name)
+        partitions = [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
+        seen = snapshot.take(self._store, partitions)
+        owners = self._describe_owners(seen.owners)
+        described = tuple(_describe_partition(seen, partition, owners) for partition in partitions)
+        return TopicDescription(name, topic.topic_id, topic.retention_ms, topic.retention_bytes, described)
+
+    def _describe_owners(self, owners: Collection[str]) -> dict[str, OwnerDescription]:
+        if not owners:
+            return {}
+        now_ms = sweeper.store_now_ms(self._store)
+        return {owner.path: owner for owner in inspection.describe_owners(self._store, owners, now_ms)}
+
+    # Offsets ----------------------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self,
+        wanted: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, int | None]:
+        """Offsets by place.
+
+        Args:
+            wanted: per partition, ``earliest``, ``latest`` or a timestamp in milliseconds.
+            isolation_level: read_committed ends at the last stable offset of the partition, planned alone.
+
+        Returns:
+            the offsets; None where no record below the end is of the timestamp or later.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: mend the name.
+        """
+        isolation = IsolationLevel(isolation_level)
+        return {tp: self._list_offset(self._identify(tp), spec, isolation) for tp, spec in wanted.items()}
+
+    def _list_offset(self, partition: TopicIdPartition, spec: OffsetSpec, isolation: IsolationLevel) -> int | None:
+        seen = snapshot.take(self._store, [partition])
+        end = seen.end(partition, isolation)
+        if spec == "earliest":
+            return seen.partitions[partition].log_start
+        if spec == "latest":
+            return end
+        services = self._services
+        return snapshot.offset_for_time(
+            self._store, services.files, services.new_index_files(), partition, int(spec), end
+        )
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Remove the oldest records.
+
+        Args:
+            before: per partition, the offset below which records go. A record batch goes as a whole, and what an
+                unsettled transaction wrote stays with all that follows it.
+
+        Returns:
+            the log start of each partition now.
+
+        Raises:
+            OffsetOutOfRangeError: an offset is not within the log.
+        """
+        identified = {tp: self._identify(tp) for tp in before}
+        for tp, offset in before.items():
+            retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
+        return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
+
+    # Transactions -----------------------------------------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[TxnState | str] = (),
+        prefix: str = "",
+        producer_ids: Iterable[int] = (),
+    ) -> list[TransactionListing]:
+        """Transactional ids that pass every filter given, by name; expired ones are hidden (KIP-664).
+
+        Args:
+            states: of their transactions; one that a micro-batch's round owns counts as what the round decided.
+            prefix: of the transactional id.
+            producer_ids: of their present identities.
+        """
+        wanted = {TxnState(state) for state in states}
+        found = inspection.list_transactions(
+            self._store, states=wanted, prefix=prefix, producer_ids=frozenset(producer_ids)
+        )
+        return list(found)
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Everything about one transactional id.
+
+        Raises:
+            InvalidProducerIdMappingError: there is no such id, or it expired.
+        """
+        return inspection.describe_transaction(self._store, transactional_id, sweeper.store_now_ms(self._store))
+
+    def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
+        """Abort the open transaction of an id, prepared or not, and fence its producer.
+
+        Where an undecided micro-batch owns the transaction, its round is aborted, with all its participants; the
+        sink's driver runs the batch again. Repeating it is harmless.
+
+        Raises:
+            InvalidProducerIdMappingError: there is no such id.
+            InvalidTxnStateError: it has no open transaction: none was begun, or the last one was committed.
+        """
+        found = self.describe_transaction(transactional_id)
+        if found.state in _ABORTED:
+            return AbortedTransaction(transactional_id, found.round, was_open=False)
+        owner = found.owner if found.state is TxnState.ONGOING else None
+        if owner is None or not self._abort(owner):
+            raise InvalidTxnStateError(
+                "no transaction of this id is open, so there is nothing to abort",
+                transactional_id=transactional_id,
+                state=self.describe_transaction(transactional_id).state.value,
+            )
+        self._settle_soon(owner.partitions)
+        return AbortedTransaction(transactional_id, found.round, was_open=True)
+
+    def _abort(self, owner: OwnerDescription) -> bool:
+        if owner.prefix is not None and owner.round is not None:
+            return rounds.abort(self._store, owner.prefix, owner.round)
+        return self._services.coordinator.force_abort(str(owner.transactional_id), owner.path)
+
+    def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
+        """Open transactions and undecided rounds older than their own time-out, or than `max_age_ms`; oldest first.
+
+        A prepared transaction never times out: only `max_age_ms` finds it. Ages are by the store's time.
+        """
+        now_ms = sweeper.store_now_ms(self._store)
+        return inspection.find_hanging(self._store, now_ms, max_age_ms=max_age_ms)
+
+    # Ledgers ----------------------------------------------------------------------------------------------------------
+
+    def list_prefixes(self) -> list[str]:
+        """The transactional-id prefixes under which sinks have written."""
+        return inspection.list_prefixes(self._store)
+
+    def describe_ledger(self, prefix: str) -> LedgerDescription:
+        """What the batch ledger of a sink says: its query, its last batch, its rounds.
+
+        Raises:
+            UnknownPrefixError: no sink has written under this prefix.
+        """
+        return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
+
+    def abort_round(self, prefix: str) -> int | None:
+        """Abort the undecided round of a prefix; its driver, if it lives, runs the batch again.
+
+        Returns:
+            the number of the round, or None if none is open.
+
+        Raises:
+            UnknownPrefixError: no sink has written under this prefix.
+        """
+        open_rounds = [r for r in self.describe_ledger(prefix).rounds if r.outcome is Outcome.OPEN]
+        if not open_rounds or not rounds.abort(self._store, prefix, open_rounds[-1].number):
+            return None
+        self._settle_soon(open_rounds[-1].partitions)
+        return open_rounds[-1].number
+
+    # Groups -----------------------------------------------------------------------------------------------------------
+
+    def list_groups(self) -> list[str]:
+        """Ids of the groups that have committed offsets."""
+        return groups.list_groups(self._store)
+
+    def describe_group(self, group_id: str) -> GroupProgress:
+        """Committed offsets and lag of a group; the old offset where a transaction is undecided.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        found = self._find_group(group_id)
+        partitions = sorted({*found.offsets, *found.undecided})
+        progress = tuple(self._progress(found, partition) for partition in partitions)
+        return GroupProgress(group_id, found.owning_prefix, progress)
+
+    def _find_group(self, group_id: str) -> GroupDescription:
+        found = groups.describe(self._store, group_id)
+        if found is None:
+            raise UnknownGroupError("no such consumer group", group_id=group_id)
+        return found
+
+    def _progress(self, group: GroupDescription, partition: TopicIdPartition) -> GroupPartitionProgress:
+        committed = group.offsets.get(partition)
+        log_start: int | None = None
+        lso: int | None = None
+        with suppress(UnknownTopicError):  # deleted since
+            seen = snapshot.take(self._store, [partition])
+            log_start, lso = seen.partitions[partition].log_start, seen.end(partition, IsolationLevel.READ_COMMITTED)
+        return GroupPartitionProgress(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            offset=committed.offset if committed else None,
+            metadata=committed.metadata if committed else None,
+            log_start=log_start,
+            lso=lso,
+            lag=None if committed is None or lso is None else max(lso - committed.offset, 0),
+            undecided=group.undecided.get(partition, ()),
+        )
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget all offsets of a group, and which sink owns them.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+            UnstableOffsetCommitError: a transaction that holds offsets of it is undecided; wait or abort it.
+        """
+        group_removal.delete(self._store, group_id)
+
+    def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the committed offsets of a group, which need not exist. Stop its consumers first.
+
+        Args:
+            group_id: of the group.
+            offsets: the next offset to read, by partition.
+
+        Raises:
+            OffsetOutOfRangeError: an offset is not within the log.
+            GroupOwnedError: a sink owns the group's offsets; delete the group first.
+        """
+        values = {}
+        for tp, offset in offsets.items():
+            partition = self._identify(tp)
+            state = partition_log.read_partition(self._store, partition)
+            if not state.log_start <= offset <= state.log_end:
+                raise OffsetOutOfRangeError(
+                    "the offset is not within the log",
+                    partition=str(tp),
+                    offset=offset,
+                    log_start=state.log_start,
+                    log_end=state.log_end,
+                )
+            values[partition] = OffsetAndMetadata(offset)
+        self._store.transact(lambda view: groups.commit(view, group_id, values))
+
+    def reset_group(
+        self, group_id: str, to: Literal["earliest", "latest"], *, names: Iterable[str] = ()
+    ) -> dict[TopicPartition, int]:
+        """Set a group's committed offsets to one end of the log. Stop its consumers first.
+
+        Args:
+            group_id: of the group; with `names` it need not exist.
+            to: ``earliest`` is the log start, ``latest`` the last stable offset of each partition alone.
+            names: of topics, all partitions of which are reset; by default those that the group has offsets of.
+
+        Returns:
+            the new offsets.
+
+        Raises:
+            UnknownGroupError: there is no such group, and no topic is named.
+            GroupOwnedError: a sink owns the group's offsets; delete the group first.
+        """
+        wanted = [p.topic_partition for name in names for p in topics.partitions_of(self._store, name)]
+        if not wanted:
+            held = self.describe_group(group_id).partitions
+            wanted = [TopicPartition(p.topic, p.partition) for p in held if p.lso is not None]
+        found = self.list_offsets(dict.fromkeys(wanted, to))
+        offsets = {tp: offset for tp, offset in found.items() if offset is not None}
+        self.alter_offsets(group_id, offsets)
+        return offsets
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def dump(
+        self,
+        topic: str,
+        *,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        partition: int | None = None,
+        start: int | None = None,
+    ) -> Iterator[Dumped]:
+        """What a topic holds, partition after partition: records with their outcome, aborted batches, control markers.
+
+        Args:
+            topic: its name.
+            isolation_level: read_committed ends at the last stable offset; see clients/dump.py.
+            partition: only this one.
+            start: the first offset, of the one partition that is shown.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: mend the name.
+            OffsetOutOfRangeError: `start` is not within the log.
+            DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
+        """
+        isolation = IsolationLevel(isolation_level)
+        if partition is None:
+            wanted = topics.partitions_of(self._store, topic)
+        else:
+            wanted = [partition_log.identify(self._store, topic, partition)]
+        if start is not None and len(wanted) > 1:
+            raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
+        entries = [dump.dump(self._services, tip, isolation, start) for tip in wanted]
+        return (entry for part in entries for entry in part)
+
+    def verify(self, *, on_progress: Progress = lambda done, total: None) -> Verified:
+        """Check that everything the metadata promises is there and is what was written. Changes nothing.
+
+        Args:
+            on_progress: called with the bytes of data done and in total.
+
+        Returns:
+            counts, and every problem found.
+        """
+        return verification.verify(self._store, self._services.files, on_progress=on_progress)
+
+    # Upkeep -----------------------------------------------------------------------------------------------------------
+
+    def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Upkeep:
+        """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
+
+        Safe to run at any time, by several processes at once. Files go two collections after nothing names them, at
+        least `limits.GENERATION_MIN_AGE_MS` each.
+
+        Args:
+            dry_run: say which records and files would go, and change nothing.
+            on_file: called for each file as it is looked at.
+        """
+        if dry_run:
+            removed = self.enforce_retention(dry_run=True)
+            return Upkeep((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
+        timed_out = self.time_out()
+        self.settle()
+        return Upkeep(
+            timed_out=tuple(timed_out),
+            removed=tuple(self.enforce_retention()),
+            expired_transactional_ids=tuple(self.expire_transactional_ids()),
+            expired_groups=tuple(self.expire_offsets()),
+            expired_producers=self.expire_producers(),
+            collected=self.collect(on_file=on_file),
+        )
+
+    def time_out(self) -> list[sweeper.Overdue]:
+        """Abort every transaction and round that is beyond its time-out; returns them."""
+        return sweeper.sweep_owners(self._store, self._services.coordinator, owners.open_owners(self._store))
+
+    def settle(self) -> None:
+        """Write the control markers of everything decided, and drop what nothing lists any more."""
+        self._settle_soon(partition.topic_partition for partition in self._all_partitions())
+        settler.forget_unlisted(self._store)
+
+    def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
+        """Apply every topic's retention, by the store's time. Never removes data of an unsettled transaction.
+
+        Args:
+            dry_run: say what would be removed, and change nothing.
+        """
+        now_ms = sweeper.store_now_ms(self._store)
+        files = self._services.new_index_files()
+        removed = []
+        for partition in self._all_partitions():
+            with suppress(UnknownTopicError):  # deleted meanwhile
+                topic = partition_log.read_topic(self._store, partition.topic)
+                removed.append(retention.enforce(self._store, files, partition, topic, now_ms, dry_run=dry_run))
+        return [one for one in removed if one is not None]
+
+    def expire_transactional_ids(self) -> list[str]:
+        """Expire transactional ids that were idle for `limits.TRANSACTIONAL_ID_EXPIRATION_MS`; returns them."""
+        return sweeper.expire_transactional_ids(self._store)
+
+    def expire_offsets(self, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
+        """Forget group offsets that were not committed for `retention_ms`; returns the groups concerned.
+
+        A group with offsets in an undecided transaction keeps them all, and so does one that a sink owns.
+        """
+        return group_removal.expire(self._store, sweeper.store_now_ms(self._store), retention_ms=retention_ms)
+
+    def expire_producers(self) -> int:
+        """Forget producers that did not write to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`."""
+        now_ms = sweeper.store_now_ms(self._store)
+        return sum(expire_producers(self._store, partition, now_ms) for partition in self._all_partitions())
+
+    def collect(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Collected:
+        """Remove files that nothing names: orphans of crashed writers, and what retention and deletion let go.
+
+        Args:
+            dry_run: say what would be removed, and change nothing.
+            on_file: called for each file as it is looked at.
+        """
+        topics.remove_tombstones(self._store, sweeper.store_now_ms(self._store))
+        return collection.collect(
+            self._store,
+            self._services.files,
+            now_ms=sweeper.store_now_ms(self._store),
+            dry_run=dry_run,
+            on_file=on_file,
+        )
+
+    def count_files(self) -> int:
+        """Files of the log, as `collect` will look at them."""
+        return collection.count_files(self._services.files)
+
+    # Parts ------------------------------------------------------------------------------------------------------------
+
+    def _identify(self, partition: TopicPartition) -> TopicIdPartition:
+        return partition_log.identify(self._store, partition.topic, partition.partition)
+
+    def _all_partitions(self) -> list[TopicIdPartition]:
+        with self._store.snapshot() as reader:
+            return [p for name in topics.names(reader) for p in topics.partitions_of(reader, name)]
+
+    def _settle_soon(self, partitions: Iterable[TopicPartition]) -> None:
+        """Settle what is decided. What it decided is visible already, so a failure is left to the next settler."""
+        with suppress(RetriableError, UnknownTopicError):
+            self._services.new_settler().settle_now([self._identify(partition) for partition in partitions])
+
+
+def _describe_partition(
+    seen: LogSnapshot, partition: TopicIdPartition, owners: Mapping[str, OwnerDescription]
+) -> PartitionDescription:
+    state = seen.partitions[partition]
+    alone = visibility.plan(seen.plan.snapshot_zxid, {partition: state}, seen.owners).ends[partition]
+    return PartitionDescription(
+        partition=partition.partition,
+        log_start=state.log_start,
+        log_end=state.log_end,
+        lso=max(alone, state.log_start),
+        lso_together=seen.end(partition, IsolationLevel.READ_COMMITTED),
+        size_bytes=state.size_bytes,
+        index_roots=len(state.roots),
+        tail_length=state.tail_nodes,
+        owners=tuple(
+            UnsettledOwner(owners[span.owner], span.first, span.last) for span in state.owners if span.owner in owners
+        ),
+    )

@@ -1,0 +1,166 @@
+"""What one partition holds, entry by entry, for people: records with what became of them, and control markers as such.
+
+Reads as a consumer does, but hides nothing of what a consumer skips: aborted batches show as such, markers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from oncelog.clients.consumer import ConsumerBatch, records_of
+from oncelog.clients.services import LogServices
+from oncelog.errors import InvariantViolation, OffsetOutOfRangeError
+from oncelog.log import partition_log, segment, snapshot
+from oncelog.log.index import PartitionIndex
+from oncelog.protocol import visibility
+from oncelog.protocol.partition import IndexEntry, OwnerState
+from oncelog.protocol.sequencing import sequence_add
+from oncelog.types import ConsumerRecord, IsolationLevel, Outcome, ProducerIdAndEpoch, TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedRecord:
+    """A record.
+
+    Attributes:
+        record: the record.
+        outcome: of its transaction or micro-batch: open, commit or abort; None for a record outside any.
+        producer, sequence: who wrote it, and its number among that producer's records here.
+        owner: path of its owner, if it has one.
+    """
+
+    record: ConsumerRecord
+    outcome: Outcome | None
+    producer: ProducerIdAndEpoch
+    sequence: int
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedBatch:
+    """An aborted record batch, whose records the isolation level hides."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    count: int
+    producer: ProducerIdAndEpoch
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedMarker:
+    """A control marker.
+
+    Attributes:
+        offset: its own.
+        outcome: commit or abort.
+        first_offset: of the transaction that it ends here.
+        producer: whose transaction that was.
+        aborted: the pairs whose records it declares aborted.
+        owner: path of the transaction's owner, which may be gone.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    outcome: Outcome
+    first_offset: int
+    producer: ProducerIdAndEpoch
+    aborted: tuple[ProducerIdAndEpoch, ...]
+    owner: str | None
+
+
+Dumped = DumpedRecord | DumpedBatch | DumpedMarker
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What is to be shown, and what says what became of it."""
+
+    partition: TopicIdPartition
+    isolation: IsolationLevel
+    start: int
+    end: int
+    index: PartitionIndex
+    owners: Mapping[str, OwnerState]
+
+
+def dump(
+    services: LogServices, partition: TopicIdPartition, isolation: IsolationLevel, start: int | None = None
+) -> Iterator[Dumped]:
+    """The entries of a partition in order, lazily.
+
+    Args:
+        services: of the log.
+        partition: of the log.
+        isolation: read_committed ends at the last stable offset of the partition, and shows an aborted batch as one
+            entry; read_uncommitted goes to the log end, and shows the records of aborted and undecided batches.
+        start: the first offset; the log start if left out.
+
+    Raises:
+        OffsetOutOfRangeError: `start` is below the log start or above the log end.
+        DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
+    """
+    end = snapshot.take(services.store, [partition]).end(partition, isolation)
+    with services.store.snapshot() as reader:
+        state = partition_log.read_partition(reader, partition)
+        index = partition_log.read_index(reader, partition, state)
+        read = [(span.owner, partition_log.read_owner(reader, span.owner)) for span in state.owners]
+    first = state.log_start if start is None else start
+    if not state.log_start <= first <= state.log_end:
+        raise OffsetOutOfRangeError(
+            "the offset is not within the log",
+            partition=str(partition),
+            offset=first,
+            log_start=state.log_start,
+            log_end=state.log_end,
+        )
+    owners = {name: owner for name, owner in read if owner is not None}
+    return _entries(services, _Range(partition, isolation, first, end, index, owners))
+
+
+def _entries(services: LogServices, wanted: _Range) -> Iterator[Dumped]:
+    if wanted.start >= wanted.end:
+        return
+    files = services.new_index_files()
+    aborted = visibility.aborted_pairs(wanted.index.aborting_markers(files, wanted.start, wanted.end))
+    for entry in wanted.index.entries(files, wanted.start, wanted.end):
+        outcome = visibility.outcome_of(entry, wanted.owners, aborted)
+        if entry.block is None:
+            yield _marker(wanted.partition, entry)
+        elif outcome is Outcome.ABORT and wanted.isolation is IsolationLevel.READ_COMMITTED:
+            tp = wanted.partition
+            yield DumpedBatch(tp.topic, tp.partition, entry.base_offset, entry.count, entry.producer, entry.owner)
+        else:
+            records = segment.read_block(services.files, entry.block)
+            yield from _records(wanted, entry, outcome, records)
+
+
+def _records(
+    wanted: _Range, entry: IndexEntry, outcome: Outcome | None, records: pa.RecordBatch
+) -> Iterator[DumpedRecord]:
+    first = max(wanted.start - entry.base_offset, 0)
+    tp = wanted.partition
+    batch = ConsumerBatch(tp.topic, tp.partition, entry.base_offset + first, records.slice(first))
+    for at, record in enumerate(records_of(batch), start=first):
+        yield DumpedRecord(record, outcome, entry.producer, sequence_add(entry.base_sequence, at), entry.owner)
+
+
+def _marker(partition: TopicIdPartition, entry: IndexEntry) -> DumpedMarker:
+    marker = entry.marker
+    if marker is None:
+        raise InvariantViolation("an index entry has a block or a marker")
+    return DumpedMarker(
+        partition.topic,
+        partition.partition,
+        entry.base_offset,
+        marker.outcome,
+        marker.first_offset,
+        entry.producer,
+        marker.aborted,
+        entry.owner,
+    )

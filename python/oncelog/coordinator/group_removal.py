@@ -1,0 +1,166 @@
+"""How consumer groups go: on an operator's word, or by the retention of offsets.
+
+A group's znodes carry the order of its commits in their versions, so they do not go at once: they are emptied, and
+removed after `limits.TOMBSTONE_MS` (why: znodes/transact.py). Never forgets an offset that an undecided transaction
+holds (conformance law 48). Crash points: between any two steps some offsets are left; the next run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from oncelog import limits
+from oncelog.coordinator import groups
+from oncelog.errors import TransactConflictError, UnknownGroupError, UnstableOffsetCommitError
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol.group_offsets import GroupPartitionState
+from oncelog.types import TopicIdPartition
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.payloads import GroupRecord
+
+PARTITIONS_PER_STEP = 200
+DELETE_ATTEMPTS = 10
+
+_EMPTY = GroupPartitionState()
+
+
+def delete(store: ZnodeStore, group_id: str) -> None:
+    """Forget all offsets of a group, and which sink owns them.
+
+    Raises:
+        UnknownGroupError: there is no such group.
+        UnstableOffsetCommitError: a transaction that holds offsets of it is undecided.
+        TransactConflictError: its consumers keep committing; stop them first.
+    """
+    for _ in range(DELETE_ATTEMPTS):
+        with store.snapshot() as reader:
+            partitions = groups.partitions_of(reader, group_id)
+            _check_deletable(reader, group_id, partitions)
+            group = reader.get(paths.group(group_id))
+        for some in _chunks(partitions):
+            store.transact(lambda view, some=some: _empty(view, group_id, some))  # type: ignore[misc]
+        if store.transact(lambda view, group=group: _bury_unless_moved(view, group_id, group)):  # type: ignore[misc]
+            return
+    raise TransactConflictError("the group's consumers keep committing offsets; stop them first", group_id=group_id)
+
+
+def _empty(view: ZnodeView, group_id: str, partitions: Sequence[TopicIdPartition]) -> None:
+    _check_deletable(view, group_id, partitions)
+    for partition in partitions:
+        if _state(view, group_id, partition) != _EMPTY:
+            view.set(paths.group_partition(group_id, partition), payloads.encode_group_partition(_EMPTY))
+
+
+def _bury_unless_moved(view: ZnodeView, group_id: str, seen: Znode | None) -> bool:
+    """Every commit sets the group's znode: unchanged means that nothing was committed behind the emptying steps."""
+    path = paths.group(group_id)
+    if view.get(path) != seen:
+        return False
+    view.set(path, payloads.encode_group(GroupRecord(is_deleted=True)))
+    return True
+
+
+def _check_deletable(reader: ZnodeReader, group_id: str, partitions: Iterable[TopicIdPartition]) -> None:
+    if groups.read_group(reader, group_id) is None:
+        raise UnknownGroupError("no such consumer group", group_id=group_id)
+    for partition in partitions:
+        for owner in groups.undecided_owners(reader, group_id, partition):
+            raise UnstableOffsetCommitError(
+                "the group has offsets in a transaction that is not decided yet; wait or abort it",
+                group_id=group_id,
+                partition=str(partition),
+                owner=owner,
+            )
+
+
+def expire(store: ZnodeStore, now_ms: int, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
+    """Forget offsets that were not committed for `retention_ms`, and groups that have none left.
+
+    A group with offsets in an undecided transaction is left alone, and so is one that a sink owns: its offsets are
+    where the sink's query resumes exactly, however long it rests.
+
+    Args:
+        store: of the log.
+        now_ms: the store's time.
+        retention_ms: since the last commit of an offset.
+
+    Returns:
+        ids of the groups that lost offsets or went.
+    """
+    found = [paths.name_of(segment) for segment in store.children(paths.GROUPS)]
+    return [group_id for group_id in found if _expire(store, group_id, now_ms, retention_ms)]
+
+
+def _expire(store: ZnodeStore, group_id: str, now_ms: int, retention_ms: int) -> bool:
+    with store.snapshot() as reader:
+        partitions = groups.partitions_of(reader, group_id)
+        if any(groups.undecided_owners(reader, group_id, partition) for partition in partitions):
+            return False
+    changed = 0
+    for some in _chunks(partitions):
+        changed += store.transact(lambda view, some=some: _expire_offsets(view, group_id, some, now_ms, retention_ms))  # type: ignore[misc]
+    changed += store.transact(lambda view: _expire_group(view, group_id, now_ms, retention_ms))
+    return changed > 0
+
+
+def _expire_offsets(
+    view: ZnodeView, group_id: str, partitions: Iterable[TopicIdPartition], now_ms: int, retention_ms: int
+) -> int:
+    """Empty what is stale, remove what was emptied long ago; returns how many offsets expired."""
+    record = groups.read_group(view, group_id)
+    if record is not None and record.owning_prefix is not None:
+        return 0
+    expired = 0
+    for partition in partitions:
+        path = paths.group_partition(group_id, partition)
+        znode = view.get(path)
+        if znode is None:
+            continue
+        state, idle_ms = payloads.decode_group_partition(path, znode.data), now_ms - znode.stat.mtime_ms
+        if state == _EMPTY:
+            if idle_ms > limits.TOMBSTONE_MS:
+                _remove(view, group_id, path)
+        elif idle_ms > retention_ms and not groups.undecided_owners(view, group_id, partition):
+            view.set(path, payloads.encode_group_partition(_EMPTY))
+            expired += 1
+    return expired
+
+
+def _expire_group(view: ZnodeView, group_id: str, now_ms: int, retention_ms: int) -> bool:
+    """Bury a group without offsets, or remove one that was buried long ago; returns whether this step buried it."""
+    path = paths.group(group_id)
+    znode = view.get(path)
+    if znode is None:
+        return False
+    record, idle_ms = payloads.decode_group(path, znode.data), now_ms - znode.stat.mtime_ms
+    if record.is_deleted:
+        if idle_ms > limits.TOMBSTONE_MS and not view.children(path):
+            view.delete(path)
+        return False
+    if record.owning_prefix is not None or idle_ms <= retention_ms:
+        return False
+    partitions = groups.partitions_of(view, group_id)
+    if len(partitions) > PARTITIONS_PER_STEP:
+        return False  # it goes once the emptied znodes of its partitions are gone
+    if any(_state(view, group_id, partition) != _EMPTY for partition in partitions):
+        return False
+    view.set(path, payloads.encode_group(GroupRecord(is_deleted=True)))
+    return True
+
+
+def _state(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> GroupPartitionState:
+    path = paths.group_partition(group_id, partition)
+    znode = reader.get(path)
+    return _EMPTY if znode is None else payloads.decode_group_partition(path, znode.data)
+
+
+def _remove(view: ZnodeView, group_id: str, path: str) -> None:
+    """Delete the znode of a partition, and the folders above it that it leaves empty."""
+    while path != paths.group(group_id) and not view.children(path):
+        view.delete(path)
+        path = path.rpartition("/")[0]
+
+
+def _chunks(partitions: Sequence[TopicIdPartition]) -> Iterator[Sequence[TopicIdPartition]]:
+    for at in range(0, len(partitions), PARTITIONS_PER_STEP):
+        yield partitions[at : at + PARTITIONS_PER_STEP]

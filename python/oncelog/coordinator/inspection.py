@@ -1,0 +1,311 @@
+"""What tools see of transactions, rounds and ledgers. Reads only; nothing is decided here.
+
+Ages are by the store's time, which the caller reads once (sweeper.store_now_ms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from oncelog.coordinator import metadata, owners, rounds
+from oncelog.errors import InvalidProducerIdMappingError, UnknownPrefixError
+from oncelog.ports import ZnodeReader, ZnodeStore
+from oncelog.protocol.coordinator_core import TransactionMetadata
+from oncelog.protocol.txn_state import TxnState
+from oncelog.types import Outcome, ProducerIdAndEpoch, TopicPartition
+from oncelog.znodes import paths, payloads
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerDescription:
+    """One owner of data or offsets: a producer's transaction, or a round of a micro-batch.
+
+    Attributes:
+        path: of its znode.
+        transactional_id, producer: of a producer's transaction; None for a round.
+        prefix, round: of a micro-batch's round; None for a transaction.
+        outcome: open, commit or abort; what is decided and still described here is not settled yet.
+        is_prepared: it waits for its commit or abort and never times out.
+        age_ms: since the transaction began; since the round was last renewed.
+        timeout_ms: after which age anyone may abort it.
+        partitions: where it wrote.
+        groups: whose offsets it holds.
+    """
+
+    path: str
+    transactional_id: str | None
+    producer: ProducerIdAndEpoch | None
+    prefix: str | None
+    round: int | None
+    outcome: Outcome
+    is_prepared: bool
+    age_ms: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+    groups: tuple[str, ...]
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it is open beyond its time-out."""
+        return self.outcome is Outcome.OPEN and not self.is_prepared and self.age_ms > self.timeout_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """One transactional id.
+
+    Attributes:
+        producer: its present identity.
+        state: of its transaction; one that a micro-batch's round owns shows what the round decided.
+        round: path of that round, if one owns it.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    state: TxnState
+    round: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """Everything about one transactional id.
+
+    Attributes:
+        producer, state, round: as in `TransactionListing`.
+        is_prepared: its transaction waits for its commit or abort and never times out.
+        timeout_ms: of its transactions.
+        idle_ms: since its znode was last written.
+        partitions: what the open or last unsettled transaction wrote to.
+        groups: whose offsets it holds.
+        owner: of that transaction; None when there is none, or when it is settled.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    state: TxnState
+    round: str | None
+    is_prepared: bool
+    timeout_ms: int
+    idle_ms: int
+    partitions: tuple[TopicPartition, ...]
+    groups: tuple[str, ...]
+    owner: OwnerDescription | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDescription:
+    """One round of a prefix.
+
+    Attributes:
+        number: of the round.
+        outcome: open, commit or abort.
+        batch_id, fingerprint, run_id: what it writes, for which run of the query.
+        age_ms: since its driver last renewed it, or since its decision.
+        timeout_ms: after which age anyone may abort it while it is open.
+        partitions: where it wrote.
+        transactional_ids: of its participants.
+    """
+
+    number: int
+    outcome: Outcome
+    batch_id: int | None
+    fingerprint: str | None
+    run_id: str | None
+    age_ms: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDescription:
+    """The batch ledger of a sink.
+
+    Attributes:
+        query_id, sink_name, run_id: whose it is; `run_id` may write.
+        superseded_runs: runs that were replaced and may not.
+        group_id: the consumer group that its batches maintain, if any.
+        last_batch_id, last_round, last_fingerprint: of the last batch that was decided; None before the first.
+        rounds: those that still have a znode, oldest first; the newest may be open.
+    """
+
+    prefix: str
+    query_id: str
+    sink_name: str
+    run_id: str
+    superseded_runs: tuple[str, ...]
+    group_id: str | None
+    last_batch_id: int | None
+    last_round: int | None
+    last_fingerprint: str | None
+    rounds: tuple[RoundDescription, ...]
+
+
+# Owners ---------------------------------------------------------------------------------------------------------------
+
+
+def describe_owners(reader: ZnodeReader, owners: Iterable[str], now_ms: int) -> list[OwnerDescription]:
+    """What is known of owners, by their paths; those that were settled and deleted meanwhile are left out."""
+    found = (_describe_owner(reader, path, now_ms) for path in owners)
+    return [description for description in found if description is not None]
+
+
+def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescription | None:
+    znode = reader.get(path)
+    if znode is None:
+        return None
+    record = payloads.decode_owner(path, znode.data)
+    touched = (_partitions(record.partitions), _groups(record.groups))
+    if paths.is_round(path):
+        prefix, number = paths.round_of(path)
+        age_ms = now_ms - znode.stat.mtime_ms
+        return OwnerDescription(
+            path, None, None, prefix, number, record.outcome, False, age_ms, record.timeout_ms, *touched
+        )
+    transactional_id = paths.transactional_id_of(path)
+    stored = metadata.load(reader, transactional_id)
+    is_prepared = stored is not None and stored.owner == path and stored.prepared
+    producer = paths.producer_of(path)
+    age_ms = now_ms - znode.stat.ctime_ms
+    return OwnerDescription(
+        path, transactional_id, producer, None, None, record.outcome, is_prepared, age_ms, record.timeout_ms, *touched
+    )
+
+
+def find_hanging(store: ZnodeStore, now_ms: int, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
+    """Open transactions and rounds that are older than their own time-out, or than `max_age_ms`; oldest first.
+
+    A prepared transaction has no time-out, so only `max_age_ms` finds it. Reads all transactional ids.
+    """
+    limit_ms = float("inf") if max_age_ms is None else max_age_ms
+    described = describe_owners(store, owners.open_owners(store), now_ms)
+    hanging = [owner for owner in described if owner.outcome is Outcome.OPEN]
+    late = (owner for owner in hanging if owner.is_overdue or owner.age_ms > limit_ms)
+    return sorted(late, key=lambda owner: -owner.age_ms)
+
+
+# Transactional ids ----------------------------------------------------------------------------------------------------
+
+
+def list_transactions(
+    store: ZnodeStore,
+    *,
+    states: Collection[TxnState] = (),
+    prefix: str = "",
+    producer_ids: Collection[int] = (),
+) -> Iterator[TransactionListing]:
+    """The transactional ids that pass every filter given, by name; expired ones are hidden (KIP-664)."""
+    names = sorted(paths.name_of(segment) for segment in store.children(paths.TRANSACTIONS))
+    wanted = [name for name in names if name.startswith(prefix)]
+    for at in range(0, len(wanted), owners.ZNODES_PER_READ):
+        for listing in _listings(store, wanted[at : at + owners.ZNODES_PER_READ]):
+            if (not states or listing.state in states) and (
+                not producer_ids or listing.producer.producer_id in producer_ids
+            ):
+                yield listing
+
+
+def _listings(store: ZnodeStore, names: list[str]) -> Iterator[TransactionListing]:
+    where = [paths.transaction(name) for name in names]
+    with store.snapshot() as reader:
+        for path, znode in zip(where, reader.get_many(where), strict=True):
+            if znode is None:
+                continue
+            stored = payloads.decode_transaction(path, znode.data)
+            if stored.state is not TxnState.DEAD:
+                state = metadata.effective_state(reader, stored)
+                yield TransactionListing(stored.transactional_id, stored.producer, state, stored.round)
+
+
+def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) -> TransactionDescription:
+    """Everything about one transactional id.
+
+    Raises:
+        InvalidProducerIdMappingError: there is no such id, or it expired.
+    """
+    path = paths.transaction(transactional_id)
+    with store.snapshot() as reader:
+        znode = reader.get(path)
+        stored = payloads.decode_transaction(path, znode.data) if znode else None
+        if znode is None or stored is None or stored.state is TxnState.DEAD:
+            raise InvalidProducerIdMappingError("no such transactional id", transactional_id=transactional_id)
+        owner = next(iter(describe_owners(reader, _last_owner(stored), now_ms)), None)
+        return TransactionDescription(
+            transactional_id=transactional_id,
+            producer=stored.producer,
+            state=metadata.effective_state(reader, stored),
+            round=stored.round,
+            is_prepared=stored.prepared and stored.round is None,
+            timeout_ms=stored.timeout_ms,
+            idle_ms=now_ms - znode.stat.mtime_ms,
+            partitions=tuple(partition.topic_partition for partition in stored.partitions),
+            groups=stored.pending_groups,
+            owner=owner,
+        )
+
+
+def _last_owner(stored: TransactionMetadata) -> list[str]:
+    return [] if stored.owner is None else [stored.owner]
+
+
+# Ledgers --------------------------------------------------------------------------------------------------------------
+
+
+def list_prefixes(reader: ZnodeReader) -> list[str]:
+    """The transactional-id prefixes that sinks have written under."""
+    return sorted(paths.name_of(segment) for segment in reader.children(paths.QUERIES))
+
+
+def describe_ledger(store: ZnodeStore, prefix: str, now_ms: int) -> LedgerDescription:
+    """The batch ledger of a prefix.
+
+    Raises:
+        UnknownPrefixError: no sink has written under it.
+    """
+    with store.snapshot() as reader:
+        ledger = rounds.read_ledger(reader, prefix)
+        if ledger is None:
+            raise UnknownPrefixError("no sink has written under this prefix", prefix=prefix)
+        last = ledger.last
+        return LedgerDescription(
+            prefix=prefix,
+            query_id=ledger.query_id,
+            sink_name=ledger.sink_name,
+            run_id=ledger.run_id,
+            superseded_runs=ledger.superseded_runs,
+            group_id=ledger.group_id,
+            last_batch_id=last.batch_id if last else None,
+            last_round=last.round if last else None,
+            last_fingerprint=last.fingerprint if last else None,
+            rounds=tuple(_describe_rounds(reader, prefix, now_ms)),
+        )
+
+
+def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[RoundDescription]:
+    for number in sorted(map(int, reader.children(paths.rounds(prefix)))):
+        path = paths.round_owner(prefix, number)
+        znode = reader.get(path)
+        if znode is None:
+            continue
+        record = payloads.decode_owner(path, znode.data)
+        partitions = _partitions(record.partitions)
+        yield RoundDescription(
+            number=number,
+            outcome=record.outcome,
+            batch_id=record.batch_id,
+            fingerprint=record.fingerprint,
+            run_id=record.run_id,
+            age_ms=now_ms - znode.stat.mtime_ms,
+            timeout_ms=record.timeout_ms,
+            partitions=partitions,
+            transactional_ids=tuple(metadata.ids_of(path, record.partitions)),
+        )
+
+
+def _partitions(found: Iterable[str]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(paths.partition_of(path).topic_partition for path in found))
+
+
+def _groups(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({paths.group_partition_of(path)[0] for path in found}))

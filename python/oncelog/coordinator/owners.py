@@ -1,0 +1,40 @@
+"""All owners of a log, for tools and upkeep. Clients never need them: they go by what partitions and groups list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncelog.ports import ZnodeStore
+from oncelog.types import Outcome
+from oncelog.znodes import paths, payloads
+
+ZNODES_PER_READ = 500
+"""Bounds a reply of the store."""
+
+
+def open_owners(store: ZnodeStore) -> list[str]:
+    """Every open owner: of transactions and of rounds. Reads all ids."""
+    return [path for path, outcome in _all_owners(store) if outcome is Outcome.OPEN]
+
+
+def decided_owners(store: ZnodeStore) -> list[str]:
+    """Every decided owner whose znode is still there: not settled yet, or a prefix's memory. Reads all ids."""
+    return [path for path, outcome in _all_owners(store) if outcome is not Outcome.OPEN]
+
+
+def _all_owners(store: ZnodeStore) -> Iterator[tuple[str, Outcome]]:
+    found = list(_owner_paths(store))
+    for at in range(0, len(found), ZNODES_PER_READ):
+        some = found[at : at + ZNODES_PER_READ]
+        for path, znode in zip(some, store.get_many(some), strict=True):
+            if znode is not None:
+                yield path, payloads.decode_owner(path, znode.data).outcome
+
+
+def _owner_paths(store: ZnodeStore) -> Iterator[str]:
+    for segment in store.children(paths.TRANSACTIONS):
+        folder = f"{paths.TRANSACTIONS}/{segment}"
+        yield from (f"{folder}/{name}" for name in store.children(folder))
+    for segment in store.children(paths.QUERIES):
+        folder = f"{paths.QUERIES}/{segment}/rounds"
+        yield from (f"{folder}/{name}" for name in store.children(folder))

@@ -1,0 +1,353 @@
+"""Verification: is everything that the znodes promise there, and is it what was written?
+
+Reads every index entry of every partition, the record batch each one names, and every znode, and returns what is wrong
+as values: damage in one place hides none in another. Changes nothing. May run beside writers, retention and
+collection: each partition is looked at in one snapshot, and what retention removed since is not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from oncelog.errors import (
+    CorruptDataError,
+    DataLossError,
+    FileUnavailableError,
+    OncelogError,
+    UnknownTopicError,
+    UnsupportedFormatError,
+)
+from oncelog.log import partition_log, segment, topics
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
+from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, TailNode
+from oncelog.types import TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+DAMAGE = (CorruptDataError, DataLossError, FileUnavailableError, UnsupportedFormatError)
+
+
+class Damage(StrEnum):
+    """What may be wrong."""
+
+    MISSING_FILE = "missing_file"
+    CORRUPT_FILE = "corrupt_file"
+    UNREADABLE_FILE = "unreadable_file"
+    MISSING_ZNODE = "missing_znode"
+    CORRUPT_ZNODE = "corrupt_znode"
+    HOLE = "hole"
+    OVERLAP = "overlap"
+    WRONG_TOTAL = "wrong_total"
+    WRONG_OWNER = "wrong_owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        damage: its kind.
+        topic, partition: where; None for what belongs to no partition.
+        start_offset, end_offset: the offsets that cannot be read because of it, ``[start, end)``, if it costs any.
+        place: the file or the path of the znode.
+        detail: what was found.
+    """
+
+    damage: Damage
+    topic: str | None
+    partition: int | None
+    start_offset: int | None
+    end_offset: int | None
+    place: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, and what is wrong with it."""
+
+    partitions: int
+    entries: int
+    records: int
+    size_bytes: int
+    znodes: int
+    problems: tuple[Problem, ...]
+
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes of data done and in total, as it goes on."""
+
+
+def verify(store: ZnodeStore, files: FileStore, *, on_progress: Progress = lambda done, total: None) -> Verified:
+    """Verify a whole log.
+
+    Args:
+        store, files: of the log.
+        on_progress: told of each record batch.
+
+    Returns:
+        counts of what was looked at, and every problem found.
+    """
+    run = _Run(store, files, on_progress)
+    for partition in run.find_partitions():
+        run.check_partition(partition)
+    run.check_metadata()
+    return Verified(run.partitions, run.entries, run.records, run.size_bytes, run.znodes, tuple(run.problems))
+
+
+@dataclass
+class _Run:
+    """One verification: what it has counted and found so far."""
+
+    store: ZnodeStore
+    files: FileStore
+    on_progress: Progress
+    problems: list[Problem] = field(default_factory=list)
+    partitions: int = 0
+    entries: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    znodes: int = 0
+    total_bytes: int = 0
+
+    def find_partitions(self) -> list[TopicIdPartition]:
+        """All partitions; sums up what there is to read."""
+        found: list[TopicIdPartition] = []
+        for name in self.store.children(paths.TOPICS):
+            try:
+                found += topics.partitions_of(self.store, paths.name_of(name))
+            except UnknownTopicError:
+                continue  # it is being deleted
+            except DAMAGE as error:
+                self._report(Damage.CORRUPT_ZNODE, None, place=f"{paths.TOPICS}/{name}", detail=str(error))
+        self.total_bytes = sum(_size_bytes(self.store, partition) for partition in found)
+        return found
+
+    def check_partition(self, partition: TopicIdPartition) -> None:
+        """Check one partition: its index, its files, its owners, its totals."""
+        before = len(self.problems)
+        self.partitions += 1
+        with self.store.snapshot() as reader:
+            state = self._read_state(partition, reader)
+            tail = self._read_tail(partition, reader) if state else []
+            if state is not None:
+                self._check_owners(partition, state, reader)
+        if state is not None:
+            _PartitionCheck(self, partition, state, tail).run()
+        if len(self.problems) > before:
+            self.problems[before:] = self._still_there(partition, self.problems[before:])
+
+    def _read_state(self, partition: TopicIdPartition, reader: ZnodeReader) -> PartitionState | None:
+        path = paths.partition(partition)
+        try:
+            return partition_log.read_partition(reader, partition)
+        except UnknownTopicError:
+            self._report(Damage.MISSING_ZNODE, partition, place=path, detail="the partition's znode is gone")
+        except DAMAGE as error:
+            self._report(Damage.CORRUPT_ZNODE, partition, place=path, detail=str(error))
+        return None
+
+    def _read_tail(self, partition: TopicIdPartition, reader: ZnodeReader) -> list[TailNode]:
+        folder = paths.tail(partition)
+        found = []
+        for name, znode in reader.children_data(folder):
+            path = f"{folder}/{name}"
+            try:
+                found.append(payloads.decode_tail_node(path, znode.data))
+            except DAMAGE as error:
+                self._report(Damage.CORRUPT_ZNODE, partition, place=path, detail=str(error))
+        return found
+
+    def _check_owners(self, partition: TopicIdPartition, state: PartitionState, reader: ZnodeReader) -> None:
+        for span in state.owners:
+            try:
+                owner = partition_log.read_owner(reader, span.owner)
+            except DAMAGE as error:
+                self._report(Damage.CORRUPT_ZNODE, partition, place=span.owner, detail=str(error))
+                continue
+            if owner is None:
+                detail = f"the partition lists this owner from offset {span.first}, and its znode is gone"
+                self._report(Damage.MISSING_ZNODE, partition, place=span.owner, detail=detail)
+            elif paths.partition(partition) not in owner.partitions:
+                detail = "the partition lists this owner, but the owner does not list the partition"
+                self._report(Damage.WRONG_OWNER, partition, place=span.owner, detail=detail)
+            if not state.log_start <= span.first <= span.last < state.log_end:
+                detail = f"the owner's offsets {span.first} to {span.last} are not within the log"
+                self._report(Damage.WRONG_OWNER, partition, place=span.owner, detail=detail)
+
+    def _still_there(self, partition: TopicIdPartition, problems: list[Problem]) -> list[Problem]:
+        """Leave out what retention or the deletion of the topic removed while it was looked at."""
+        try:
+            if partition_log.identify(self.store, partition.topic, partition.partition) != partition:
+                return []  # the topic was deleted and created again
+        except UnknownTopicError:
+            return []
+        except DAMAGE:
+            return problems
+        try:
+            log_start = partition_log.read_partition(self.store, partition).log_start
+        except (UnknownTopicError, *DAMAGE):
+            return problems
+        return [problem for problem in problems if problem.end_offset is None or problem.end_offset > log_start]
+
+    # Znodes of no partition -------------------------------------------------------------------------------------------
+
+    def check_metadata(self) -> None:
+        """Read every znode of transactions, groups and queries, and the log's own."""
+        for path, decode in _metadata(self.store):
+            znode = self.store.get(path)
+            if znode is None:
+                continue  # settled, expired or deleted meanwhile
+            self.znodes += 1
+            try:
+                decode(path, znode.data)
+            except DAMAGE as error:
+                self._report(Damage.CORRUPT_ZNODE, None, place=path, detail=str(error))
+
+    def _report(self, damage: Damage, partition: TopicIdPartition | None, *, place: str, detail: str) -> None:
+        topic, number = (partition.topic, partition.partition) if partition else (None, None)
+        self.problems.append(Problem(damage, topic, number, None, None, place, detail))
+
+
+def _size_bytes(reader: ZnodeReader, partition: TopicIdPartition) -> int:
+    try:
+        return partition_log.read_partition(reader, partition).size_bytes
+    except (UnknownTopicError, *DAMAGE):
+        return 0  # reported when it is checked
+
+
+Decode = Callable[[str, bytes], object]
+
+
+def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
+    yield from ((path, _decode_object) for path in (paths.FORMAT, paths.PRODUCER_IDS, paths.GENERATION))
+    for name in store.children(paths.TRANSACTIONS):
+        path = f"{paths.TRANSACTIONS}/{name}"
+        yield path, payloads.decode_transaction
+        yield from ((f"{path}/{owner}", payloads.decode_owner) for owner in store.children(path))
+    for name in store.children(paths.QUERIES):
+        path = f"{paths.QUERIES}/{name}"
+        yield path, payloads.decode_ledger
+        yield from ((f"{path}/rounds/{number}", payloads.decode_owner) for number in store.children(f"{path}/rounds"))
+    for name in store.children(paths.GROUPS):
+        path = f"{paths.GROUPS}/{name}"
+        yield path, payloads.decode_group
+        for topic in store.children(path):
+            for topic_id in store.children(f"{path}/{topic}"):
+                for number in store.children(f"{path}/{topic}/{topic_id}"):
+                    yield f"{path}/{topic}/{topic_id}/{number}", payloads.decode_group_partition
+
+
+def _decode_object(path: str, data: bytes) -> object:
+    return paths.decode(path, data, dict)
+
+
+# One partition --------------------------------------------------------------------------------------------------------
+
+
+class _PartitionCheck:
+    """Walks the index of one partition at one moment; knows the next offset that must come."""
+
+    def __init__(self, run: _Run, partition: TopicIdPartition, state: PartitionState, tail: list[TailNode]) -> None:
+        self._run = run
+        self._partition = partition
+        self._state = state
+        self._tail = tail
+        self._index_files = IndexFiles(run.files)
+        self._position = state.log_start
+        self._size_bytes = 0
+        self._is_complete = True
+
+    def run(self) -> None:
+        """Check every entry of ``[log_start, log_end)``, then the totals of the partition's znode."""
+        for ref in self._state.roots:
+            self._check_subtree(ref)
+        for node in self._tail:
+            self._check_tail_node(node)
+        self._expect(self._state.log_end)
+        if self._is_complete and self._size_bytes != self._state.size_bytes:
+            detail = f"the blocks have {self._size_bytes} bytes, the partition's znode says {self._state.size_bytes}"
+            self._report(Damage.WRONG_TOTAL, paths.partition(self._partition), detail)
+        if len(self._tail) != self._state.tail_nodes:
+            detail = f"{len(self._tail)} tail znodes, the partition's znode says {self._state.tail_nodes}"
+            self._report(Damage.WRONG_TOTAL, paths.tail(self._partition), detail)
+
+    def _check_subtree(self, ref: IndexRef) -> None:
+        if ref.end <= self._state.log_start:
+            return
+        try:
+            if ref.level == 0:
+                below: tuple[IndexEntry, ...] | tuple[IndexRef, ...] = self._index_files.leaf(ref)
+            else:
+                below = self._index_files.children(ref)
+        except DAMAGE as error:
+            self._lose(ref.start, ref.end, ref.file, error)
+            return
+        for item in below:
+            if isinstance(item, IndexRef):
+                self._check_subtree(item)
+            else:
+                self._check_entry(item)
+
+    def _check_tail_node(self, node: TailNode) -> None:
+        try:
+            entries = self._index_files.tail_entries(node)
+        except DAMAGE as error:
+            self._lose(node.base_offset, node.end_offset, node.manifest.file if node.manifest else None, error)
+            return
+        for entry in entries:
+            self._check_entry(entry)
+
+    def _check_entry(self, entry: IndexEntry) -> None:
+        if entry.end_offset <= self._state.log_start:
+            return  # retention removed it; its index file still has others
+        self._expect(entry.base_offset)
+        self._position = max(self._position, entry.end_offset)
+        self._run.entries += 1
+        if entry.block is None:
+            return
+        self._size_bytes += entry.block.length
+        try:
+            records = segment.read_block(self._run.files, entry.block)
+        except DAMAGE as error:
+            self._report_lost(entry.base_offset, entry.end_offset, entry.block.file, error)
+        else:
+            self._run.records += records.num_rows
+        self._run.size_bytes += entry.block.length
+        self._run.on_progress(self._run.size_bytes, max(self._run.total_bytes, self._run.size_bytes))
+
+    def _expect(self, offset: int) -> None:
+        """Every offset belongs to exactly one entry: the next one begins where the last one ended."""
+        if offset > self._position:
+            self._report(Damage.HOLE, None, "no index entry covers these offsets", self._position, offset)
+        elif offset < self._position:
+            self._report(Damage.OVERLAP, None, "several index entries cover these offsets", offset, self._position)
+        self._position = max(self._position, offset)
+
+    def _lose(self, start: int, end: int, file: str | None, error: OncelogError) -> None:
+        """A part of the index cannot be read: go on behind it."""
+        self._is_complete = False
+        self._expect(max(start, self._state.log_start))
+        self._position = max(self._position, end)
+        self._report_lost(max(start, self._state.log_start), end, file, error)
+
+    def _report_lost(self, start: int, end: int, file: str | None, error: OncelogError) -> None:
+        self._report(_damage_of(error), file, _one_line(error), start, end)
+
+    def _report(
+        self, damage: Damage, place: str | None, detail: str, start: int | None = None, end: int | None = None
+    ) -> None:
+        where = self._partition
+        self._run.problems.append(Problem(damage, where.topic, where.partition, start, end, place, detail))
+
+
+def _damage_of(error: OncelogError) -> Damage:
+    if isinstance(error, DataLossError):
+        return Damage.MISSING_FILE
+    return Damage.UNREADABLE_FILE if isinstance(error, FileUnavailableError) else Damage.CORRUPT_FILE
+
+
+def _one_line(error: OncelogError) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,242 @@
+"""What a micro-batch is: its query, run and checkpoint, and the offsets its sources span.
+
+Owns all that is known of Spark's internals. Two ways lead to a batch: in foreachBatch the query's JVM object is at hand
+(`of_foreach_batch`); where a stream writer commits there is no JVM, but the checkpoint's files are (`of_checkpoint`).
+Both read Spark's offset log. Assumptions: Spark writes a batch's entry before it runs the batch, never changes it, and
+keeps the entry before it. Hence a replay shows the offsets of the first run. Modes that log them later are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyarrow import ArrowException
+from pyarrow import fs as arrow_fs
+
+from oncelog.errors import CorruptDataError, InvalidOptionError, SparkInternalsError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NO_OFFSET = "-"
+"""Stands in the offset log for a source that has no offset yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """One micro-batch of a streaming query.
+
+    Attributes:
+        query_id: stays over restarts from one checkpoint.
+        run_id: new with each start of the query; empty where the caller knows it from elsewhere (`of_checkpoint`).
+        checkpoint_root: folder of the query's checkpoint.
+        batch_id: counts from 0.
+        start_offsets, end_offsets: of each source, in one order that restarts keep. A start is None where the source
+            had no offset before: in batch 0, and where a source is new.
+        has_state: whether the query keeps state beside its sources' offsets.
+    """
+
+    query_id: str
+    run_id: str
+    checkpoint_root: str
+    batch_id: int
+    start_offsets: tuple[str | None, ...]
+    end_offsets: tuple[str | None, ...]
+    has_state: bool
+
+
+_Entry = Mapping[str, str | None]
+"""An entry of the offset log: the offset of each source, by its position in the query or the name the user gave it."""
+
+
+def _context(
+    query_id: str, run_id: str, root: str, batch_id: int, start: _Entry, end: _Entry, state: bool
+) -> BatchContext:
+    names = sorted(end, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    starts, ends = tuple(start.get(name) for name in names), tuple(end[name] for name in names)
+    return BatchContext(query_id, run_id, root, batch_id, starts, ends, state)
+
+
+# From the running query -----------------------------------------------------------------------------------------------
+
+
+def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
+    """The context of the micro-batch that Spark passed to a foreachBatch function.
+
+    Args:
+        df: as Spark passed it, or derived from it in the same session.
+        batch_id: as Spark passed it.
+
+    Raises:
+        UsageError: `df` belongs to no running query, or the session is one of Spark Connect.
+        InvalidOptionError: the query runs in a mode in which a replayed batch may hold other rows.
+        SparkInternalsError: this version of Spark is unknown to oncelog.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    if not isinstance(df, ClassicDataFrame):
+        raise UsageError("Spark Connect hides the query from the sink; run the query on a classic session")
+    session = df.sparkSession
+    with _known_internals():
+        execution = _execution_of(session._jsparkSession)
+        _refuse_late_offset_logs(execution)
+        end = _logged(execution, batch_id)
+        start = _logged(execution, batch_id - 1) if batch_id > 0 else {}
+        root = str(execution.resolvedCheckpointRoot())
+        state = session._jvm.org.apache.hadoop.fs.Path(root, "state")  # type: ignore[union-attr]
+        hadoop = session._jsparkSession.sessionState().newHadoopConf()
+        has_state = bool(state.getFileSystem(hadoop).exists(state))
+        query_id, run_id = str(execution.id().toString()), str(execution.runId().toString())
+    return _context(query_id, run_id, root, batch_id, start, end, has_state)
+
+
+def _execution_of(jvm_session: Any) -> Any:
+    """The running query for which Spark cloned this session: each query has a clone of its own."""
+    for execution in jvm_session.sharedState().activeStreamingQueries().values():
+        # None: another query ended while this loop looked at it.
+        if execution is not None and execution.sparkSessionForStream().equals(jvm_session):
+            return execution
+    raise UsageError(
+        "the DataFrame belongs to no running query: use the sink in writeStream.foreachBatch, with its DataFrame"
+    )
+
+
+def _refuse_late_offset_logs(execution: Any) -> None:
+    kind, trigger = (thing.getClass().getSimpleName() for thing in (execution, execution.trigger()))
+    if trigger == "RealTimeTrigger":
+        raise InvalidOptionError(
+            "real-time mode logs offsets after the batch, so a replay may hold other rows; use another trigger",
+            option="trigger",
+            value="realTime",
+        )
+    if kind == "AsyncProgressTrackingMicroBatchExecution":
+        raise InvalidOptionError(
+            "async progress tracking logs offsets late, so a replay may hold other rows; leave it off",
+            option="asyncProgressTrackingEnabled",
+            value="true",
+        )
+    if kind != "MicroBatchExecution":
+        raise _unknown_internals("a query of an unknown kind", kind=kind)
+
+
+def _logged(execution: Any, batch_id: int) -> _Entry:
+    entry = execution.offsetLog().get(batch_id)
+    if not entry.isDefined():
+        raise _unknown_internals("no entry in the offset log for a batch", batch_id=batch_id)
+    offsets = entry.get()
+    kind = offsets.getClass().getSimpleName()
+    if kind == "OffsetSeq":
+        found = offsets.offsets()
+        return {str(position): _json(found.apply(position)) for position in range(found.size())}
+    if kind == "OffsetMap":
+        by_name = offsets.offsetsMap()
+        names = by_name.keysIterator().toSeq()
+        return {names.apply(at): _json(by_name.apply(names.apply(at))) for at in range(names.size())}
+    raise _unknown_internals("an offset log of an unknown kind", kind=kind)
+
+
+def _json(option: Any) -> str | None:
+    return str(option.get().json()) if option.isDefined() else None
+
+
+@contextmanager
+def _known_internals() -> Iterator[None]:
+    """Give whatever a renamed or moved part of Spark leads to one name, and the version that it was found in."""
+    try:
+        yield
+    except (Py4JError, AttributeError, TypeError) as problem:
+        raise _unknown_internals("a call into Spark failed", problem=str(problem)) from problem
+
+
+def _unknown_internals(what: str, **fields: object) -> SparkInternalsError:
+    return SparkInternalsError(
+        "Spark's internals differ from those oncelog knows; use a supported version of Spark, or upgrade oncelog",
+        spark_version=pyspark.__version__,
+        found=what,
+        **fields,
+    )
+
+
+# From the checkpoint's files ------------------------------------------------------------------------------------------
+
+
+def of_checkpoint(checkpoint_location: str, batch_id: int) -> BatchContext:
+    """The context of a batch, from the files of its query's checkpoint. Its run id stays empty.
+
+    Args:
+        checkpoint_location: as the user gave it to Spark: a path, or a URI of a file system that pyarrow knows.
+        batch_id: of a batch that ran.
+
+    Raises:
+        InvalidOptionError: the checkpoint cannot be read from this process.
+        CorruptDataError: its files are not as Spark writes them.
+    """
+    folder = _CheckpointFolder(checkpoint_location)
+    end = folder.logged(batch_id)
+    start = folder.logged(batch_id - 1) if batch_id > 0 else {}
+    return _context(folder.query_id(), "", checkpoint_location, batch_id, start, end, folder.has("state"))
+
+
+class _CheckpointFolder:
+    """The files of a checkpoint, read with pyarrow, since there is no JVM to ask."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        with self._readable():
+            if location.startswith("file:") or "://" in location:
+                self._files, self._root = arrow_fs.FileSystem.from_uri(location.replace("s3a://", "s3://", 1))
+            else:
+                self._files, self._root = arrow_fs.LocalFileSystem(), str(Path(location).absolute())
+
+    def query_id(self) -> str:
+        text = self._text("metadata")
+        try:
+            return str(json.loads(text)["id"])
+        except (ValueError, KeyError, TypeError):
+            raise self._corrupt("metadata", text) from None
+
+    def logged(self, batch_id: int) -> _Entry:
+        """The entry of the offset log: a line with its version, one with metadata, then one per source."""
+        name = f"offsets/{batch_id}"
+        version, *lines = self._text(name).split("\n")
+        sources = lines[1:]
+        if version == "v1" and sources:
+            by_name = {str(position): line for position, line in enumerate(sources)}
+        elif version == "v2" and sources and all(":" in line for line in sources):
+            by_name = {source: offset for source, _, offset in (line.partition(":") for line in sources)}
+        else:
+            raise self._corrupt(name, version)
+        return {source: None if offset == _NO_OFFSET else offset for source, offset in by_name.items()}
+
+    def has(self, name: str) -> bool:
+        with self._readable():
+            info = self._files.get_file_info(f"{self._root}/{name}")
+        return bool(info.type != arrow_fs.FileType.NotFound)
+
+    def _text(self, name: str) -> str:
+        with self._readable(), self._files.open_input_stream(f"{self._root}/{name}") as stream:
+            return bytes(stream.read()).decode(errors="replace")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ArrowException) as problem:
+            raise InvalidOptionError(
+                "the sink cannot read the query's checkpoint; give its full URI, or write through foreachBatch",
+                option="checkpointLocation",
+                value=self._location,
+                problem=str(problem),
+            ) from problem
+
+    def _corrupt(self, name: str, found: str) -> CorruptDataError:
+        return CorruptDataError(
+            "a file of the checkpoint is not as Spark writes it", file=f"{self._location}/{name}", found=found
+        )

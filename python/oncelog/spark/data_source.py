@@ -1,0 +1,42 @@
+"""``format("oncelog")``: what Spark asks of a data source, answered by the room that knows."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from oncelog.spark import schema
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import parse_sink_options, parse_source_options
+from oncelog.spark.source import BatchReader, StreamReader
+from oncelog.spark.writer import BatchWriter, StreamWriter
+
+
+class OncelogDataSource(DataSource):
+    """Reads and writes topics of a log. The columns are those of Spark's Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "oncelog"
+
+    def schema(self) -> StructType:
+        include_headers = self.options.get("includeheaders", "false").strip().lower() == "true"
+        return schema.read_schema(include_headers=include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(parse_source_options(self.options, Use.BATCH_READ))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse_source_options(self.options, Use.STREAM_READ))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(parse_sink_options(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(parse_sink_options(self.options, Use.STREAM_WRITE), schema)

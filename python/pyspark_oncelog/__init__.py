@@ -1,0 +1,12 @@
+"""Lets Spark find ``format("oncelog")`` by itself: it imports every top-level module ``pyspark_*`` for a DefaultSource."""
+
+from __future__ import annotations
+
+from oncelog.spark.data_source import OncelogDataSource
+
+
+class DefaultSource(OncelogDataSource):
+    """The data source, under the name that Spark looks for."""
+
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,116 @@
+"""A znode store that fails at a chosen multi, as processes, disks and networks do.
+
+Reads and writes go to a real store. A dead store answers nothing any more: what a process does after its own death,
+such as the cleaning up in its `finally` blocks, reaches nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.znodes.clock import Timing
+from oncelog.znodes.transact import IsFresh, always_fresh, transact
+
+T = TypeVar("T")
+
+
+class Fault(Enum):
+    """What happens at the chosen multi."""
+
+    CRASH_BEFORE = auto()
+    """The process dies; nothing was written."""
+    CRASH_AFTER = auto()
+    """The process dies; everything of the multi was written."""
+    LOST_REPLY = auto()
+    """It was written, but its caller is not told so."""
+    LOST_REQUEST = auto()
+    """It was not written, and its caller is not told so."""
+    UNAVAILABLE = auto()
+    """It was not written, and its caller is told so."""
+
+
+CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+HICCUPS = (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNAVAILABLE)
+
+
+class Crashed(BaseException):
+    """The process is dead. Nothing catches it but the test."""
+
+
+class FaultyStore:
+    """`ports.ZnodeStore` that fails once.
+
+    Args:
+        store: the real one.
+        fault: what happens.
+        at: at which multi, counted from 0; None for never.
+    """
+
+    reads_are_atomic = True
+
+    def __init__(self, store: ZnodeStore, fault: Fault = Fault.CRASH_BEFORE, at: int | None = None) -> None:
+        self._store: Any = store
+        self.fault = fault
+        self.at = at
+        self.multis = 0
+        self.has_struck = False
+        self._is_dead = False
+
+    @property
+    def timing(self) -> Timing:
+        timing: Timing = self._store.timing
+        return timing
+
+    def get(self, path: str) -> Znode | None:
+        return self._alive().get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        return self._alive().get_many(paths)
+
+    def children(self, path: str) -> list[str]:
+        return self._alive().children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        return self._alive().children_data(path)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with self._alive().snapshot() as reader:
+            yield reader
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        store: Any = self._alive()
+        number, self.multis = self.multis, self.multis + 1
+        if number != self.at:
+            store.multi(ops, is_fresh=is_fresh)
+            return
+        self.has_struck = True
+        if self.fault in (Fault.CRASH_AFTER, Fault.LOST_REPLY):
+            store.multi(ops, is_fresh=is_fresh)
+        if self.fault in CRASHES:
+            self._is_dead = True
+            raise Crashed
+        if self.fault is Fault.UNAVAILABLE:
+            raise StoreUnavailableError("the test's store is away")
+        raise OutcomeUnknownError("the test's store lost the answer")
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        return transact(self, step, deadline_ms)
+
+    def sync(self) -> None:
+        self._alive().sync()
+
+    def close(self) -> None:
+        """The real store is its opener's to close."""
+
+    def _alive(self) -> ZnodeStore:
+        if self._is_dead:
+            raise Crashed
+        store: ZnodeStore = self._store
+        return store

@@ -1,0 +1,322 @@
+"""Logs for tests: one on each znode store, by a clock that the test drives, checked when the test ends.
+
+A `LogWorld` is the znodes and the files of one log: all in memory, or in SQLite and on the disk. `world.open()` is what
+another process would do; in memory all share the one store, with SQLite each has connections of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from oncelog import runtime
+from oncelog.clients.producer import Producer
+from oncelog.coordinator import sweeper
+from oncelog.coordinator.sweeper import Overdue
+from oncelog.log import partition_log, topics
+from oncelog.log.files import LocalFileStore
+from oncelog.ports import FileStore, OutputFile, ZnodeStore
+from oncelog.protocol.partition import PartitionState
+from oncelog.runtime import Log
+from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.sqlite import SqliteZnodeStore
+from tests import invariants
+
+TOPIC = "flights"
+STORES = ("memory", "sqlite")
+CAUGHT_UP_MS = 1_000
+"""Beyond every pause that upkeep keeps between two looks."""
+
+
+class DrivenTime:
+    """Wall clock and durations that pass when somebody waits, or when the test says so."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.wall_ms = wall_ms
+        self.durations_ms = 0
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic_ms(self) -> int:
+        return self.durations_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self.wall_ms += duration_ms
+        self.durations_ms += duration_ms
+
+    pass_ms = sleep_ms
+
+
+class MemoryFiles:
+    """`ports.FileStore` in memory: for tests that fail the znodes at hundreds of places, and no disk at all."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def create(self, name: str) -> OutputFile:
+        return MemoryOutputFile(name, self.contents)
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        return self._content(name)[position : position + length]
+
+    def size(self, name: str) -> int:
+        return len(self._content(name))
+
+    def names(self, folder: str) -> Iterable[tuple[str, int, int]]:
+        return [(name, len(data), 0) for name, data in sorted(self.contents.items()) if name.startswith(f"{folder}/")]
+
+    def delete(self, name: str) -> None:
+        self.contents.pop(name, None)
+
+    def _content(self, name: str) -> bytes:
+        if name not in self.contents:
+            raise FileNotFoundError(name)
+        return self.contents[name]
+
+
+class MemoryOutputFile:
+    """`ports.OutputFile` in memory; it is there once it is finished."""
+
+    def __init__(self, name: str, contents: dict[str, bytes]) -> None:
+        self._name = name
+        self._contents = contents
+        self._data = bytearray()
+
+    @property
+    def position(self) -> int:
+        return len(self._data)
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._data += data
+
+    def finish(self) -> None:
+        self._contents[self._name] = bytes(self._data)
+
+    def discard(self) -> None:
+        self._contents.pop(self._name, None)
+
+
+class CountingFiles:
+    """A file store that counts what is read."""
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self.reads: list[str] = []
+
+    def create(self, name: str) -> OutputFile:
+        return self._files.create(name)
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        self.reads.append(name)
+        return self._files.read(name, position, length)
+
+    def size(self, name: str) -> int:
+        return self._files.size(name)
+
+    def names(self, folder: str) -> Iterable[tuple[str, int, int]]:
+        return self._files.names(folder)
+
+    def delete(self, name: str) -> None:
+        self._files.delete(name)
+
+
+class LogWorld:
+    """The znodes and files of one log, and everyone who opened it.
+
+    Attributes:
+        is_checked: whether the invariants are checked at the end; a test that damages the log says no.
+    """
+
+    def __init__(self, folder: Path, kind: str = "memory") -> None:
+        self.folder = folder
+        self.kind = kind
+        self.time = DrivenTime()
+        self.files = CountingFiles(MemoryFiles() if kind == "memory" else LocalFileStore(folder))
+        self.is_checked = True
+        self._memory = MemoryZnodeStore(now_ms=self.time.now_ms, clock=self.time) if kind == "memory" else None
+        self._opened: list[ZnodeStore] = []
+        self.log = self.open()
+
+    def store(self) -> ZnodeStore:
+        """The znodes, as a process of its own sees them."""
+        if self._memory is not None:
+            return self._memory
+        store = SqliteZnodeStore(self.folder / "znodes.sqlite", now_ms=self.time.now_ms, clock=self.time)
+        self._opened.append(store)
+        return store
+
+    def open(self, store: ZnodeStore | None = None) -> Log:
+        """The log, as a process of its own opens it; over `store` instead of the plain one if given."""
+        return runtime.open_with(str(self.folder), self.kind, store or self.store(), self.files, self.time)
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+    # Upkeep, as it happens between the calls of clients
+
+    def settle(self, log: Log | None = None) -> int:
+        """Settle everything that can be; returns how many owners were settled somewhere."""
+        return invariants.settle_all(log or self.log)
+
+    def sweep(self) -> list[Overdue]:
+        """Time out what is overdue in any partition."""
+        services = self.log.services
+        return sweeper.sweep(services.store, services.coordinator, partitions(self.log))
+
+
+@contextmanager
+def log_world(folder: Path, kind: str = "memory") -> Iterator[LogWorld]:
+    """A world that is checked and closed at the end of the block, unless the block failed."""
+    world = LogWorld(folder, kind)
+    try:
+        yield world
+        if world.is_checked:
+            invariants.check(world.log)
+    finally:
+        world.close()
+
+
+@pytest.fixture(params=STORES)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
+    """A log with one topic of two partitions, on each store."""
+    with log_world(tmp_path, request.param) as found:
+        found.log.create_topic(TOPIC, partitions=2)
+        yield found
+
+
+@pytest.fixture
+def log(world: LogWorld) -> Log:
+    return world.log
+
+
+# What tests ask of a log ----------------------------------------------------------------------------------------------
+
+
+def partitions(log: Log, topic: str | None = None) -> list[TopicIdPartition]:
+    """All partitions of a topic, or of the log."""
+    names = [topic] if topic else topics.names(log.services.store)
+    return [partition for name in names for partition in topics.partitions_of(log.services.store, name)]
+
+
+def partition(log: Log, number: int = 0, topic: str = TOPIC) -> TopicIdPartition:
+    return partition_log.identify(log.services.store, topic, number)
+
+
+def state(log: Log, number: int = 0, topic: str = TOPIC) -> PartitionState:
+    """What the partition's znode says."""
+    return partition_log.read_partition(log.services.store, partition(log, number, topic))
+
+
+def tp(number: int = 0, topic: str = TOPIC) -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def records(
+    log: Log,
+    topic: str = TOPIC,
+    isolation: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+    *,
+    starts: Mapping[TopicPartition, int] | None = None,
+    max_records: int = 500,
+) -> list[ConsumerRecord]:
+    """Everything a consumer of the whole topic gets, from the beginning or from `starts`, partition by partition."""
+    found: list[ConsumerRecord] = []
+    with log.consumer(isolation_level=isolation, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        for start, offset in (starts or {}).items():
+            consumer.seek(start, offset)
+        while polled := consumer.poll(max_records=max_records):
+            found += polled
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def values(
+    log: Log,
+    number: int | None = None,
+    topic: str = TOPIC,
+    isolation: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+    *,
+    starts: Mapping[TopicPartition, int] | None = None,
+) -> list[bytes | None]:
+    """The values of `records`, of one partition or of all."""
+    found = records(log, topic, isolation, starts=starts)
+    return [record.value for record in found if number in (None, record.partition)]
+
+
+def uncommitted(log: Log, number: int | None = None, topic: str = TOPIC) -> list[bytes | None]:
+    """The values a read_uncommitted consumer gets."""
+    return values(log, number, topic, IsolationLevel.READ_UNCOMMITTED)
+
+
+def lso(log: Log, number: int = 0, topic: str = TOPIC) -> int:
+    """The last stable offset of a partition planned alone."""
+    with log.consumer() as consumer:
+        return consumer.end_offsets([tp(number, topic)])[tp(number, topic)]
+
+
+# What tests do to a log -----------------------------------------------------------------------------------------------
+
+
+def started(log: Log, transactional_id: str = "copier", **options: int | str) -> Producer:
+    """A transactional producer, initialised."""
+    producer = log.producer(transactional_id=transactional_id, **options)  # type: ignore[arg-type]
+    producer.init_transactions()
+    return producer
+
+
+def send(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:
+    """Send values to one partition and append them as one batch; returns their offsets."""
+    receipts = [producer.send(topic, value, partition=number) for value in sent]
+    producer.flush()
+    return [receipt.result().offset for receipt in receipts]
+
+
+def write_open(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:
+    """Begin a transaction, append values, and leave it open."""
+    producer.begin_transaction()
+    return send(producer, *sent, number=number, topic=topic)
+
+
+def write_committed(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:
+    """Append values in a transaction of their own, and commit it."""
+    offsets = write_open(producer, *sent, number=number, topic=topic)
+    producer.commit_transaction()
+    return offsets
+
+
+def write_aborted(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:
+    """Append values in a transaction of their own, and abort it."""
+    offsets = write_open(producer, *sent, number=number, topic=topic)
+    producer.abort_transaction()
+    return offsets
+
+
+def numbered(name: str, count: int) -> list[bytes]:
+    """Values that tell where they come from: ``name-0``, ``name-1`` ..."""
+    return [f"{name}-{at}".encode() for at in range(count)]
+
+
+def columns(*sent: bytes | None, **more: list[object]) -> pa.RecordBatch:
+    """A record batch of values, and of other columns if given."""
+    return pa.record_batch({"value": pa.array(sent, pa.binary()), **more})
+
+
+def set_epoch(log: Log, transactional_id: str, epoch: int) -> None:
+    """Rewrite an idle id's metadata, as if it had come to `epoch` by as many transactions."""
+    from oncelog.coordinator import metadata
+    from oncelog.znodes import paths, payloads
+
+    store = log.services.store
+    stored = metadata.load(store, transactional_id)
+    assert stored is not None
+    assert stored.open_transaction is None
+    data = payloads.encode_transaction(replace(stored, epoch=epoch))
+    store.transact(lambda view: view.set(paths.transaction(transactional_id), data))

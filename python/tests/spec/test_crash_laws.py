@@ -1,0 +1,183 @@
+"""Whatever dies or fails at whatever multi: what was decided is finished, what was not is aborted, and nothing twice.
+
+A copier reads numbers from a source, writes each of them to both partitions of a topic and stages its position in the
+source, all in one transaction, as consume-transform-produce programs do. It meets every fault at every multi of its
+life; its upkeep (settling, rolling the index) is part of that life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from oncelog import limits
+from oncelog.clients.producer import Producer
+from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError
+from oncelog.runtime import Log
+from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore
+from tests.logs import TOPIC, LogWorld, log_world, numbered, started, tp, values
+
+T = TypeVar("T")
+
+SOURCE = tp(0, "source")
+GROUP = "copiers"
+COUNT = 3
+TRIES = 20
+
+
+def persevere(call: Callable[[], T]) -> T:
+    """What the error tree says of retriable errors and unknown outcomes: the same call again."""
+    for _ in range(TRIES):
+        try:
+            return call()
+        except (RetriableError, OutcomeUnknownError):
+            continue
+    return call()
+
+
+class Copier:
+    """Copies what is left, exactly once."""
+
+    def __init__(self, world: LogWorld, log: Log) -> None:
+        self._world = world
+        self._log = log
+
+    def run(self) -> None:
+        with self._log.producer(transactional_id="copier") as producer:
+            persevere(producer.init_transactions)
+            while (position := persevere(self.position)) < COUNT:
+                if position % 2:
+                    self._copy(producer, position, gives_up=True)
+                self._copy(producer, position)
+                self._world.time.pass_ms(2 * limits.SETTLE_LAG_MS)
+
+    def position(self) -> int:
+        with self._log.consumer(group_id=GROUP) as consumer:
+            found = consumer.committed([SOURCE])
+        return found[SOURCE].offset if found else 0
+
+    def _copy(self, producer: Producer, position: int, *, gives_up: bool = False) -> None:
+        producer.begin_transaction()
+        try:
+            self._write(producer, position, gives_up=gives_up)
+        except AbortableError:
+            persevere(producer.abort_transaction)
+
+    def _write(self, producer: Producer, position: int, *, gives_up: bool) -> None:
+        value = b"given up" if gives_up else b"number-%d" % position
+        producer.send(TOPIC, value, partition=0)
+        self._flush(producer)
+        producer.send(TOPIC, value, partition=1)
+        persevere(lambda: producer.send_offsets_to_transaction({SOURCE: position + 1}, GROUP))
+        self._flush(producer)
+        persevere(producer.abort_transaction if gives_up else producer.commit_transaction)
+
+    @staticmethod
+    def _flush(producer: Producer) -> None:
+        """A failed flush lost its records, so the transaction can only be aborted."""
+        try:
+            producer.flush()
+        except (RetriableError, OutcomeUnknownError) as error:
+            raise AbortableError("a flush failed") from error
+
+
+@pytest.fixture(autouse=True)
+def _short_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the copier rolls the index on its way."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 5)
+    monkeypatch.setattr(limits, "INDEX_FANOUT", 2)
+
+
+def every_multi(folder: Path, kind: str, fault: Fault) -> Iterator[tuple[LogWorld, FaultyStore]]:
+    """A fresh log for each multi of the copier's life, with a store that fails there."""
+    at = 0
+    while True:
+        with log_world(folder / str(at), kind) as world:
+            world.log.create_topic(TOPIC, partitions=2)
+            world.log.create_topic(SOURCE.topic)
+            store = FaultyStore(world.store(), fault, at)
+            yield world, store
+            if not store.has_struck:
+                assert at > 20, "the copier's life has many multis"
+                return
+        at += 1
+
+
+def assert_copied_once(world: LogWorld) -> None:
+    assert values(world.log, 0) == values(world.log, 1) == numbered("number", COUNT)
+    assert Copier(world, world.log).position() == COUNT
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("memory", Fault.CRASH_BEFORE), ("memory", Fault.CRASH_AFTER), ("sqlite", Fault.CRASH_AFTER)]
+)
+def test_a_process_that_dies_at_any_multi_leaves_what_the_next_one_finishes(
+    tmp_path: Path, kind: str, fault: Fault
+) -> None:
+    """conformance: 14, 25, 44."""
+    for world, store in every_multi(tmp_path, kind, fault):
+        with suppress(Crashed):
+            Copier(world, world.open(store)).run()
+
+        seen = [values(world.log, 0), values(world.log, 1)]
+        assert seen[0] == seen[1] == numbered("number", len(seen[0])), "half a transaction"
+        Copier(world, world.open()).run()
+        assert_copied_once(world)
+
+
+@pytest.mark.parametrize("fault", HICCUPS)
+def test_a_lost_or_refused_multi_is_repeated_by_its_caller_and_nothing_happens_twice(
+    tmp_path: Path, fault: Fault
+) -> None:
+    """conformance: 15, 16, 33."""
+    for world, store in every_multi(tmp_path, "memory", fault):
+        Copier(world, world.open(store)).run()
+
+        assert_copied_once(world)
+
+
+def test_a_lost_answer_of_a_commit_does_not_burn_an_epoch_when_it_is_repeated(tmp_path: Path) -> None:
+    """conformance: 15."""
+    epochs = set()
+    for fault in (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNAVAILABLE):
+        for at in range(3):
+            with log_world(tmp_path / f"{fault}{at}") as world:
+                world.log.create_topic(TOPIC)
+                world.log.services.producer_ids.take()
+                store = FaultyStore(world.store(), fault, at)
+                log = world.open(store)
+                store.at = None
+                log.services.producer_ids.take()
+                producer = log.producer(transactional_id="copier")
+                store.multis, store.at = 0, at
+                persevere(producer.init_transactions)
+                producer.begin_transaction()
+                producer.send(TOPIC, b"a")
+                persevere(producer.commit_transaction)
+                epochs.add(log.services.coordinator.describe("copier").epoch)
+                assert store.has_struck
+                assert values(world.log) == [b"a"]
+
+    assert epochs == {1}
+
+
+def test_a_step_that_failed_changes_nothing_in_memory(tmp_path: Path) -> None:
+    """conformance: 16."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC)
+        store = FaultyStore(world.store(), Fault.UNAVAILABLE)
+        producer = started(world.open(store))
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a")
+        producer.flush()
+        for at in range(3):
+            store.multis, store.at = at, at
+            with pytest.raises(RetriableError):
+                producer.commit_transaction()
+
+        producer.commit_transaction()
+        assert values(world.log) == [b"a"]
