@@ -14,7 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from oncelog.clients.producer import PreparedTransaction
+from oncelog.clients.consumer import Consumer
+from oncelog.clients.producer import PreparedTransaction, Producer
 from oncelog.runtime import Log, open
 from oncelog.types import (
     ConsumerRecord,
@@ -26,11 +27,13 @@ from oncelog.types import (
 from oncelog.version import __version__
 
 __all__ = [
+    "Consumer",
     "ConsumerRecord",
     "IsolationLevel",
     "Log",
     "OffsetAndMetadata",
     "PreparedTransaction",
+    "Producer",
     "RecordMetadata",
     "TopicPartition",
     "__version__",

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 VARIABLE = "ONCELOG_CRASH_AT"
-"""``<point>:<pid or 0>:<file>``: at the point, kill that process (0: this one) once; the file marks that it happened."""
+"""``<point>:<pid or 0>:<file>``: at the point, kill that process (0: this one) once; the file marks that it was."""
 
 
 class CrashPoint(StrEnum):

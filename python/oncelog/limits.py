@@ -18,8 +18,8 @@ TOMBSTONE_MS = 24 * 3600 * 1000
 recreated starts at version 0 again, and a slow step that read the old one must not pass its version check."""
 
 CONFLICT_PAUSE_MAX_MS = 1
-"""The longest random wait before a step is run again. Someone else's success caused the conflict, so nothing is gained by
-waiting, and who waits longer is overtaken: with doubling waits one of eight processes got a tenth of its share."""
+"""The longest random wait before a step is run again. Someone else's success caused the conflict, so nothing is gained
+by waiting, and who waits longer is overtaken: with doubling waits one of eight processes got a tenth of its share."""
 
 STORE_BUSY_MS = 10_000
 """How long a call waits for the embedded store's write lock. A multi takes milliseconds: its holder must be stopped."""

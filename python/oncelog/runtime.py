@@ -18,7 +18,7 @@ from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
-from oncelog.log.files import file_store
+from oncelog.log.files import file_store, local_path
 from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.types import IsolationLevel
@@ -171,11 +171,40 @@ def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
         )
     if scheme != "sqlite":
         raise UsageError("not a znode store: leave it out, or give sqlite:<file>", znodes=znodes)
-    file = Path(place) if place else Path(root) / ZNODES_FILE
+    file = _sqlite_file(root, place)
     if not create and not file.exists():
-        raise UsageError("there is no log here; check the path, or open it with create=True", path=root)
-    file.parent.mkdir(parents=True, exist_ok=True)
+        raise _no_log(root)
     return SqliteZnodeStore(file, create=create)
+
+
+def _sqlite_file(root: str, place: str) -> Path:
+    return Path(place) if place else local_path(root) / ZNODES_FILE
+
+
+def _no_log(path: str) -> UsageError:
+    return UsageError(
+        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`", path=path
+    )
+
+
+def adopt_host(path: str | Path, znodes: str | None = None) -> None:
+    """Make the SQLite store of a log this host's own, after a move or when its former host is gone.
+
+    Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
+
+    Args:
+        path, znodes: as for `open`.
+
+    Raises:
+        UsageError: the metadata is not in SQLite, or there is none.
+    """
+    scheme, _, place = (znodes or "sqlite").partition(":")
+    if scheme != "sqlite":
+        raise UsageError("only a SQLite store belongs to a host", znodes=znodes)
+    file = _sqlite_file(str(path), place)
+    if not file.exists():
+        raise _no_log(str(path))
+    SqliteZnodeStore.adopt_host(file)
 
 
 def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
@@ -187,7 +216,7 @@ def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
         if znode is not None:
             return paths.decode(paths.FORMAT, znode.data, lambda payload: str(payload["cluster_id"]))
         if not create:
-            raise UsageError("there is no log here; check the path, or open it with create=True", path=path)
+            raise _no_log(path)
         view.create(paths.FORMAT, paths.encode({"cluster_id": fresh_id}))
         view.create(paths.CLOCK)
         view.create(paths.COMMITS)

@@ -1,4 +1,4 @@
-"""Lets Spark find ``format("oncelog")`` by itself: it imports every top-level module ``pyspark_*`` for a DefaultSource."""
+"""Lets Spark find ``format("oncelog")`` by itself: it looks for a DefaultSource in every module ``pyspark_*``."""
 
 from __future__ import annotations
 

@@ -20,6 +20,11 @@ def are_parts_required() -> bool:
     return bool(os.environ.get("ONCELOG_CI_REQUIRE"))
 
 
+def is_deep() -> bool:
+    """Whether random histories and searches may take minutes: ``HYPOTHESIS_PROFILE=deep``."""
+    return os.environ.get("HYPOTHESIS_PROFILE") == "deep"
+
+
 def missing_part(part: str, remedy: str) -> NoReturn:
     """Skip the running test, or the module being imported, for want of `part`."""
     pytest.skip(f"{MISSING_PART}{part}; {remedy}", allow_module_level=True)

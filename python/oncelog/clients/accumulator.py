@@ -7,11 +7,55 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from oncelog.errors import OncelogError
+from oncelog import limits
+from oncelog.errors import InvalidRecordError, OncelogError, RecordTooLargeError
 from oncelog.log import codec
 from oncelog.types import RecordMetadata, TopicIdPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+LATEST_TIMESTAMP_MS = 2**63 - 1
+
+
+def check_record(key: object, value: object, headers: Headers, timestamp_ms: object) -> int:
+    """Refuse what could not be stored, before anything is; returns the bytes of key, value and headers.
+
+    Raises:
+        InvalidRecordError: a part of the record is of the wrong type; the error names it.
+        RecordTooLargeError: together they exceed `limits.MAX_RECORD_BYTES`.
+    """
+    size_bytes = _bytes_of("key", key) + _bytes_of("value", value)
+    for name, content in _pairs(headers):
+        if not isinstance(name, str) or not _is_text(name):
+            raise InvalidRecordError("a header's name is text", part="headers", found=repr(name))
+        size_bytes += len(name.encode()) + _bytes_of("headers", content)
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= LATEST_TIMESTAMP_MS:
+        raise InvalidRecordError("a timestamp is milliseconds since 1970", part="timestamp_ms", found=timestamp_ms)
+    if size_bytes > limits.MAX_RECORD_BYTES:
+        raise RecordTooLargeError("the record is too large", size_bytes=size_bytes, maximum=limits.MAX_RECORD_BYTES)
+    return size_bytes
+
+
+def _bytes_of(part: str, content: object) -> int:
+    if content is not None and not isinstance(content, bytes):
+        raise InvalidRecordError("a record holds bytes or nothing; encode it", part=part, found=type(content).__name__)
+    return len(content or b"")
+
+
+def _pairs(headers: Headers) -> list[tuple[object, object]]:
+    try:
+        return [(name, content) for name, content in headers]
+    except (TypeError, ValueError) as error:
+        raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=repr(headers)) from error
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Receipt:

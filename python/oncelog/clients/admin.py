@@ -20,7 +20,7 @@ from oncelog.clients.descriptions import (
     TopicDescription,
     TopicListing,
     UnsettledOwner,
-    Upkeep,
+    UpkeepReport,
 )
 from oncelog.clients.dump import Dumped
 from oncelog.clients.services import LogServices
@@ -32,6 +32,7 @@ from oncelog.coordinator.inspection import (
     TransactionDescription,
     TransactionListing,
 )
+from oncelog.coordinator.settler import Settler
 from oncelog.errors import (
     InvalidTxnStateError,
     OffsetOutOfRangeError,
@@ -50,7 +51,7 @@ from oncelog.log.verification import Progress, Verified
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
-from oncelog.types import IsolationLevel, OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
+from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicIdPartition, TopicPartition
 
 OffsetSpec = int | Literal["earliest", "latest"]
 """A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
@@ -247,8 +248,8 @@ class Admin:
         return AbortedTransaction(transactional_id, found.round, was_open=True)
 
     def _abort(self, owner: OwnerDescription) -> bool:
-        if owner.prefix is not None and owner.round is not None:
-            return rounds.abort(self._store, owner.prefix, owner.round)
+        if owner.round is not None:
+            return rounds.abort(self._store, owner.round.prefix, owner.round.number)
         return self._services.coordinator.force_abort(str(owner.transactional_id), owner.path)
 
     def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
@@ -282,11 +283,11 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
-        open_rounds = [r for r in self.describe_ledger(prefix).rounds if r.outcome is Outcome.OPEN]
-        if not open_rounds or not rounds.abort(self._store, prefix, open_rounds[-1].number):
-            return None
-        self._settle_soon(open_rounds[-1].partitions)
-        return open_rounds[-1].number
+        for found in self.describe_ledger(prefix).open_rounds:
+            if rounds.abort(self._store, prefix, found.number):
+                self._settle_soon(found.partitions)
+                return found.number
+        return None
 
     # Groups -----------------------------------------------------------------------------------------------------------
 
@@ -363,7 +364,7 @@ class Admin:
                     log_end=state.log_end,
                 )
             values[partition] = OffsetAndMetadata(offset)
-        self._store.transact(lambda view: groups.commit(view, group_id, values))
+        groups.commit(self._store, group_id, values)
 
     def reset_group(
         self, group_id: str, to: Literal["earliest", "latest"], *, names: Iterable[str] = ()
@@ -437,7 +438,7 @@ class Admin:
 
     # Upkeep -----------------------------------------------------------------------------------------------------------
 
-    def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Upkeep:
+    def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> UpkeepReport:
         """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
 
         Safe to run at any time, by several processes at once. Files go two collections after nothing names them, at
@@ -449,10 +450,10 @@ class Admin:
         """
         if dry_run:
             removed = self.enforce_retention(dry_run=True)
-            return Upkeep((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
+            return UpkeepReport((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
         timed_out = self.time_out()
         self.settle()
-        return Upkeep(
+        return UpkeepReport(
             timed_out=tuple(timed_out),
             removed=tuple(self.enforce_retention()),
             expired_transactional_ids=tuple(self.expire_transactional_ids()),
@@ -533,7 +534,9 @@ class Admin:
     def _settle_soon(self, partitions: Iterable[TopicPartition]) -> None:
         """Settle what is decided. What it decided is visible already, so a failure is left to the next settler."""
         with suppress(RetriableError, UnknownTopicError):
-            self._services.new_settler().settle_now([self._identify(partition) for partition in partitions])
+            Settler(self._services.store, self._services.clock).settle_now(
+                [self._identify(partition) for partition in partitions]
+            )
 
 
 def _describe_partition(

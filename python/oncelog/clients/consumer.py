@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -19,18 +18,16 @@ from typing import Self
 import pyarrow as pa
 
 from oncelog.clients.services import LogServices
-from oncelog.coordinator import groups, sweeper
+from oncelog.clients.upkeep import Upkeep
+from oncelog.coordinator import groups
 from oncelog.errors import (
     IllegalStateTransitionError,
     OffsetOutOfRangeError,
-    OutcomeUnknownError,
     PlanOvertakenError,
-    RetriableError,
     UsageError,
 )
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import read_block
-from oncelog.log.snapshot import LogSnapshot
 from oncelog.types import (
     BlockSlice,
     ConsumerRecord,
@@ -45,9 +42,6 @@ PLANNED_RECORDS = 1_000_000
 
 POLL_PAUSE_MS = 20
 """Between two plans while a poll waits."""
-
-SWEEP_PAUSE_MS = 1000
-"""Between two looks at the time-out of a transaction that holds this reader back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +111,7 @@ class Consumer:
         self._reset = auto_offset_reset
         self._assigned: dict[TopicPartition, _Assignment] = {}
         self._index_files = services.new_index_files()
-        self._settler = services.new_settler()
-        self._swept_ms = services.clock.monotonic_ms()
+        self._upkeep = Upkeep(services)
         self._is_closed = False
 
     # Assignment -------------------------------------------------------------------------------------------------------
@@ -200,7 +193,7 @@ class Consumer:
             return  # keep what was known; the next plan sees more
         for assignment in active:
             self._plan_partition(assignment, seen.end(assignment.partition, self._isolation))
-        self._upkeep(seen)
+        self._upkeep.after_planning(seen)
 
     def _plan_partition(self, assignment: _Assignment, end: int) -> None:
         position = assignment.position or 0
@@ -234,15 +227,6 @@ class Consumer:
                 assignment.pass_planned_end()
                 tp = assignment.partition
                 yield ConsumerBatch(tp.topic, tp.partition, piece.base_offset + piece.first_row, records)
-
-    def _upkeep(self, seen: LogSnapshot) -> None:
-        """Settle what is decided, and time out what holds this reader back; what fails is left to others."""
-        self._services.settle_quietly(self._settler, seen.partitions)
-        now_ms = self._services.clock.monotonic_ms()
-        if seen.plan.blockers and now_ms - self._swept_ms >= SWEEP_PAUSE_MS:
-            self._swept_ms = now_ms
-            with suppress(RetriableError, OutcomeUnknownError):
-                sweeper.sweep_owners(self._store, self._services.coordinator, set(seen.plan.blockers.values()))
 
     # Positions --------------------------------------------------------------------------------------------------------
 
@@ -352,11 +336,8 @@ class Consumer:
         if not offsets:
             return
         identified = self._identified(offsets)
-        values = {
-            identified[tp]: OffsetAndMetadata(value) if isinstance(value, int) else value
-            for tp, value in offsets.items()
-        }
-        self._store.transact(lambda view: groups.commit(view, group_id, values))
+        values = {identified[tp]: groups.as_value(tp, value) for tp, value in offsets.items()}
+        groups.commit(self._store, group_id, values)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, require_stable: bool = True

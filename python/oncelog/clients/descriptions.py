@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelog.coordinator.inspection import OwnerDescription
+from oncelog.coordinator.inspection import OwnerDescription, RoundName
 from oncelog.coordinator.sweeper import Overdue
 from oncelog.log.collection import Collected
 from oncelog.log.retention import Removed
@@ -118,17 +118,17 @@ class AbortedTransaction:
 
     Attributes:
         transactional_id: the id that was named.
-        round: path of the micro-batch's round that was aborted in its stead, with all its participants.
+        round: the micro-batch's round that was aborted in its stead, with all its participants.
         was_open: False when it was aborted before.
     """
 
     transactional_id: str
-    round: str | None
+    round: RoundName | None
     was_open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class UpkeepReport:
     """What one round of upkeep did, or (files and records, with `dry_run`) would do.
 
     Attributes:

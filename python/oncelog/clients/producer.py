@@ -20,14 +20,16 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.clients import partitioner
-from oncelog.clients.accumulator import Accumulator, Headers, Receipt
+from oncelog.clients.accumulator import Accumulator, Headers, PartitionBuffer, Receipt, check_record
 from oncelog.clients.sender import Sender
 from oncelog.clients.services import LogServices
+from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     IllegalStateTransitionError,
-    RecordTooLargeError,
+    InvalidOptionError,
     TransactionAbortableError,
+    UnknownTopicError,
     UsageError,
     ensure,
 )
@@ -68,7 +70,7 @@ class PreparedTransaction:
         """
         producer_id, _, rest = text.partition(":")
         epoch, _, transactional_id = rest.partition(":")
-        if not (producer_id.isdigit() and epoch.isdigit() and transactional_id):
+        if not (producer_id.isdecimal() and epoch.isdecimal() and transactional_id):
             raise UsageError(
                 "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
             )
@@ -96,6 +98,10 @@ class Producer:
         codec_name: str = limits.DEFAULT_CODEC,
         delivery_timeout_ms: int = 120_000,
     ) -> None:
+        if transactional_id == "":
+            raise UsageError("a transactional id is not empty; leave it out for a producer without transactions")
+        if codec_name not in codec.CODECS:
+            raise InvalidOptionError("unknown codec", codec=codec_name, known=codec.CODECS)
         self._services = services
         self._transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
@@ -157,13 +163,13 @@ class Producer:
         self._check_call("send_offsets_to_transaction")
         transactional_id = self._need_transactional_id("send_offsets_to_transaction")
         staged = {
-            partition_log.identify(self._services.store, tp.topic, tp.partition): _with_metadata(value)
+            partition_log.identify(self._services.store, tp.topic, tp.partition): groups.as_value(tp, value)
             for tp, value in offsets.items()
         }
+        self._is_begun_at_coordinator = True  # and stays so where the outcome is unknown
         self._tracked(
             lambda: self._services.coordinator.send_offsets(transactional_id, self._need_identity(), group_id, staged)
         )
-        self._is_begun_at_coordinator = True
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Flush, and promise that the transaction can be committed, by whoever has the token (KIP-939).
@@ -296,16 +302,13 @@ class Producer:
             a receipt whose `result()` is the record's place.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError, RecordTooLargeError, IllegalStateTransitionError.
+            UnknownTopicError, UnknownPartitionError, InvalidRecordError, RecordTooLargeError,
+            IllegalStateTransitionError: nothing was sent.
         """
         self._check_sendable("send")
-        size_bytes = len(key or b"") + len(value or b"") + sum(len(n) + len(v or b"") for n, v in headers)
-        if size_bytes > limits.MAX_RECORD_BYTES:
-            raise RecordTooLargeError(
-                "the record is too large", topic=topic, size_bytes=size_bytes, maximum=limits.MAX_RECORD_BYTES
-            )
-        target = self._target(topic, key, partition)
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
+        size_bytes = check_record(key, value, headers, timestamp_ms)
+        target = self._target(topic, key, partition)
         receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
         buffer = self._accumulator.buffer(target, size_bytes + RECORD_OVERHEAD_BYTES)
         buffer.add(key, value, headers, timestamp_ms, receipt)
@@ -352,7 +355,7 @@ class Producer:
         """Append everything sent so far; afterwards every receipt is done.
 
         Raises:
-            what the append raises. In a transaction, an abortable error leaves only `abort_transaction`.
+            what the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`.
         """
         if not self._accumulator.buffers:
             return
@@ -360,16 +363,16 @@ class Producer:
         buffers = self._accumulator.drain()
         self._is_begun_at_coordinator = self._transactional_id is not None
         try:
-            offsets = self._tracked(lambda: self._sender.send(buffers, producer, self._transactional_id))
+            self._tracked(
+                lambda: self._sender.send(
+                    buffers, producer, self._transactional_id, on_landed=lambda p, offset: _land(buffers[p], offset)
+                )
+            )
         except BaseException as error:
             for buffer in buffers.values():
-                for _, receipt in buffer.receipts:
-                    receipt.failed(error)
-            self._fail_transaction(error)
+                _fail(buffer, error)
+            self._after_failed_flush(error)
             raise
-        for partition, buffer in buffers.items():
-            for position, receipt in buffer.receipts:
-                receipt.appended(offsets[partition] + position)
         if self._transactional_id is None:
             self._sender.settle()
 
@@ -377,12 +380,21 @@ class Producer:
         if self._accumulator.size_bytes >= BUFFER_BYTES:
             self.flush()
 
-    def _fail_transaction(self, error: BaseException) -> None:
-        """Records were dropped, so the transaction can only be aborted, whatever became of the append."""
-        if self._state is ClientState.IN_TRANSACTION:
+    def _after_failed_flush(self, error: BaseException) -> None:
+        """Records were dropped, so a transaction can only be aborted, whatever became of the append.
+
+        An idempotent producer begins anew under a fresh id: under the old one the next records could have the
+        sequences of the dropped ones, which may be in the log, and would be taken for their duplicates.
+        """
+        if self._transactional_id is None:
+            self._identity = None
+            self._sender.new_identity()
+        elif self._state is ClientState.IN_TRANSACTION:
             self._state = client_state.after_error(
                 self._state, TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))
             )
+        if isinstance(error, UnknownTopicError):
+            self._partitions.clear()  # a topic was deleted, and may have been created again
 
     def _target(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
         partitions = self._partitions_of(topic)
@@ -416,6 +428,7 @@ class Producer:
     def _check_call(self, call: str) -> None:
         if self._is_closed:
             raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
+        self._need_transactional_id(call)
         client_state.check_call(self._state, call)
 
     def _move(self, target: ClientState, *, call: str) -> None:
@@ -466,5 +479,12 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _with_metadata(value: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(value) if isinstance(value, int) else value
+def _land(buffer: PartitionBuffer, base_offset: int) -> None:
+    for position, receipt in buffer.receipts:
+        receipt.appended(base_offset + position)
+
+
+def _fail(buffer: PartitionBuffer, error: BaseException) -> None:
+    for _, receipt in buffer.receipts:
+        if not receipt.is_done:
+            receipt.failed(error)

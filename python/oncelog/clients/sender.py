@@ -6,25 +6,21 @@ repeats the same append with the same sequences, so it finds itself if an earlie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from oncelog import limits
 from oncelog.clients.accumulator import PartitionBuffer
 from oncelog.clients.services import LogServices
+from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator.transactions import own_transaction, resolving
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PartitionPinnedError, RetriableError
 from oncelog.log import generations, partition_log
 from oncelog.log.partition_log import Append, Appended
-from oncelog.log.segment import SegmentWriter
+from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.protocol.sequencing import sequence_add
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
 
-T = TypeVar("T")
-
-PARTITIONS_PER_APPEND = 50
-"""Bounds the multi of one append."""
+Landed = Callable[[TopicIdPartition, int], None]
 
 RETRY_BACKOFF_MS = 50
 
@@ -37,7 +33,7 @@ class Sender:
         self._codec = codec
         self._delivery_timeout_ms = delivery_timeout_ms
         self._index_files = services.new_index_files()
-        self._settler = services.new_settler()
+        self._upkeep = Upkeep(services)
         self._sequences: dict[TopicIdPartition, int] = {}
         self._touched: set[TopicIdPartition] = set()
 
@@ -50,59 +46,64 @@ class Sender:
         buffers: Mapping[TopicIdPartition, PartitionBuffer],
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
-    ) -> dict[TopicIdPartition, int]:
-        """Append all buffers; returns the offset of each partition's first record.
+        *,
+        on_landed: Landed,
+    ) -> None:
+        """Append all buffers.
+
+        Args:
+            buffers: the records.
+            producer: who sends them.
+            transactional_id: of the open transaction, if there is one.
+            on_landed: told the offset of each partition's first record, also where a later partition fails.
 
         Raises:
             what the append raises; retriable errors only after the delivery time-out.
         """
-        return self.append_blocks(self._write_files(buffers), producer, transactional_id)
+        self.append_blocks(self._write_files(buffers), producer, transactional_id, on_landed=on_landed)
 
     def append_blocks(
         self,
         blocks: Mapping[TopicIdPartition, Sequence[Block]],
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
-    ) -> dict[TopicIdPartition, int]:
-        """Append durable blocks; returns the offset of each partition's first record."""
-        offsets: dict[TopicIdPartition, int] = {}
-        partitions = sorted(blocks)
-        for at in range(0, len(partitions), PARTITIONS_PER_APPEND):
-            some = partitions[at : at + PARTITIONS_PER_APPEND]
-            owner = own_transaction(transactional_id, producer) if transactional_id else None
-            appends = [self._request(partition, producer, owner, tuple(blocks[partition])) for partition in some]
+        *,
+        on_landed: Landed = lambda partition, offset: None,
+    ) -> None:
+        """Append durable blocks; arguments and errors as of `send`."""
+        owner = own_transaction(transactional_id, producer) if transactional_id else None
+        requests = ([self._request(p, producer, owner, tuple(blocks[p]))] for p in sorted(blocks))
+        for appends in partition_log.in_steps(requests):
             reach(CrashPoint.PRODUCER_APPEND)
-            appended = self._retrying(lambda a=appends: self._append(transactional_id, producer, a), some)  # type: ignore[misc]
+            appended = self._retrying(transactional_id, producer, appends)
             for request, landed in zip(appends, appended, strict=True):
-                offsets[request.partition] = landed.base_offset
+                on_landed(request.partition, landed.base_offset)
                 self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
             reach(CrashPoint.PRODUCER_APPENDED)
-        self._touched.update(partitions)
-        return offsets
+        self._touched.update(blocks)
 
     def _write_files(
         self, buffers: Mapping[TopicIdPartition, PartitionBuffer]
-    ) -> dict[TopicIdPartition, tuple[Block, ...]]:
+    ) -> dict[TopicIdPartition, list[Block]]:
         prefix = generations.prefix(generations.DATA, generations.current(self._services.store))
         writer = SegmentWriter(self._services.files, prefix, codec=self._codec)
+        gathered = BlockBuffer[TopicIdPartition](writer)
+        blocks: dict[TopicIdPartition, list[Block]] = {}
         try:
-            blocks = {
-                partition: tuple(block for batch in buffer.columns() for block in writer.append(batch))
-                for partition, buffer in buffers.items()
-            }
+            for partition, buffer in buffers.items():
+                for batch in buffer.columns():
+                    _collect(blocks, gathered.append(partition, batch))
+            _collect(blocks, gathered.flush())
             writer.finish()
         except BaseException:
             writer.discard()
             raise
-        return {partition: found for partition, found in blocks.items() if found}
+        return blocks
 
     def _request(
         self, partition: TopicIdPartition, producer: ProducerIdAndEpoch, owner: str | None, blocks: tuple[Block, ...]
     ) -> Append:
-        manifest = None
-        if len(blocks) > limits.INLINE_BLOCKS_MAX:
-            manifest = generations.new_name(generations.MANIFESTS, generations.current(self._services.store))
-            self._index_files.write_manifest(manifest, blocks)
+        manifest = partition_log.manifest_for(self._services.store, self._index_files, blocks)
         return Append(partition, producer, self._sequences.get(partition, 0), owner, blocks, manifest)
 
     def _append(
@@ -117,18 +118,25 @@ class Sender:
             partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
         return appended
 
-    def _retrying(self, step: Callable[[], T], partitions: list[TopicIdPartition]) -> T:
+    def _retrying(
+        self, transactional_id: str | None, producer: ProducerIdAndEpoch, appends: list[Append]
+    ) -> list[Appended]:
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms
         while True:
             try:
-                return step()
+                return self._append(transactional_id, producer, appends)
             except RetriableError as error:
                 if self._services.clock.monotonic_ms() >= deadline_ms:
                     raise
                 if isinstance(error, PartitionPinnedError):
-                    self._services.unblock(partitions)
+                    self._upkeep.unblock(request.partition for request in appends)
                 self._services.clock.sleep_ms(RETRY_BACKOFF_MS)
 
     def settle(self) -> None:
         """Shorten the lists of the partitions written to, when it is time; never fails the caller."""
-        self._services.settle_quietly(self._settler, self._touched)
+        self._upkeep.after_writing(self._touched)
+
+
+def _collect(blocks: dict[TopicIdPartition, list[Block]], written: Iterable[tuple[TopicIdPartition, Block]]) -> None:
+    for partition, block in written:
+        blocks.setdefault(partition, []).append(block)

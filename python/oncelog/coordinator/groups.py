@@ -6,20 +6,26 @@ group_removal.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from oncelog.errors import GroupOwnedError
+from oncelog.errors import GroupOwnedError, OutcomeUnknownError, UsageError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.protocol.partition import OwnerState
-from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition
+from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
 
 GroupOffsets = Mapping[TopicIdPartition, OffsetAndMetadata]
+
+PARTITIONS_PER_STEP = 200
+"""Bounds a step of commits to about 500 operations."""
+
+UNKNOWN_OUTCOME_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +44,33 @@ class GroupDescription:
     undecided: Mapping[TopicIdPartition, tuple[str, ...]]
 
 
-def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = None) -> int:
+def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """What a user commits for `partition`.
+
+    Raises:
+        UsageError: the offset is negative.
+    """
+    value = OffsetAndMetadata(value) if isinstance(value, int) else value
+    if value.offset < 0:
+        raise UsageError("a committed offset is not negative", partition=str(partition), offset=value.offset)
+    return value
+
+
+def in_steps(offsets: GroupOffsets) -> Iterator[GroupOffsets]:
+    """Offsets in steps of bounded size."""
+    partitions = sorted(offsets)
+    for at in range(0, len(partitions), PARTITIONS_PER_STEP):
+        yield {partition: offsets[partition] for partition in partitions[at : at + PARTITIONS_PER_STEP]}
+
+
+def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = None, nonce: str | None = None) -> int:
     """Bump the group's znode and return its new version, which orders the commit of this step.
 
     Args:
+        view: of the step.
+        group_id: of the group.
         owning_prefix: the sink's prefix that writes; None for plain commits and producers' transactions.
+        nonce: of a plain commit.
 
     Raises:
         GroupOwnedError: a sink owns the group's offsets, and it is not the one that commits.
@@ -50,7 +78,7 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
     path = paths.group(group_id)
     znode = view.get(path)
     if znode is None:
-        view.create(path, payloads.encode_group(GroupRecord(owning_prefix)))
+        view.create(path, payloads.encode_group(GroupRecord(owning_prefix, nonce=nonce)))
         return 0
     stored = payloads.decode_group(path, znode.data).owning_prefix
     if stored is not None and stored != owning_prefix:
@@ -60,13 +88,52 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
             owning_prefix=stored,
             prefix=owning_prefix,
         )
-    view.set(path, payloads.encode_group(GroupRecord(owning_prefix)))
+    view.set(path, payloads.encode_group(GroupRecord(owning_prefix, nonce=nonce)))
     return znode.stat.version + 1
 
 
-def commit(view: ZnodeView, group_id: str, offsets: GroupOffsets) -> None:
-    """Commit offsets outside any transaction, in the caller's step."""
-    order = next_order(view, group_id)
+def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
+    """Commit offsets outside any transaction.
+
+    Raises:
+        GroupOwnedError: a sink owns the group's offsets.
+        OutcomeUnknownError: an answer was lost, and others committed since; to commit again could undo what they did.
+    """
+    for some in in_steps(offsets):
+        _commit(store, group_id, some)
+
+
+def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
+    """One step, resolved by its nonce: own nonce found = won; group moved by another = never repeated (I5)."""
+    nonce = uuid.uuid4().hex
+    base_version = _version(store, group_id)
+    unknown: OutcomeUnknownError | None = None
+
+    def step(view: ZnodeView) -> None:
+        record = read_group(view, group_id)
+        if record is not None and record.nonce == nonce:
+            return
+        if unknown is not None and _version(view, group_id) != base_version:
+            raise unknown
+        _commit_in(view, group_id, offsets, nonce)
+
+    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS):
+        try:
+            return store.transact(step)
+        except OutcomeUnknownError as error:
+            if error is unknown:
+                raise
+            unknown = error
+    raise unknown or OutcomeUnknownError("the commit was not answered", group_id=group_id)
+
+
+def _version(reader: ZnodeReader, group_id: str) -> int | None:
+    znode = reader.get(paths.group(group_id))
+    return None if znode is None else znode.stat.version
+
+
+def _commit_in(view: ZnodeView, group_id: str, offsets: GroupOffsets, nonce: str) -> None:
+    order = next_order(view, group_id, nonce=nonce)
     for partition, value in offsets.items():
         path, state, exists = _read(view, group_id, partition)
         _write(view, path, state.committed(value, order), exists=exists)

@@ -18,13 +18,21 @@ from oncelog.znodes import paths, payloads
 
 
 @dataclass(frozen=True, slots=True)
+class RoundName:
+    """A round of a micro-batch: the attempt `number` of the sink that writes under `prefix`."""
+
+    prefix: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class OwnerDescription:
     """One owner of data or offsets: a producer's transaction, or a round of a micro-batch.
 
     Attributes:
         path: of its znode.
         transactional_id, producer: of a producer's transaction; None for a round.
-        prefix, round: of a micro-batch's round; None for a transaction.
+        round: which one; None for a transaction.
         outcome: open, commit or abort; what is decided and still described here is not settled yet.
         is_prepared: it waits for its commit or abort and never times out.
         age_ms: since the transaction began; since the round was last renewed.
@@ -36,8 +44,7 @@ class OwnerDescription:
     path: str
     transactional_id: str | None
     producer: ProducerIdAndEpoch | None
-    prefix: str | None
-    round: int | None
+    round: RoundName | None
     outcome: Outcome
     is_prepared: bool
     age_ms: int
@@ -58,13 +65,13 @@ class TransactionListing:
     Attributes:
         producer: its present identity.
         state: of its transaction; one that a micro-batch's round owns shows what the round decided.
-        round: path of that round, if one owns it.
+        round: that round, if one owns it.
     """
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     state: TxnState
-    round: str | None
+    round: RoundName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class TransactionDescription:
     transactional_id: str
     producer: ProducerIdAndEpoch
     state: TxnState
-    round: str | None
+    round: RoundName | None
     is_prepared: bool
     timeout_ms: int
     idle_ms: int
@@ -141,6 +148,11 @@ class LedgerDescription:
     last_fingerprint: str | None
     rounds: tuple[RoundDescription, ...]
 
+    @property
+    def open_rounds(self) -> list[RoundDescription]:
+        """The undecided ones: one at most, by the ledger's rules."""
+        return [found for found in self.rounds if found.outcome is Outcome.OPEN]
+
 
 # Owners ---------------------------------------------------------------------------------------------------------------
 
@@ -158,18 +170,23 @@ def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescrip
     record = payloads.decode_owner(path, znode.data)
     touched = (_partitions(record.partitions), _groups(record.groups))
     if paths.is_round(path):
-        prefix, number = paths.round_of(path)
         age_ms = now_ms - znode.stat.mtime_ms
-        return OwnerDescription(
-            path, None, None, prefix, number, record.outcome, False, age_ms, record.timeout_ms, *touched
-        )
+        name = _round_name(path)
+        return OwnerDescription(path, None, None, name, record.outcome, False, age_ms, record.timeout_ms, *touched)
     transactional_id = paths.transactional_id_of(path)
     stored = metadata.load(reader, transactional_id)
     is_prepared = stored is not None and stored.owner == path and stored.prepared
-    producer = paths.producer_of(path)
     age_ms = now_ms - znode.stat.ctime_ms
     return OwnerDescription(
-        path, transactional_id, producer, None, None, record.outcome, is_prepared, age_ms, record.timeout_ms, *touched
+        path,
+        transactional_id,
+        paths.producer_of(path),
+        None,
+        record.outcome,
+        is_prepared,
+        age_ms,
+        record.timeout_ms,
+        *touched,
     )
 
 
@@ -215,7 +232,7 @@ def _listings(store: ZnodeStore, names: list[str]) -> Iterator[TransactionListin
             stored = payloads.decode_transaction(path, znode.data)
             if stored.state is not TxnState.DEAD:
                 state = metadata.effective_state(reader, stored)
-                yield TransactionListing(stored.transactional_id, stored.producer, state, stored.round)
+                yield TransactionListing(stored.transactional_id, stored.producer, state, _round_name(stored.round))
 
 
 def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) -> TransactionDescription:
@@ -235,7 +252,7 @@ def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) 
             transactional_id=transactional_id,
             producer=stored.producer,
             state=metadata.effective_state(reader, stored),
-            round=stored.round,
+            round=_round_name(stored.round),
             is_prepared=stored.prepared and stored.round is None,
             timeout_ms=stored.timeout_ms,
             idle_ms=now_ms - znode.stat.mtime_ms,
@@ -301,6 +318,10 @@ def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[
             partitions=partitions,
             transactional_ids=tuple(metadata.ids_of(path, record.partitions)),
         )
+
+
+def _round_name(path: str | None) -> RoundName | None:
+    return None if path is None else RoundName(*paths.round_of(path))
 
 
 def _partitions(found: Iterable[str]) -> tuple[TopicPartition, ...]:

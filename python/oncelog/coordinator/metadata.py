@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from oncelog import limits
+from oncelog.coordinator import groups
 from oncelog.errors import InvalidTxnStateError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeView
@@ -70,6 +71,8 @@ def apply(view: ZnodeView, event: core.Event) -> Step:
         write(path, payloads.encode_transaction(step.metadata))
     for instruction in step.instructions:
         _execute(view, instruction, step.metadata.timeout_ms)
+        if isinstance(instruction, core.Decide):
+            _finish_if_unlisted(view, instruction.owner)
     return step
 
 
@@ -92,6 +95,14 @@ def _decide(view: ZnodeView, decision: core.Decide) -> None:
     view.set_blind(paths.COMMITS, b"")
 
 
+def _finish_if_unlisted(view: ZnodeView, owner: str) -> None:
+    """Finish an owner that staged offsets alone with its decision: no partition lists it, for a settler to find it."""
+    state = partition_log.read_owner(view, owner)
+    is_small = state is not None and len(state.groups) <= groups.PARTITIONS_PER_STEP
+    if state is not None and not state.partitions and is_small and fold(view, owner, state):
+        view.delete(owner)
+
+
 def _open_owner(view: ZnodeView, owner: str) -> OwnerRecord:
     znode = view.get(owner)
     record = payloads.decode_owner(owner, znode.data) if znode else None
@@ -103,8 +114,8 @@ def _open_owner(view: ZnodeView, owner: str) -> OwnerRecord:
 def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[str]) -> None:
     """Make the owner's znode name the group partitions that list it, so that settling finds them."""
     record = _open_owner(view, owner)
-    groups = tuple(sorted({*record.groups, *group_partitions}))
-    view.set(owner, payloads.encode_owner(replace(record, groups=groups)))
+    listed = tuple(sorted({*record.groups, *group_partitions}))
+    view.set(owner, payloads.encode_owner(replace(record, groups=listed)))
 
 
 # Participants of a round ----------------------------------------------------------------------------------------------
@@ -149,12 +160,19 @@ def prepare(view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch
 # Upkeep ---------------------------------------------------------------------------------------------------------------
 
 
-def complete_owned(view: ZnodeView, owner: str, state: OwnerState) -> bool:
-    """Complete the transactional ids whose last transaction `owner` decided, before its znode goes.
+def fold(view: ZnodeView, owner: str, state: OwnerState) -> bool:
+    """Fold in or drop the group offsets of a decided owner, and complete its transactional ids, before its znode goes.
+
+    Args:
+        view: of the step.
+        owner: path of an owner that no partition lists.
+        state: of the owner, or a part of it.
 
     Returns:
         False when an id needs a fresh producer id for that: its next init will do it, and the znode must stay.
     """
+    for path in state.groups:
+        groups.settle(view, path, owner, state)
     for transactional_id in ids_of(owner, state.partitions):
         stored = load(view, transactional_id)
         if stored is None or stored.owner != owner or stored.state is TxnState.DEAD:

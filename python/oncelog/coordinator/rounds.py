@@ -27,7 +27,7 @@ from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import resolving
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
-from oncelog.log import generations, partition_log
+from oncelog.log import partition_log
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.partition_log import Append
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
@@ -37,10 +37,6 @@ from oncelog.protocol.coordinator_core import ProducerIdNeeded
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
-
-PARTITIONS_PER_STEP = 50
-BLOCKS_PER_STEP = 1000
-"""Bound a step to about 500 operations and 200 kB."""
 
 REMEMBERED_ROUNDS = 8
 """Settled rounds are deleted in groups of about this many: one step in a few batches."""
@@ -150,7 +146,7 @@ class Round:
             RoundAbortedError: someone aborted the round; run the batch again.
             RunSupersededError: a newer run took over.
         """
-        for chunk in self._chunks(blocks):
+        for chunk in partition_log.in_steps(self._by_number(blocks)):
             reach(CrashPoint.ROUND_APPEND)
             appended = self._write_chunk(chunk)
             reach(CrashPoint.ROUND_APPENDED)
@@ -255,27 +251,18 @@ class Round:
         metadata.prepare(view, transactional_id, producer)
         return producer, tails
 
-    def _chunks(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
-        """Blocks in steps of bounded size; all topics' partitions of one number are in one step."""
-        chunk: list[PartitionBlocks] = []
-        inline = 0
-        for _, group in groupby(sorted(blocks), key=lambda partition: partition.partition):
-            parts = [self._with_manifest(partition, tuple(blocks[partition])) for partition in group]
-            added = sum(len(part.blocks) for part in parts if part.manifest_file is None)
-            if chunk and (len(chunk) + len(parts) > PARTITIONS_PER_STEP or inline + added > BLOCKS_PER_STEP):
-                yield chunk
-                chunk, inline = [], 0
-            chunk += parts
-            inline += added
-        if chunk:
-            yield chunk
+    def _by_number(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
+        """What the batch appends, by participant: all topics' partitions of one number."""
+
+        def number_of(partition: TopicIdPartition) -> int:
+            return partition.partition
+
+        for _, group in groupby(sorted(blocks, key=number_of), key=number_of):
+            yield [self._with_manifest(partition, tuple(blocks[partition])) for partition in group]
 
     def _with_manifest(self, partition: TopicIdPartition, blocks: tuple[Block, ...]) -> PartitionBlocks:
-        if len(blocks) <= limits.INLINE_BLOCKS_MAX:
-            return PartitionBlocks(partition, blocks, None)
-        name = generations.new_name(generations.MANIFESTS, generations.current(self._store))
-        self._services.index_files.write_manifest(name, blocks)
-        return PartitionBlocks(partition, blocks, name)
+        manifest_file = partition_log.manifest_for(self._store, self._services.index_files, blocks)
+        return PartitionBlocks(partition, blocks, manifest_file)
 
     def _stage(self, view: ZnodeView, offsets: BatchOffsets) -> int:
         _, record = self._check_open(view)
@@ -351,7 +338,7 @@ def forget_old_rounds(store: ZnodeStore, prefix: str) -> None:
     """Delete the znodes of settled rounds that the ledger no longer needs."""
     old = [paths.round_owner(prefix, int(number)) for number in store.children(paths.rounds(prefix))]
     if len(old) > REMEMBERED_ROUNDS:
-        store.transact(lambda view: settler.forget(view, old))
+        settler.forget(store, old)
 
 
 def read_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger | None:

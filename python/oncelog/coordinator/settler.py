@@ -8,25 +8,35 @@ Steps, each one multi; a crash between any two leaves lists that the next settle
   1  per chunk of partitions: markers, aborted ranges, owners removed, trim raised
   2  per owner no partition lists any more: pending group offsets folded in or dropped, the transactional id completed,
      the owner's znode deleted
+Only an open owner is ever listed anew. Hence a decided one that is found unlisted stays so, and step 2 need not compare
+the partitions again. The last chunk of 1 and the first of 2 share a multi, which mostly is the only one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from oncelog import limits
-from oncelog.coordinator import groups, metadata, owners
+from oncelog.coordinator import metadata, owners
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError
 from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol.partition import OwnerState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 PARTITIONS_PER_STEP = 50
 OWNERS_PER_STEP = 200
-"""Bound a step to a few hundred operations, far below limits.MULTI_MAX_OPS."""
+OPERATIONS_PER_STEP = 400
+"""Of step 1, and of step 2, which may share a multi: together below limits.MULTI_MAX_OPS."""
+
+OPERATIONS_PER_OWNER = 3
+PIECES_PER_PART = 300
+"""Group partitions and participants of one owner that are finished in one step."""
 
 
 class Settler:
@@ -69,12 +79,11 @@ class Settler:
         chunks = _chunks(seen, ready)
         for chunk in chunks[:-1]:
             self._store.transact(lambda view, chunk=chunk: _settle_chunk(view, chunk, ready, zxid))  # type: ignore[misc]
-        decided = sorted(ready)
-        for at in range(0, len(decided), OWNERS_PER_STEP):
-            some, last = decided[at : at + OWNERS_PER_STEP], chunks[-1] if at == 0 else []
-            self._store.transact(lambda view, some=some, last=last: _finish(view, last, ready, zxid, some))  # type: ignore[misc]
+        if chunks:
+            unlisted = {owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)}
+            _finish(self._store, unlisted, lambda view: _settle_chunk(view, chunks[-1], ready, zxid))
         reach(CrashPoint.SETTLED)
-        return len(decided)
+        return len(ready)
 
 
 def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartition]]:
@@ -106,40 +115,110 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
             partition_log.append_markers(view, partition, decided[:OWNERS_PER_STEP], zxid)
 
 
-def _finish(
-    view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int, decided: Sequence[str]
-) -> None:
-    _settle_chunk(view, chunk, ready, zxid)
-    forget(view, decided)
+def _left_over(seen: LogSnapshot, ready: frozenset[str]) -> set[str]:
+    """Owners that some partition lists behind more than one step can settle; the next settler comes to them."""
+    left: set[str] = set()
+    for state in seen.partitions.values():
+        left.update([span.owner for span in state.owners if span.owner in ready][OWNERS_PER_STEP:])
+    return left
 
 
-def forget(view: ZnodeView, decided: Iterable[str]) -> None:
-    """Finish decided owners that no partition lists: their group offsets, transactional id and znode.
-
-    The newest rounds of a prefix keep their znodes: they are the ledger's memory.
-    """
-    listed: dict[str, frozenset[str]] = {}
-    for owner in decided:
-        state = partition_log.read_owner(view, owner)
-        if state is None or state.outcome is Outcome.OPEN:
-            continue
-        if any(owner in _listed_owners(view, path, listed) for path in state.partitions):
-            continue
-        for path in state.groups:
-            groups.settle(view, path, owner, state)
-        if not _is_remembered(view, owner) and metadata.complete_owned(view, owner, state):
-            view.delete(owner)
+# Finishing ------------------------------------------------------------------------------------------------------------
 
 
 def forget_unlisted(store: ZnodeStore) -> None:
-    """Finish every decided owner that no partition lists: it staged offsets alone, or its topics were deleted.
+    """Finish every decided owner that no partition lists: its settler died, or its topics were deleted.
 
     Reads all owners; for upkeep.
     """
-    decided = owners.decided_owners(store)
-    for at in range(0, len(decided), OWNERS_PER_STEP):
-        some = decided[at : at + OWNERS_PER_STEP]
-        store.transact(lambda view, some=some: forget(view, some))  # type: ignore[misc]
+    forget(store, owners.decided_owners(store))
+
+
+def forget(store: ZnodeStore, candidates: Iterable[str]) -> None:
+    """Finish those of `candidates` that are decided and that no partition lists.
+
+    The newest rounds of a prefix keep their znodes: they are the ledger's memory.
+    """
+    unlisted: dict[str, OwnerState] = {}
+    listed: dict[str, frozenset[str]] = {}
+    with store.snapshot() as reader:
+        for owner in candidates:
+            state = partition_log.read_owner(reader, owner)
+            if state is None or state.outcome is Outcome.OPEN:
+                continue
+            if not any(owner in _listed_owners(reader, path, listed) for path in state.partitions):
+                unlisted[owner] = state
+    _finish(store, unlisted)
+
+
+class _Part(NamedTuple):
+    """As much of a decided owner as one step finishes."""
+
+    owner: str
+    state: OwnerState
+    is_last: bool
+
+    @property
+    def operations(self) -> int:
+        participants = len(self.state.partitions) if paths.is_round(self.owner) else 0
+        return OPERATIONS_PER_OWNER + len(self.state.groups) + participants
+
+
+def _finish(
+    store: ZnodeStore, unlisted: Mapping[str, OwnerState], before: Callable[[ZnodeView], None] | None = None
+) -> None:
+    """Finish decided, unlisted owners, in steps of bounded size; the first of them begins with `before`."""
+    unfinished: frozenset[str] = frozenset()
+    for parts in _steps(unlisted) or [[]]:
+
+        def step(
+            view: ZnodeView,
+            parts: Sequence[_Part] = parts,
+            before: Callable[[ZnodeView], None] | None = before,
+            unfinished: frozenset[str] = unfinished,
+        ) -> frozenset[str]:
+            if before is not None:
+                before(view)
+            return unfinished.union(part.owner for part in parts if not _finish_part(view, part, unfinished))
+
+        if parts or before is not None:
+            unfinished, before = store.transact(step), None
+
+
+def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bool:
+    if partition_log.read_owner(view, part.owner) is None:
+        return True  # another settler was faster
+    is_kept = _is_remembered(view, part.owner)
+    is_complete = metadata.fold(view, part.owner, replace(part.state, partitions=()) if is_kept else part.state)
+    if is_complete and part.is_last and not is_kept and part.owner not in unfinished:
+        view.delete(part.owner)
+    return is_complete
+
+
+def _steps(unlisted: Mapping[str, OwnerState]) -> list[list[_Part]]:
+    steps: list[list[_Part]] = []
+    room = 0
+    for owner, state in sorted(unlisted.items()):
+        for part in _parts(owner, state):
+            if part.operations > room:
+                steps.append([])
+                room = OPERATIONS_PER_STEP
+            steps[-1].append(part)
+            room -= part.operations
+    return steps
+
+
+def _parts(owner: str, state: OwnerState) -> Iterator[_Part]:
+    whole = _Part(owner, state, is_last=True)
+    if whole.operations <= OPERATIONS_PER_STEP:
+        yield whole
+        return
+    for at in range(0, len(state.groups), PIECES_PER_PART):
+        yield _Part(owner, replace(state, partitions=(), groups=state.groups[at : at + PIECES_PER_PART]), is_last=False)
+    for at in range(0, len(state.partitions), PIECES_PER_PART):
+        some = state.partitions[at : at + PIECES_PER_PART]
+        yield _Part(owner, replace(state, partitions=some, groups=()), is_last=False)
+    yield _Part(owner, replace(state, partitions=(), groups=()), is_last=True)
 
 
 def _listed_owners(reader: ZnodeReader, path: str, known: dict[str, frozenset[str]]) -> frozenset[str]:

@@ -108,14 +108,15 @@ class TransactionCoordinator:
         """Stage a group's offsets in the id's transaction; they become current if it commits."""
         owner = own_transaction(transactional_id, producer)
 
-        def stage(view: ZnodeView) -> None:
+        def stage(view: ZnodeView, some: groups.GroupOffsets) -> None:
             event = core.AddOffsets(transactional_id=transactional_id, producer=producer, group=group_id, owner=owner)
             metadata.apply(view, event)
             order = groups.next_order(view, group_id)
-            listed = groups.stage(view, group_id, offsets, owner, order)
+            listed = groups.stage(view, group_id, some, owner, order)
             metadata.add_groups_to_owner(view, owner, listed)
 
-        resolving(lambda: self._store.transact(stage))
+        for some in groups.in_steps(offsets):
+            resolving(lambda some=some: self._store.transact(lambda view: stage(view, some)))  # type: ignore[misc]
 
     def prepare(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Promise that the open transaction can be committed; returns its token (KIP-939)."""

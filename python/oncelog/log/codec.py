@@ -127,7 +127,7 @@ class DecodedBlock:
     max_timestamp_ms: int
 
 
-# Data files ----------------------------------------------------------------------------------------------------------
+# Data files -----------------------------------------------------------------------------------------------------------
 
 
 def new_sync_marker() -> bytes:
@@ -227,7 +227,7 @@ def read_data_header(data: bytes, name: str) -> Header:
     return header
 
 
-# Files of rows -------------------------------------------------------------------------------------------------------
+# Files of rows --------------------------------------------------------------------------------------------------------
 
 
 def write_rows(output: OutputFile, schema: Field, rows: Iterable[Field]) -> None:
@@ -286,7 +286,7 @@ def _rows_crc32(header: Header, blocks: memoryview) -> int:
     return zlib.crc32(blocks, zlib.crc32(beginning))
 
 
-# Parts ---------------------------------------------------------------------------------------------------------------
+# Parts ----------------------------------------------------------------------------------------------------------------
 
 
 def _write(schema: Any, value: Any, output: BytesIO) -> None:

@@ -165,7 +165,7 @@ class _BodyReader:
         return np.frombuffer(raw, np.dtype(f"<u{width}"), count=count)
 
 
-# Encoding ------------------------------------------------------------------------------------------------------------
+# Encoding -------------------------------------------------------------------------------------------------------------
 
 
 def encode(records: pa.RecordBatch, codec: str) -> tuple[Field, list[pa.Buffer]]:
@@ -227,7 +227,7 @@ def _encode_validity(array: pa.Array, body: _BodyWriter) -> Field | None:
     return body.add(np.packbits(valid_of(array), bitorder="little")) if array.null_count else None
 
 
-# Decoding ------------------------------------------------------------------------------------------------------------
+# Decoding -------------------------------------------------------------------------------------------------------------
 
 
 def decode(batch: Field, body: pa.Buffer, columns: Sequence[str] | None = None) -> pa.RecordBatch:

@@ -26,7 +26,12 @@ _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def file_store(uri: str | os.PathLike[str]) -> FileStore:
-    """The file store that a user's path or URI names.
+    """The file store that a user's path or URI names; see `local_path`."""
+    return LocalFileStore(local_path(uri))
+
+
+def local_path(uri: str | os.PathLike[str]) -> Path:
+    """The folder that a user's path or URI names.
 
     Args:
         uri: a path, or ``file:/path`` or ``file:///path``; a relative path counts from the present working folder.
@@ -36,12 +41,12 @@ def file_store(uri: str | os.PathLike[str]) -> FileStore:
     """
     text = os.fspath(uri)
     if text.startswith("file:"):
-        return LocalFileStore(_path_of_file_uri(text))
+        return Path(_path_of_file_uri(text))
     if _OTHER_SCHEME.match(text):
         raise UsageError("object stores are not supported yet; give a local path or a file: URI", uri=text)
     if not text:
         raise UsageError("the path of the log is empty", uri=text)
-    return LocalFileStore(text)
+    return Path(text).absolute()
 
 
 def _path_of_file_uri(uri: str) -> str:

@@ -12,14 +12,19 @@ Order of an append (the numbers are its crash points):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
+    AbortableError,
     InvalidTxnStateError,
+    OutcomeUnknownError,
     PartitionPinnedError,
+    RetriableError,
     UnknownPartitionError,
     UnknownTopicError,
     ensure,
@@ -41,6 +46,10 @@ from oncelog.protocol.partition import (
 )
 from oncelog.types import NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
+
+PARTITIONS_PER_STEP = 50
+BLOCKS_PER_STEP = 1000
+"""Bound a step of appends to about 500 operations and 200 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,19 @@ class Appended:
     base_offset: int
     is_duplicate: bool
     tail_nodes: int
+
+
+class HasBlocks(Protocol):
+    """What is, or becomes, an append."""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]: ...
+
+    @property
+    def manifest_file(self) -> str | None: ...
+
+
+B = TypeVar("B", bound=HasBlocks)
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -149,6 +171,30 @@ def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
 
 
 # Appending ------------------------------------------------------------------------------------------------------------
+
+
+def manifest_for(store: ZnodeStore, files: IndexFiles, blocks: Sequence[Block]) -> str | None:
+    """Write the manifest of an append whose blocks are too many for a znode; None where it needs none."""
+    if len(blocks) <= limits.INLINE_BLOCKS_MAX:
+        return None
+    name = generations.new_name(generations.MANIFESTS, generations.current(store))
+    files.write_manifest(name, blocks)
+    return name
+
+
+def in_steps(groups: Iterable[Sequence[B]]) -> Iterator[list[B]]:
+    """Appends in steps of bounded size; those of one group stay together."""
+    step: list[B] = []
+    inline = 0
+    for group in groups:
+        added = sum(len(part.blocks) for part in group if part.manifest_file is None)
+        if step and (len(step) + len(group) > PARTITIONS_PER_STEP or inline + added > BLOCKS_PER_STEP):
+            yield step
+            step, inline = [], 0
+        step += group
+        inline += added
+    if step:
+        yield step
 
 
 def append(view: ZnodeView, request: Append) -> Appended:
@@ -321,6 +367,7 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
 
 
 def roll_if_long(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, tail_nodes: int) -> None:
-    """Roll when the tail has reached its bound."""
+    """Roll when the tail has reached its bound. Only upkeep: what fails is left to the next append."""
     if tail_nodes >= limits.TAIL_MAX_ENTRIES:
-        roll(store, files, partition)
+        with suppress(RetriableError, AbortableError, OutcomeUnknownError):
+            roll(store, files, partition)

@@ -36,7 +36,7 @@ PIECE_OVERHEAD_BYTES = 4096
 """A buffered record batch costs some objects beside its records; many small ones are joined now and then."""
 
 
-# Writing -------------------------------------------------------------------------------------------------------------
+# Writing --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ def _pieces(records: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBat
             yield records.slice(start, end - start)
 
 
-# Gathering -----------------------------------------------------------------------------------------------------------
+# Gathering ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class BlockBuffer(Generic[K]):
         return [(key, block) for block in self._writer.append(concatenated(pending.pieces))]
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
+# Reading --------------------------------------------------------------------------------------------------------------
 
 
 class ScannedBlock(NamedTuple):

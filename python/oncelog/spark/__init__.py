@@ -1,7 +1,8 @@
 """The Structured Streaming source and sinks. Needs the extra ``oncelog[spark]``.
 
 ``spark.readStream.format("oncelog")`` and ``df.writeStream.format("oncelog")`` need no registration: Spark finds the
-module ``pyspark_oncelog``. `sink` is the main door for writing: ``df.writeStream.foreachBatch(oncelog.spark.sink(...))``.
+module ``pyspark_oncelog``. `sink` is the main door for writing:
+``df.writeStream.foreachBatch(oncelog.spark.sink(...))``.
 """
 
 from __future__ import annotations

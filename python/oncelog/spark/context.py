@@ -109,18 +109,13 @@ def _execution_of(jvm_session: Any) -> Any:
 
 
 def _refuse_late_offset_logs(execution: Any) -> None:
-    kind, trigger = (thing.getClass().getSimpleName() for thing in (execution, execution.trigger()))
-    if trigger == "RealTimeTrigger":
-        raise InvalidOptionError(
-            "real-time mode logs offsets after the batch, so a replay may hold other rows; use another trigger",
-            option="trigger",
-            value="realTime",
-        )
+    kind = execution.getClass().getSimpleName()
     if kind == "AsyncProgressTrackingMicroBatchExecution":
         raise InvalidOptionError(
-            "async progress tracking logs offsets late, so a replay may hold other rows; leave it off",
+            "the query logs its offsets after the batch, so a replay may hold other rows; run it without async "
+            "progress tracking and without real-time mode",
             option="asyncProgressTrackingEnabled",
-            value="true",
+            trigger=str(execution.trigger().toString()),
         )
     if kind != "MicroBatchExecution":
         raise _unknown_internals("a query of an unknown kind", kind=kind)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from oncelog import limits
 from oncelog.clients.sender import Sender
+from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import BatchOffsets, Round
-from oncelog.coordinator.settler import Settler
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.log import generations, topics
@@ -66,7 +66,7 @@ class BatchDriver:
         self._log = log
         self._options = options
         self._services = log.services.new_round_services()
-        self._settler: Settler = log.services.new_settler()
+        self._upkeep = Upkeep(log.services)
         self._clock = log.services.clock
 
     def run(
@@ -147,8 +147,8 @@ class BatchDriver:
 
     def _settle(self, prefix: str, partitions: Iterable[TopicIdPartition]) -> None:
         """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
+        self._upkeep.after_writing(partitions)
         with suppress(RetriableError, OutcomeUnknownError):
-            self._settler.settle_if_due(partitions)
             rounds.forget_old_rounds(self._log.services.store, prefix)
 
 

@@ -1,4 +1,4 @@
-"""Open logs, one per process and place: Spark calls in from many short-lived objects, and a forked worker opens anew."""
+"""Open logs, one per process and place: Spark calls in from many short-lived objects; a forked worker opens anew."""
 
 from __future__ import annotations
 

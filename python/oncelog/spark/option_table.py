@@ -176,7 +176,7 @@ OPTIONS: tuple[Option, ...] = (
         "znodes",
         EVERYWHERE,
         _text,
-        "Where the metadata lives, such as `zk://host:2181/oncelog`.",
+        "Where the metadata lives: `sqlite:/a/file` for another place than in `path`.",
         default_doc="SQLite in `path`",
     ),
     Option("subscribe", SOURCE, _topics, "Topics to read, separated by commas.", default_doc="one of these three"),

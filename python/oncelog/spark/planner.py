@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups, rounds
-from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError, UnknownTopicError, UsageError
+from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
@@ -28,7 +29,7 @@ from oncelog.spark.positions import (
     NoMatch,
     Position,
 )
-from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition, TopicPartition
+from oncelog.types import BlockSlice, TopicIdPartition, TopicPartition
 
 TASK_BYTES = 32 * 1024 * 1024
 """Compressed bytes one task reads at most, so that a large backlog uses all cores."""
@@ -54,8 +55,9 @@ class SourcePlanner:
         self._store = log.services.store
         self._index_files = IndexFiles(log.services.files)
         self._options = options
+        self._upkeep = Upkeep(log.services)
 
-    # Partitions --------------------------------------------------------------------------------------------------------
+    # Partitions -------------------------------------------------------------------------------------------------------
 
     def selected(self) -> list[TopicIdPartition]:
         """The partitions that the options select now.
@@ -93,11 +95,13 @@ class SourcePlanner:
                 )
         return found
 
-    # Positions ---------------------------------------------------------------------------------------------------------
+    # Positions --------------------------------------------------------------------------------------------------------
 
     def plan(self, partitions: Iterable[TopicIdPartition]) -> LogSnapshot:
         """A plan over `partitions`: the ends of a read of all of them together."""
-        return snapshot.take(self._store, partitions)
+        seen = snapshot.take(self._store, partitions)
+        self._upkeep.after_planning(seen)
+        return seen
 
     def ends(self, seen: LogSnapshot) -> Offsets:
         """Where a reader of the source's isolation level ends."""
@@ -116,7 +120,7 @@ class SourcePlanner:
         seen = self.plan(starting)
         limits = self.ends(seen)
         wanted = self._resolve(self._options.ending, seen, "endingOffsets")
-        return {partition: max(min(wanted[partition], limits[partition]), starting[partition]) for partition in starting}
+        return {p: max(min(wanted[p], limits[p]), start) for p, start in starting.items()}
 
     def _resolve(self, position: Position, seen: LogSnapshot, option: str) -> Offsets:
         starts = {partition: state.log_start for partition, state in seen.partitions.items()}
@@ -133,9 +137,7 @@ class SourcePlanner:
                 return {p: self._at_time(p, timestamp_ms, no_match, seen) for p in seen.partitions}
             case AtTimestamps(timestamps_ms=timestamps_ms, no_match=no_match):
                 _check_names_all(timestamps_ms, seen, option)
-                return {
-                    p: self._at_time(p, timestamps_ms[p.topic_partition], no_match, seen) for p in seen.partitions
-                }
+                return {p: self._at_time(p, timestamps_ms[p.topic_partition], no_match, seen) for p in seen.partitions}
 
     def _group_offsets(self, seen: LogSnapshot) -> Offsets:
         """The group's committed offsets; an undecided batch of the sink that owns the group is aborted first."""
@@ -190,7 +192,7 @@ class SourcePlanner:
             named[partition.topic] = TopicOffsets(topic.topic_id, {**topic.offsets, partition.partition: offset})
         return SourceOffset(self._log.cluster_id, self._options.group_id, named)
 
-    # Admission ---------------------------------------------------------------------------------------------------------
+    # Admission --------------------------------------------------------------------------------------------------------
 
     def next_ends(
         self, known: SourceOffset, seen: LogSnapshot, max_rows: int | None, *, ceiling: Offsets | None = None
@@ -237,7 +239,7 @@ class SourcePlanner:
                 found += self._visible(partition, start, end, least - found).count
         return found >= least
 
-    # Tasks -------------------------------------------------------------------------------------------------------------
+    # Tasks ------------------------------------------------------------------------------------------------------------
 
     def tasks(self, ranges: Iterable[tuple[TopicIdPartition, int, int]]) -> list[ReadTask]:
         """The visible rows of the ranges ``(partition, start, end)``, cut into tasks.

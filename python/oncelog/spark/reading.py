@@ -1,4 +1,4 @@
-"""The source's task side: blocks become record batches in the columns of Spark's Kafka source. No metadata is touched."""
+"""The source's task side: blocks become record batches in the source's columns. Touches no metadata."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from oncelog.log.segment import read_block
 from oncelog.spark import schema
 from oncelog.spark.planner import ReadTask
 
+
 def record_batches(task: ReadTask, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a task, a batch per block, columns exactly as the source's schema says."""
     files = file_store(task.path)
@@ -20,6 +21,4 @@ def record_batches(task: ReadTask, *, include_headers: bool) -> Iterator[pa.Reco
         reach(CrashPoint.TASK_READ)
         records = read_block(files, piece.block, columns=wanted).slice(piece.first_row, piece.count)
         first_offset = piece.base_offset + piece.first_row
-        yield schema.to_read_batch(
-            records, task.topic, task.partition, first_offset, include_headers=include_headers
-        )
+        yield schema.to_read_batch(records, task.topic, task.partition, first_offset, include_headers=include_headers)

@@ -1,4 +1,4 @@
-"""The main door of the sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``. Exactly once, for any plan and source.
+"""The main door of the sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``, for any plan and source.
 
 It runs in the user's driver process, once per micro-batch. The batch's plan is run once and nothing here acts on the
 DataFrame a second time. After `query.stop()` Spark lets this function run on to its end: the ledger's fence, not Spark,
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oncelog.coordinator.rounds import BatchOffsets
-from oncelog.errors import BatchRefusedError
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import context, group_offsets, schema, writing
 from oncelog.spark.driver import BatchDriver, BatchReport

@@ -41,6 +41,7 @@ from oncelog.spark.options import SourceOptions
 from oncelog.spark.planner import Offsets, ReadTask, SourcePlanner
 from oncelog.types import OffsetAndMetadata
 
+
 class TaskPartition(InputPartition):
     """A `ReadTask` as Spark hands it to a worker."""
 
@@ -50,13 +51,20 @@ class TaskPartition(InputPartition):
 
 
 class _Reader:
-    """What both readers share. Pickled into tasks, so it holds options only; the planner is opened on first use."""
+    """What both readers share. Pickled into tasks with its options only; the planner is made on first use and kept."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._kept_planner: SourcePlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept_planner": None}
 
     def _planner(self) -> SourcePlanner:
-        return SourcePlanner(open_log(self._options.path, self._options.znodes), self._options)
+        if self._kept_planner is None:
+            log = open_log(self._options.path, self._options.znodes)
+            self._kept_planner = SourcePlanner(log, self._options)
+        return self._kept_planner
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, TaskPartition):
@@ -74,7 +82,7 @@ class BatchReader(_Reader, DataSourceReader):
         wanted = [(partition, start, ending[partition]) for partition, start in sorted(starting.items())]
         return [TaskPartition(task) for task in planner.tasks(wanted)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._read(partition)
 
 
@@ -133,7 +141,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         wanted = ranges(self._known(start), parse_offset(end))
         return [TaskPartition(task) for task in self._planner().tasks(wanted)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -144,7 +152,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         group_id, log = self._options.group_id, open_log(self._options.path, self._options.znodes)
         offsets = {p: OffsetAndMetadata(offset) for p, offset in parse_offset(end).partitions().items()}
         try:
-            log.services.store.transact(lambda view: groups.commit(view, group_id, offsets))
+            groups.commit(log.services.store, group_id, offsets)
         except (GroupOwnedError, RetriableError):
             return  # a sink commits the group's offsets with its batches; or the store is busy
 

@@ -1,5 +1,6 @@
-"""The sinks' task side: rows become durable blocks. Touches no znode, so a retry, a speculative copy or a zombie task
-leaves an orphan file and nothing else.
+"""The sinks' task side: rows become durable blocks.
+
+Touches no znode, so a retry, a speculative copy or a zombie task leaves an orphan file and nothing else.
 
 Rows arrive with the columns the user gave (`schema.SINK_COLUMNS`). Each finds its log partition here: the one it names,
 or that of its key's hash, or, without a key, the one whose turn it is in this task.
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +125,8 @@ class TaskWriter:
             _check_range(numbers, topic, count)
         if numbers.null_count:
             numbers = numbers.fill_null(0) if count == 1 else self._filled(numbers, records, count)
-        return numbers.to_numpy()
+        found: npt.NDArray[np.integer[Any]] = numbers.to_numpy()
+        return found
 
     def _filled(self, numbers: pa.Int32Array, records: pa.RecordBatch, count: int) -> pa.Int32Array:
         keys = records.column("key")
@@ -156,25 +158,26 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# As a Spark job --------------------------------------------------------------------------------------------------------
+# As a Spark job -------------------------------------------------------------------------------------------------------
 
-_METADATA_DDL = (
-    "topic string, partition int, file string, position long, length long, crc32 long, count int, "
-    "min_timestamp_ms long, max_timestamp_ms long"
-)
-_METADATA_TYPES = (
-    pa.string(),
-    pa.int32(),
-    pa.string(),
-    *(pa.int64() for _ in ("position", "length", "crc32")),
-    pa.int32(),
-    *(pa.int64() for _ in ("min_timestamp_ms", "max_timestamp_ms")),
-)
+_COLUMNS = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "file": pa.string(),
+    "position": pa.int64(),
+    "length": pa.int64(),
+    "crc32": pa.int64(),
+    "count": pa.int32(),
+    "min_timestamp_ms": pa.int64(),
+    "max_timestamp_ms": pa.int64(),
+}
+_SPARK_NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long"}
+_DDL = ", ".join(f"{name} {_SPARK_NAMES[kind]}" for name, kind in _COLUMNS.items())
 
 
 def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
     """Run the plan of `rows` once, each task writing its rows; returns the blocks in the order of the tasks."""
-    found = rows.mapInArrow(_task_function(task), _METADATA_DDL).collect()
+    found = rows.mapInArrow(_task_function(task), _DDL).collect()
     return [Written(row[0], row[1], Block(*row[2:])) for row in found]
 
 
@@ -200,20 +203,6 @@ def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> list[Writte
 
 
 def _metadata(written: list[Written]) -> pa.RecordBatch:
-    rows = [
-        (
-            piece.topic,
-            piece.partition,
-            piece.block.file,
-            piece.block.position,
-            piece.block.length,
-            piece.block.crc32,
-            piece.block.count,
-            piece.block.min_timestamp_ms,
-            piece.block.max_timestamp_ms,
-        )
-        for piece in written
-    ]
-    names = [part.split()[0] for part in _METADATA_DDL.split(", ")]
-    columns = [pa.array(column, type=kind) for column, kind in zip(zip(*rows, strict=True), _METADATA_TYPES, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    rows = [(piece.topic, piece.partition, *astuple(piece.block)) for piece in written]
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), _COLUMNS.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))

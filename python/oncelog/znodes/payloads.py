@@ -221,7 +221,8 @@ _TAIL_BOUNDS = ("base_offset", "end_offset", "records", "size_bytes", "max_times
 
 
 def _tail_node_from_json(payload: Payload) -> TailNode:
-    node = TailNode(*(int(payload[name]) for name in _TAIL_BOUNDS))
+    base_offset, end_offset, records, size_bytes, max_timestamp_ms = (int(payload[name]) for name in _TAIL_BOUNDS)
+    node = TailNode(base_offset, end_offset, records, size_bytes, max_timestamp_ms)
     if "entries" in payload:
         return replace(node, entries=tuple(entry_from_json(row) for row in payload["entries"]))
     file, blocks, producer, base_sequence, owner = payload["manifest"]
@@ -359,10 +360,12 @@ class GroupRecord:
     Attributes:
         owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
         is_deleted: a tombstone: the version, which orders commits, goes on if the name comes back.
+        nonce: of the last commit outside any transaction; an attempt that finds its own has won before.
     """
 
     owning_prefix: str | None = None
     is_deleted: bool = False
+    nonce: str | None = None
 
 
 def encode_group(group: GroupRecord) -> bytes:
@@ -370,7 +373,7 @@ def encode_group(group: GroupRecord) -> bytes:
 
 
 def decode_group(path: str, data: bytes) -> GroupRecord:
-    return paths.decode(path, data, lambda p: GroupRecord(p["owning_prefix"], bool(p["is_deleted"])))
+    return paths.decode(path, data, lambda p: GroupRecord(p["owning_prefix"], bool(p["is_deleted"]), p["nonce"]))
 
 
 def encode_ledger(ledger: QueryLedger) -> bytes:

@@ -1,4 +1,4 @@
-"""Files of every format version stay readable, and what version 1 writes stays what it wrote (conformance of formats)."""
+"""Files of every format version stay readable, and what version 1 writes stays what it wrote."""
 
 from __future__ import annotations
 

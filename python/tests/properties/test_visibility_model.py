@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 
-import hypothesis
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from oncelog.protocol import visibility
-from oncelog.protocol.partition import OwnerSpan, OwnerState, PartitionState
-from oncelog.protocol.visibility import Plan
 from oncelog.types import IsolationLevel, Outcome, ProducerIdAndEpoch
+from tests.properties.visibility_faults import FAULTS, Fault
 from tests.properties.visibility_model import (
     BACKWARDS,
-    EXACT,
     PROGRESS,
     ROWS,
-    TORN,
-    UNDECIDED,
     Shown,
     broken_by,
     goes_back,
-    greatest_ends,
 )
 from tests.properties.visibility_world import (
     SOUND,
@@ -126,7 +120,7 @@ class Settler:
 
 Actor = Planner | Settler | Settling | Replay
 
-STEPS: list[Step] = [
+STEPS: list[Step] = [  # what is listed more often happens more often
     Nothing(),
     *(Append(writer, partition) for writer in range(WRITERS) for partition in range(PARTITIONS)),
     *(Append(writer, partition) for writer in range(WRITERS) for partition in range(PARTITIONS)),
@@ -261,3 +255,54 @@ def laws_broken_by(history: list[Step], scheme: Scheme = SOUND) -> set[str]:
         run.take(step)
     run.finish()
     return run.broken
+
+
+# The laws -------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(histories)
+def test_every_plan_of_every_history_keeps_the_laws(history: list[Step]) -> None:
+    """conformance: 27, 36, 37, 39, 42, 55."""
+    note("\n".join(str(step) for step in history if step != Nothing()))
+
+    assert laws_broken_by(history) == set()
+
+
+@given(st.lists(st.sampled_from([step for step in STEPS if isinstance(step, Append | PlainAppend | Decide)]), max_size=14))
+def test_the_ends_of_a_plan_are_the_greatest_that_hide_the_undecided_and_tear_nothing(history: list[Step]) -> None:
+    """conformance: 27."""
+    run = Run()
+    for step in history:
+        run.take(step)
+
+    shown = read_snapshot(run.log, tuple(range(PARTITIONS))).shown()
+
+    assert tuple(shown.ends.values()) == greatest_by_trying(run.log)
+
+
+def greatest_by_trying(log: Log) -> tuple[int, ...]:
+    """The greatest of all ends, looked at one by one."""
+    decisions = {decision.owner: decision for decision in log.truth.decisions}
+
+    def is_right(ends: tuple[int, ...]) -> bool:
+        sides: dict[str, set[bool]] = {}
+        for slots, end in zip(log.truth.partitions, ends, strict=True):
+            for offset, what in enumerate(slots):
+                if what is not None and what.owner is not None:
+                    sides.setdefault(what.owner, set()).add(offset < end)
+        undecided = {owner for owner in sides if owner not in decisions}
+        committed = {owner for owner in sides if owner in decisions and decisions[owner].is_commit}
+        return not any(True in sides[owner] for owner in undecided) and all(len(sides[o]) == 1 for o in committed)
+
+    every = product(*(range(len(slots) + 1) for slots in log.truth.partitions))
+    return max(filter(is_right, every), key=sum)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_random_histories_find_a_planted_fault(fault: Fault) -> None:
+    chance = random.Random(fault.name)
+
+    histories = (chance.choices(STEPS, k=chance.randint(60, 120)) for _ in range(2000))
+
+    assert any(fault.law in laws_broken_by(history, fault.scheme) for history in histories)

@@ -83,7 +83,7 @@ class Log:
         if owner is not None:
             grown = grown.extended_by(owner, producer, offset, offset)
             listed = owners[owner].partitions if owner in owners else ()
-            reached = listed if str(partition) in listed else (*listed, str(partition))
+            reached = tuple(sorted({*listed, str(partition)}))
             owners = {**owners, owner: OwnerState(Outcome.OPEN, self.commits, partitions=reached)}
         entry = IndexEntry(offset, 1, producer, 0, owner, BLOCK, None)
         truth = self.truth.wrote(partition, Written(owner, producer))

@@ -1,4 +1,6 @@
-"""A data source that counts, and writes down every call that Spark makes: what the tests learn about Spark comes from it."""
+"""A data source that counts, and writes down every call that Spark makes, so that tests can tell how Spark behaves."""
+
+# ruff: noqa: N802, N803 - Spark's names
 
 from __future__ import annotations
 
@@ -131,6 +133,6 @@ class JournalWriter(DataSourceStreamArrowWriter):
         self._journal.note("write", rows=rows, properties={name: task.getLocalProperty(name) for name in names})
         return Written(rows)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         rows = sum(message.rows for message in messages if isinstance(message, Written))
         self._journal.note("commitBatch", batch_id=batchId, rows=rows)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Handler = Callable[[DataFrame, int], None]
 
@@ -44,6 +45,8 @@ def last_batch(checkpoint: Path) -> int:
 
 def forget_last_commit(checkpoint: Path) -> None:
     """Leave the checkpoint as a crash between the last batch and its entry in the commit log does."""
-    newest = max((file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()), key=lambda f: int(f.name))
+    newest = max(
+        (file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()), key=lambda f: int(f.name)
+    )
     newest.unlink()
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQueryException
 
 from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, SparkInternalsError, UsageError
 from oncelog.spark import context
@@ -81,17 +81,12 @@ def test_offsets_come_in_the_order_of_the_querys_sources(spark: SparkSession, tm
     counted = numbers(spark, tmp_path / "journal", until=1).select("number")
     one, other = Seen(), Seen()
 
-    query = rates.union(counted).writeStream.foreachBatch(one)
-    run_one_batch(query, tmp_path / "ck1")
-    run_one_batch(counted.union(rates).writeStream.foreachBatch(other), tmp_path / "ck2")
+    for handler, both in ((one, rates.union(counted)), (other, counted.union(rates))):
+        writer = both.writeStream.foreachBatch(handler).option("checkpointLocation", str(tmp_path / str(id(handler))))
+        writer.trigger(availableNow=True).start().awaitTermination()
 
     assert one.offsets[0] == (0, (None, None), ('{"offset":7,"timestamp":1000}', '{"next": 1}'))
     assert other.offsets[0] == (0, (None, None), ('{"next": 1}', '{"offset":7,"timestamp":1000}'))
-
-
-def run_one_batch(writer: object, checkpoint: Path) -> None:
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()  # type: ignore[attr-defined]
-    query.awaitTermination()
 
 
 def test_a_source_that_is_read_twice_shows_twice(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,15 +43,13 @@ _WRITE_LOCK_BYTE = 120
 
 def create_database(path: Path, script: str) -> None:
     """Build a database in WAL mode from `script`. It is whole and on disk when this returns."""
-    connection = sqlite3.connect(path, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.executescript(f"BEGIN; {script} COMMIT;")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(f"BEGIN; {script} COMMIT;")
     except sqlite3.Error as error:
         raise _translated(error, path) from error
-    finally:
-        connection.close()
 
 
 class StoreConnection:
@@ -79,9 +78,13 @@ class StoreConnection:
             raise StoreAccessError("the znode store cannot be opened", path=str(path), reason=str(error)) from error
         except sqlite3.Error as error:
             raise _translated(error, self._path) from error
-        self.rows("PRAGMA synchronous = FULL")
-        self.rows("PRAGMA fullfsync = ON")  # for macOS, whose fsync alone does not reach the disk
-        self.rows(f"PRAGMA journal_size_limit = {WAL_KEEP_BYTES}")
+        try:
+            self.rows("PRAGMA synchronous = FULL")
+            self.rows("PRAGMA fullfsync = ON")  # for macOS, whose fsync alone does not reach the disk
+            self.rows(f"PRAGMA journal_size_limit = {WAL_KEEP_BYTES}")
+        except BaseException:
+            self.close()
+            raise
 
     def rows(self, sql: str, parameters: Row = ()) -> list[Row]:
         """Run a statement to its end and return its rows."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from oncelog.ports import Create, Set, ZnodeView
-from tests.unit.znodes.worlds import SqliteWorld, World, forked, in_parallel, increment, wait_for
+from tests.unit.znodes.worlds import SqliteWorld, World, doing, forked, in_parallel, increment, wait_for
 
 WORKERS = 6
 ROUNDS = 40
@@ -52,7 +52,7 @@ def test_creators_of_siblings_agree_on_their_numbers(world: World) -> None:
 def test_money_moved_between_accounts_is_never_seen_missing(world: World) -> None:
     accounts = [f"/accounts/{number}" for number in range(4)]
     store = world.client()
-    store.transact(lambda view: [view.create(path, b"100") for path in accounts])
+    store.transact(doing(*(("create", path, b"100") for path in accounts)))
 
     def move(view: ZnodeView, source: str, target: str) -> None:
         increment(view, target)

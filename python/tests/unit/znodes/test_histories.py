@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from oncelog.errors import InvariantViolation
-from oncelog.ports import Check, Create, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
+from oncelog.ports import Check, Create, Delete, Op, Set, Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.errors import MultiFailedError, NodeExistsError, NoNodeError, Refusal
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.rules import join_path
@@ -27,6 +27,65 @@ PATHS = ["/", "/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
 paths = st.sampled_from(PATHS)
 versions = st.sampled_from([-1, -1, 0, 1, 2])
 data = st.binary(max_size=3)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One call of a view. What it writes is a digest of all that the step saw before."""
+
+    name: str
+    path: str
+
+
+ACTIONS = ["get", "get", "get_many", "children", "children_data", "create", "create", "set", "delete", "set_blind"]
+programs = st.lists(st.builds(Action, st.sampled_from(ACTIONS), paths), max_size=6)
+
+
+def read(view: ZnodeView, action: Action) -> object:
+    path = action.path
+    match action.name:
+        case "children":
+            return view.children(path)
+        case "children_data":
+            return [(name, znode.data, znode.stat.version) for name, znode in view.children_data(path)]
+        case _:
+            wanted = [join_path(path, "a"), path] if action.name == "get_many" else [path]
+            return [znode and (znode.data, znode.stat.version) for znode in view.get_many(wanted)]
+
+
+def write(view: ZnodeView, action: Action, data: bytes) -> None:
+    match action.name:
+        case "create":
+            view.create(action.path, data)
+        case "set":
+            view.set(action.path, data)
+        case "set_blind":
+            view.set_blind("/", data)  # of another path it would be a bug where the path is missing
+        case "delete" if action.path != "/" and not view.children(action.path):
+            view.delete(action.path)
+
+
+def run(view: ZnodeView, program: list[Action]) -> bytes:
+    """Run the program; returns a digest of everything that it saw."""
+    seen = b""
+    for action in program:
+        answered: object = None
+        try:
+            if action.name in {"create", "set", "set_blind", "delete"}:
+                write(view, action, seen)
+            else:
+                answered = read(view, action)
+        except (NodeExistsError, NoNodeError) as error:
+            answered = type(error).__name__
+        seen = b"%08x" % zlib.crc32(seen + repr(answered).encode())
+    return seen
+
+
+def outcome(store: ZnodeStore, program: list[Action]) -> object:
+    try:
+        return store.transact(lambda view: run(view, program))
+    except InvariantViolation as error:  # recreating what it deleted, and the like: nothing is written
+        return str(error)
 
 
 # Multis: SQLite and memory agree in every answer and every Stat.
@@ -61,12 +120,12 @@ class SqliteIsTheReference(RuleBasedStateMachine):
         self.time.wall_ms += later_ms
         assert answer(self.sqlite, multi) == answer(self.memory, multi)
 
-    @rule(program=st.deferred(lambda: programs))
+    @rule(program=programs)
     def step(self, program: list[Action]) -> None:
         assert outcome(self.sqlite, program) == outcome(self.memory, program)
 
     @rule(path=paths)
-    def read(self, path: str) -> None:
+    def look(self, path: str) -> None:
         for store in (self.sqlite, self.memory):
             with store.snapshot() as reader:
                 assert reader.get(path) == store.get(path) == store.get_many([path])[0]
@@ -87,60 +146,6 @@ TestSqliteIsTheReference.settings = settings(max_examples=25, stateful_step_coun
 
 
 # Steps: whatever another step does in the middle of one, the result is that of one after the other.
-
-
-@dataclass(frozen=True)
-class Action:
-    """One call of a view. What it writes is a digest of all that the step saw before."""
-
-    name: str
-    path: str
-
-
-ACTIONS = ["get", "get", "get_many", "children", "children_data", "create", "create", "set", "delete", "set_blind"]
-programs = st.lists(st.builds(Action, st.sampled_from(ACTIONS), paths), max_size=6)
-
-
-def act(view: ZnodeView, action: Action, seen: bytes) -> object:
-    path = action.path
-    match action.name:
-        case "get":
-            znode = view.get(path)
-            return znode and (znode.data, znode.stat.version)
-        case "get_many":
-            znodes = view.get_many([join_path(path, "a"), path])
-            return [znode and (znode.data, znode.stat.version) for znode in znodes]
-        case "children":
-            return view.children(path)
-        case "children_data":
-            return [(name, znode.data, znode.stat.version) for name, znode in view.children_data(path)]
-        case "create":
-            return view.create(path, seen)
-        case "set":
-            return view.set(path, seen)
-        case "set_blind":
-            return view.set_blind("/", seen)  # of another path it would be a bug where the path is missing
-        case _:
-            return view.delete(path) if path != "/" and not view.children(path) else None
-
-
-def run(view: ZnodeView, program: list[Action]) -> bytes:
-    """Run the program; returns a digest of everything that it saw."""
-    seen = b""
-    for action in program:
-        try:
-            answered = act(view, action, seen)
-        except (NodeExistsError, NoNodeError) as error:
-            answered = type(error).__name__
-        seen = b"%08x" % zlib.crc32(seen + repr(answered).encode())
-    return seen
-
-
-def outcome(store: MultiStore, program: list[Action]) -> object:
-    try:
-        return store.transact(lambda view: run(view, program))
-    except InvariantViolation as error:  # recreating what it deleted, and the like: nothing is written
-        return str(error)
 
 
 class Interrupted(MemoryZnodeStore):

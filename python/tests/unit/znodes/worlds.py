@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.clock import SYSTEM_CLOCK
@@ -116,6 +116,16 @@ def dump(reader: ZnodeReader, path: str = "/") -> dict[str, Znode]:
     for name in reader.children(path):
         found |= dump(reader, f"/{name}" if path == "/" else f"{path}/{name}")
     return found
+
+
+def doing(*calls: tuple[Any, ...]) -> Callable[[ZnodeView], None]:
+    """A step that makes these calls of its view, each given as the method's name and its arguments."""
+
+    def step(view: ZnodeView) -> None:
+        for method, *arguments in calls:
+            getattr(view, method)(*arguments)
+
+    return step
 
 
 def increment(view: ZnodeView, path: str = "/counter") -> int:

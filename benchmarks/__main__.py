@@ -1,0 +1,89 @@
+"""Runs the benchmarks and writes docs/benchmarks.md (the full run only).
+
+python -m benchmarks [--quick] [--only NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks import appends, memory, planning, report, spark_scan, spark_sink, transactions
+from benchmarks.report import Finding
+
+PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
+    "transactions": ("Small transactions", transactions.EXPLANATION, transactions.run),
+    "appends": ("Large appends", appends.EXPLANATION, appends.run),
+    "planning": ("Planning behind a long history", planning.EXPLANATION, planning.run),
+    "memory": ("Memory of a task", memory.EXPLANATION, memory.run),
+}
+ON_SPARK: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
+    "scan": ("Spark reads", spark_scan.EXPLANATION, spark_scan.run),
+    "sink": ("Spark writes", spark_sink.EXPLANATION, spark_sink.run),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less data, under three minutes; writes no page")
+    parser.add_argument("--only", nargs="+", choices=[*PLAIN, *ON_SPARK], help="these benchmarks alone")
+    options = parser.parse_args(arguments)
+    wanted = options.only or [*PLAIN, *ON_SPARK]
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-"))
+    try:
+        sections = list(_run(wanted, folder, quick=options.quick))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not options.quick and options.only is None:
+        report.PAGE.write_text(report.page(sections, "make bench"))
+        print(f"wrote {report.PAGE}")
+    return 0
+
+
+def _run(wanted: Sequence[str], folder: Path, *, quick: bool) -> list[tuple[str, str, list[Finding]]]:
+    sections = []
+    spark: SparkSession | None = None
+    for name in wanted:
+        heading, explanation, run = {**PLAIN, **ON_SPARK}[name]
+        place = folder / name
+        place.mkdir()
+        print(f"{heading} ...", flush=True)
+        started = time.monotonic()
+        if name in ON_SPARK:
+            spark = spark or _session(folder)
+            findings = run(place, spark, quick=quick)
+        else:
+            findings = run(place, quick=quick)
+        print(f"{report.table(findings)}({time.monotonic() - started:.0f} s)\n", flush=True)
+        sections.append((heading, explanation, findings))
+        shutil.rmtree(place)
+    if spark is not None:
+        spark.stop()
+    return sections
+
+
+def _session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .appName("oncelog-bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

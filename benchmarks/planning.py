@@ -1,0 +1,95 @@
+"""Planning a micro-batch behind histories of 10^3, 10^5 and 10^6 index entries: the cost must be that of the new data."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import oncelog
+from benchmarks.report import Finding, at_most, median
+from oncelog.log import generations, index, snapshot, topics
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import ZnodeView
+from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, TailNode
+from oncelog.types import Block, IsolationLevel, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths, payloads
+
+EXPLANATION = (
+    "A reader plans (last stable offset, then the visible blocks of the 100 newest entries) a partition whose history has so many "
+    "index entries. A fresh reader each time: nothing is cached. The peer is the same plan behind 1,000 entries."
+)
+
+HISTORIES = (1_000, 100_000, 1_000_000)
+NEW_ENTRIES = 100
+ROWS = 10
+
+
+def run(folder: Path, *, quick: bool) -> list[Finding]:
+    """Measure each history; the largest only in the full run."""
+    histories = HISTORIES[:2] if quick else HISTORIES
+    log = oncelog.open(folder / "log")
+    partitions = {entries: _history(log, entries) for entries in histories}
+    times: dict[int, list[float]] = {entries: [] for entries in histories}
+    for _ in range(30):
+        for entries, partition in partitions.items():
+            times[entries].append(_plan(log, partition))
+    log.close()
+    least = median(times[histories[0]])
+    return [
+        at_most(
+            f"planning behind {entries:,} entries",
+            f"{median(times[entries]) * 1000:.1f} ms",
+            f"{least * 1000:.1f} ms behind 1,000",
+            median(times[entries]) / least,
+            1.5,
+        )
+        for entries in histories[1:]
+    ]
+
+
+def _history(log: oncelog.Log, count: int) -> TopicIdPartition:
+    """A topic with one partition whose index holds `count` rolled entries, and new ones in the tail."""
+    name = f"t{count}"
+    log.create_topic(name)
+    store = log.services.store
+    partition = topics.partitions_of(store, name)[0]
+    generation = generations.current(store)
+    files = IndexFiles(log.services.files)
+    roots: tuple[IndexRef, ...] = ()
+    for start in range(0, count, 250):
+        node = _tail_node(start * ROWS, 250)
+        roots = index.rolled(files, roots, [node], lambda: generations.new_name(generations.INDEX, generation))
+    tail = [_tail_node((count + at) * ROWS, 1) for at in range(NEW_ENTRIES)]
+    state = PartitionState(log_end=tail[-1].end_offset, roots=roots, tail_nodes=len(tail))
+
+    def write(view: ZnodeView) -> None:
+        view.set(paths.partition(partition), payloads.encode_partition(state))
+        for node in tail:
+            view.create(paths.tail_node(partition, node.base_offset), payloads.encode_tail_node(node))
+
+    store.transact(write)
+    return partition
+
+
+def _tail_node(base_offset: int, count: int) -> TailNode:
+    producer = ProducerIdAndEpoch(1, 0)
+    entries = tuple(
+        IndexEntry(
+            base_offset + at * ROWS, ROWS, producer, 0, None, Block(f"data/00000001-{at}.avro", 0, 99, 0, ROWS, 1, 2), None
+        )
+        for at in range(count)
+    )
+    return TailNode(base_offset, base_offset + count * ROWS, count * ROWS, count * 99, 2, entries)
+
+
+def _plan(log: oncelog.Log, partition: TopicIdPartition) -> float:
+    started = time.perf_counter()
+    isolation = IsolationLevel.READ_COMMITTED
+    store = log.services.store
+    end = snapshot.take(store, [partition]).end(partition, isolation)
+    files = IndexFiles(log.services.files)
+    found = snapshot.visible_range(store, files, partition, end - NEW_ENTRIES * ROWS, end, isolation)
+    elapsed = time.perf_counter() - started
+    if found.count != NEW_ENTRIES * ROWS:
+        raise RuntimeError(f"the plan found {found.count} rows")
+    return elapsed

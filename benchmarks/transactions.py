@@ -1,0 +1,130 @@
+"""Small transactions: how many a second, and how long a commit takes, beside a bare loop of what they must wait for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import oncelog
+from benchmarks.report import Finding, at_least, per_second
+
+EXPLANATION = (
+    "A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of what it has to wait "
+    "for: one file written and fsynced, its folder fsynced, three SQLite commits with synchronous=FULL. Eight processes write "
+    "a partition each, together, beside the bare loop of one process."
+)
+
+
+def run(folder: Path, *, quick: bool) -> list[Finding]:
+    """Measure one process and eight."""
+    seconds = 3.0 if quick else 10.0
+    bare = _bare_loop(folder / "bare", seconds)
+    log = oncelog.open(folder / "log")
+    log.create_topic("t", partitions=8)
+    log.close()
+    alone = _together(folder / "log", 1, seconds)[0]
+    bare = (bare + _bare_loop(folder / "bare2", seconds)) / 2
+    eight = _together(folder / "log", 8, seconds)
+    rates = [rate for rate, _ in eight]
+    total = sum(rates)
+    return [
+        at_least("transactions, one process", per_second(alone[0], 1), per_second(bare, 1), alone[0] / bare, 0.35),
+        at_least("transactions, eight processes together", per_second(total, 1), per_second(bare, 1), total / bare, 0.5),
+        at_least(
+            "slowest of the eight to the mean of them",
+            per_second(min(rates), 1),
+            per_second(total / 8, 1),
+            min(rates) / (total / 8),
+            0.5,
+        ),
+        Finding(
+            "commit latency, one process, p50 / p99",
+            f"{_percentile(alone[1], 50):.1f} / {_percentile(alone[1], 99):.1f} ms",
+            f"{1000 / bare:.1f} ms a bare round",
+            _percentile(alone[1], 50) * bare / 1000,
+        ),
+        Finding(
+            "commit latency, eight processes, p50 / p99",
+            f"{_percentile(_all(eight), 50):.1f} / {_percentile(_all(eight), 99):.1f} ms",
+            f"{1000 / bare:.1f} ms a bare round",
+            _percentile(_all(eight), 50) * bare / 1000,
+        ),
+    ]
+
+
+def _bare_loop(folder: Path, seconds: float) -> float:
+    """Rounds per second of the bare loop."""
+    folder.mkdir(parents=True)
+    database = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("CREATE TABLE t (k TEXT PRIMARY KEY, v BLOB)")
+    descriptor = os.open(folder, os.O_RDONLY)
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        with (folder / f"{count}.bin").open("wb") as file:
+            file.write(b"x" * 1000)
+            file.flush()
+            os.fsync(file.fileno())
+        os.fsync(descriptor)
+        for key in range(3):
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (str(key), b"x" * 200))
+            database.execute("COMMIT")
+        count += 1
+    os.close(descriptor)
+    database.close()
+    return count / seconds
+
+
+Result = tuple[float, list[float]]
+
+
+def _together(path: Path, processes: int, seconds: float) -> list[Result]:
+    """(transactions per second, latencies in ms) of each of some processes that run at the same time."""
+    context = multiprocessing.get_context("spawn")
+    results: multiprocessing.Queue[Result] = context.Queue()
+    ready = context.Barrier(processes)
+    workers = [
+        context.Process(target=_work, args=(str(path), number, seconds, ready.wait, results))
+        for number in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    found = [results.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    return found
+
+
+def _work(
+    path: str, number: int, seconds: float, ready: Callable[[], object], results: multiprocessing.Queue[Result]
+) -> None:
+    with oncelog.open(path) as log, log.producer(transactional_id=f"bench-{number}") as producer:
+        producer.init_transactions()
+        _transaction(producer, number)
+        ready()
+        latencies, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            started = time.monotonic()
+            _transaction(producer, number)
+            latencies.append((time.monotonic() - started) * 1000)
+        results.put((len(latencies) / seconds, latencies))
+
+
+def _transaction(producer: oncelog.Producer, partition: int) -> None:
+    with producer.transaction():
+        for _ in range(10):
+            producer.send("t", b"v" * 100, partition=partition)
+
+
+def _all(results: list[Result]) -> list[float]:
+    return [latency for _, latencies in results for latency in latencies]
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]

@@ -1,0 +1,55 @@
+"""Where one run of a pipeline keeps its things. Both runs have the same places, each below a root of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Places below `root`, which is absolute: the programs of a run are started in it."""
+
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        """The oncelog log: the topic `flights`, and `delayed` where the query writes to it."""
+        return self.root / "log"
+
+    @property
+    def parquet(self) -> Path:
+        """What the parquet twin appends to."""
+        return self.root / "delayed.parquet"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of the streaming query; it stays over all restarts."""
+        return self.root / "checkpoint"
+
+    @property
+    def loader_report(self) -> Path:
+        """A line of JSON per transaction of the loader."""
+        return self.root / "loader.jsonl"
+
+    @property
+    def hurry(self) -> Path:
+        """Exists when the loader is to write what is left at once."""
+        return self.root / "hurry"
+
+    def program_log(self, name: str) -> Path:
+        """What a program prints."""
+        return self.root / f"{name}.txt"
+
+    def ready(self, attempt: int) -> Path:
+        """Made by a query's process when its Spark session is up."""
+        return self.root / f"ready-{attempt}"
+
+    def mark(self, attempt: int) -> Path:
+        """While this exists, the query's process passes the moment of its kill unharmed (see `kills`)."""
+        return self.root / f"killed-{attempt}"
+
+    def batch_in_flight(self) -> int | None:
+        """The newest batch that Spark has begun: it logs the offsets before it runs the batch."""
+        logged = [int(file.name) for file in (self.checkpoint / "offsets").glob("*") if file.name.isdecimal()]
+        return max(logged, default=None)

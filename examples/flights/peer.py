@@ -1,0 +1,92 @@
+"""The twin that is killed: the same query as people write it today, with foreachBatch appending to parquet files.
+
+    python -m flights.peer <folder> <attempt> [<moment>]
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oncelog.crash_points import CrashPoint
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from flights import kills, pipeline
+from flights.folders import Folders
+from flights.kills import ParquetMoment
+
+UNARMED_PAUSE_S = 0.02
+
+FILES_OF_MOMENT = {
+    ParquetMoment.WRITING: "_temporary/0/_temporary/*/part-*",
+    ParquetMoment.HANDED_OVER: "_temporary/0/task_*/part-*",
+    ParquetMoment.PUBLISHING: "part-*",
+}
+"""Where a new file appears at the moment: Spark has a task write it, hand it to the job, and the job publish it."""
+
+
+class Trap:
+    """Kills this process at a moment of its batch, once its mark is gone."""
+
+    def __init__(self, moment: ParquetMoment | None, mark: Path, output: Path) -> None:
+        self._moment = moment
+        self._mark = mark
+        self._output = output
+
+    def reach(self, moment: ParquetMoment) -> None:
+        """Called by the code at `moment`."""
+        if moment is self._moment:
+            kills.die_once(self._mark)
+
+    @contextmanager
+    def watching_files(self) -> Iterator[None]:
+        """Notice the moments that pass inside Spark by the files that appear."""
+        pattern = FILES_OF_MOMENT.get(self._moment) if self._moment else None
+        if pattern is None:
+            yield
+            return
+        is_over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(pattern, is_over))
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _watch(self, pattern: str, is_over: threading.Event) -> None:
+        before = set(self._output.glob(pattern))
+        while not is_over.is_set():
+            if self._mark.exists():
+                time.sleep(UNARMED_PAUSE_S)
+            elif not before.issuperset(self._output.glob(pattern)):
+                kills.die_once(self._mark)
+
+
+def batch_writer(output: Path, trap: Trap) -> pipeline.WriteBatch:
+    """A foreachBatch function that appends a batch to the folder `output`."""
+
+    def write_batch(late: DataFrame, batch_id: int) -> None:
+        with trap.watching_files():
+            late.withColumn("batch", F.lit(batch_id)).write.mode("append").parquet(str(output))
+        trap.reach(ParquetMoment.WRITTEN)
+
+    return write_batch
+
+
+def main(root: str, attempt: str, moment: str = "") -> None:
+    folders = Folders(Path(root))
+    mark = folders.mark(int(attempt))
+    if moment in set(CrashPoint):
+        kills.arm_crash_point(CrashPoint(moment), mark)
+    own_moment = ParquetMoment(moment) if moment in set(ParquetMoment) else None
+    pipeline.run(folders, int(attempt), batch_writer(folders.parquet, Trap(own_moment, mark, folders.parquet)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

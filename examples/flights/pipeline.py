@@ -1,0 +1,92 @@
+"""The streaming query that both processes run: late departures of the topic `flights`, in micro-batches.
+
+Only what happens to a batch differs between them; it is a foreachBatch function, as in any job of this kind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from flights.data import FIELDS
+from flights.folders import Folders
+from flights.loader import TOPIC
+from flights.truth import LATE_MINUTES
+
+GROUP = "delays"
+TRIGGER = "500 milliseconds"
+FLIGHT = "row BIGINT, flight STRING, origin STRING, dest STRING, dep_delay INT"
+
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for seconds starts several times faster without the optimising compiler and a parallel collector."""
+
+WriteBatch = Callable[[DataFrame, int], None]
+
+
+def late_departures(flights: DataFrame) -> DataFrame:
+    """Columns key, partition and `FIELDS` of each record whose flight left late."""
+    flight = F.from_json(F.col("value").cast("string"), FLIGHT).alias("flight")
+    is_late = F.col("flight.dep_delay") >= LATE_MINUTES
+    return flights.select("key", "partition", flight).where(is_late).select("key", "partition", "flight.*")
+
+
+def start(spark: SparkSession, folders: Folders, write_batch: WriteBatch) -> StreamingQuery:
+    """Start the query, or go on where its checkpoint ends."""
+    flights = (
+        spark.readStream.format("oncelog")
+        .option("path", str(folders.log))
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("groupId", GROUP)
+        .load()
+    )
+    return (
+        late_departures(flights)
+        .writeStream.foreachBatch(write_batch)
+        .option("checkpointLocation", str(folders.checkpoint))
+        .trigger(processingTime=TRIGGER)
+        .start()
+    )
+
+
+def run(folders: Folders, attempt: int, write_batch: WriteBatch) -> None:
+    """Run the query until SIGTERM, or until the process that started this one is gone."""
+    is_asked_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_asked_to_stop.set())
+    parent = os.getppid()
+    spark = _session(folders.root)
+    folders.ready(attempt).touch()
+    query = start(spark, folders, write_batch)
+    while query.isActive and os.getppid() == parent:
+        if is_asked_to_stop.wait(0.2):
+            query.stop()
+    spark.stop()
+    if (problem := query.exception()) is not None:
+        raise problem
+
+
+def _session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("late departures")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "WARN")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
+        .config("spark.local.dir", str(folder / "spark"))
+        .config("spark.sql.warehouse.dir", str(folder / "spark" / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )

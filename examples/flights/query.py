@@ -1,0 +1,44 @@
+"""The process that is killed: late departures go to the topic `delayed`, exactly once.
+
+    python -m flights.query <folder> <attempt> [<crash point>]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import oncelog
+from oncelog.crash_points import CrashPoint
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from flights import kills, pipeline
+from flights.data import FIELDS
+from flights.folders import Folders
+
+TOPIC = "delayed"
+
+
+def batch_writer(folders: Folders) -> pipeline.WriteBatch:
+    """A foreachBatch function that writes a batch to the topic, and its source offsets to the group, or nothing."""
+    write = oncelog.spark.sink(
+        path=str(folders.log), topic=TOPIC, groupId=pipeline.GROUP, transactionalIdPrefix=TOPIC
+    )
+
+    def write_batch(late: DataFrame, batch_id: int) -> None:
+        value = F.to_json(F.struct(F.lit(batch_id).alias("batch"), *FIELDS))  # the reader beside it asks: whole batches?
+        write(late.select("key", value.alias("value")), batch_id)
+
+    return write_batch
+
+
+def main(root: str, attempt: str, crash_point: str = "") -> None:
+    folders = Folders(Path(root))
+    if crash_point:
+        kills.arm_crash_point(CrashPoint(crash_point), folders.mark(int(attempt)))
+    pipeline.run(folders, int(attempt), batch_writer(folders))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,54 @@
+"""``oncelog gc``: what time does to a log, since no server does it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import click
+
+from oncelog.cli.output import as_json, plural, progress, show, show_json, size
+from oncelog.cli.shell import Command, Settings
+from oncelog.clients.descriptions import UpkeepReport
+
+
+@click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Say which records and files would go, and change nothing.")
+@click.pass_obj
+def gc(settings: Settings, dry_run: bool) -> None:
+    """Abort what is overdue, settle, apply retention, expire idle ids and offsets, remove files nothing names.
+
+    Safe at any time and beside writers and readers. A file goes at the second run after nothing names it, and runs
+    count once an hour. Run it now and then, for instance every hour.
+    """
+    with settings.open() as log, progress("looking at files") as advance:
+        total, done = log.admin.count_files(), count(1)
+        report = log.admin.upkeep(dry_run=dry_run, on_file=lambda name: advance(next(done), total))
+    if settings.as_json:
+        show_json({"dry_run": dry_run, **as_json(report)})
+        return
+    for line in _story(report, dry_run=dry_run):
+        show(line)
+
+
+def _story(report: UpkeepReport, *, dry_run: bool) -> list[str]:
+    files = report.collected
+    would = "would remove" if dry_run else "removed"
+    lines = [f"aborted {overdue.owner}: overdue" for overdue in report.timed_out]
+    lines += [
+        f"{would} {plural(part.records, 'record')} ({size(part.size_bytes)}) of {part.partition} by retention; "
+        f"the log begins at {part.log_start}"
+        for part in report.removed
+    ]
+    if not dry_run:
+        expired = [
+            (len(report.expired_transactional_ids), "transactional id"),
+            (len(report.expired_groups), "group"),
+            (report.expired_producers, "idle producer"),
+        ]
+        lines += [f"expired {plural(number, noun)}" for number, noun in expired if number]
+    lines.append(f"{would} {plural(len(files.removed), 'file')} ({size(files.size_bytes)})")
+    lines += [f"  {name}" for name in files.removed] if dry_run else []
+    if files.waiting:
+        lines.append(f"{plural(len(files.waiting), 'unreferenced file')} must wait for a later run")
+    lines += [f"not a file of oncelog, left alone: {name}" for name in files.foreign]
+    return lines

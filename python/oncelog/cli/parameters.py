@@ -1,0 +1,70 @@
+"""Kinds of options: durations, sizes, partitions with offsets. Each says in one line what is wrong with a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from oncelog.types import TopicPartition
+
+_DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE_BYTES = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def shared(flag: str, callback: Callable[..., Any], *, name: str | None = None, **settings: Any) -> click.Option:
+    """An option that many commands have; the callback stores its value, and no command sees it as an argument."""
+    declarations = [flag] if name is None else [flag, name]
+    return click.Option(declarations, expose_value=False, callback=callback, is_eager=True, **settings)
+
+
+class _Quantity(click.ParamType[int]):
+    """A number with a unit."""
+
+    def __init__(self, name: str, units: dict[str, int], example: str) -> None:
+        self.name = name
+        self._units = units
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
+        if found is None or found[2] not in self._units:
+            self.fail(f"{value!r} is no {self.name}; write it like {self._example}", param, ctx)
+        return int(found[1]) * self._units[found[2]]
+
+
+DURATION = _Quantity("duration", _DURATION_MS, "500ms, 90s, 15m, 36h or 7d")
+SIZE = _Quantity("size", _SIZE_BYTES, "1000000, 64MiB or 10GiB")
+
+
+class OrNone(click.ParamType[Any]):
+    """A quantity, or the word ``none``, which becomes None in a list, so that it differs from an option left out."""
+
+    def __init__(self, quantity: click.ParamType[int]) -> None:
+        self.name = f"{quantity.name}|none"
+        self._quantity = quantity
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int | None]:
+        if isinstance(value, list):
+            return value
+        return [None if value == "none" else self._quantity.convert(value, param, ctx)]
+
+
+class PartitionOffset(click.ParamType[tuple[TopicPartition, int]]):
+    """An offset of a partition: ``flights:0=42``."""
+
+    name = "topic:partition=offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[TopicPartition, int]:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"([^:=]+):(\d+)=(\d+)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no offset of a partition; write it like flights:0=42", param, ctx)
+        return TopicPartition(found[1], int(found[2])), int(found[3])

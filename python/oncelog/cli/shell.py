@@ -1,0 +1,171 @@
+"""What every command shares: the settings, opening the log, and how errors become one line and an exit code.
+
+A command returns its exit code, or nothing for success. It never ends the process itself and never prints a traceback:
+errors reach `Root.main`, which knows by the branch of the error tree what the caller of the command must do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import click
+
+from oncelog import runtime
+from oncelog.cli import parameters
+from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, UsageError
+from oncelog.runtime import Log
+from oncelog.version import __version__
+
+PATH_VARIABLE = "ONCELOG_PATH"
+ZNODES_VARIABLE = "ONCELOG_ZNODES"
+
+
+class ExitCode(IntEnum):
+    """What the shell learns."""
+
+    OK = 0
+    PROBLEM = 1
+    """The command worked, and what it looked for is there: damage, or something that hangs."""
+
+    USAGE = 2
+    RETRIABLE = 3
+    FATAL = 4
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+@dataclass
+class Settings:
+    """What the options say that every command has."""
+
+    path: str | None = None
+    znodes: str | None = None
+    as_json: bool = False
+    debug: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where the log is."""
+        path = self.path or os.environ.get(PATH_VARIABLE)
+        if not path:
+            raise click.UsageError(f"Which log? Give --path, or set {PATH_VARIABLE}.")
+        return path
+
+    @property
+    def znodes_uri(self) -> str | None:
+        """Where its metadata is; None for the SQLite file in its folder."""
+        return self.znodes or os.environ.get(ZNODES_VARIABLE) or None
+
+    def open(self, *, create: bool = False) -> Log:
+        """Open the log. Only a command that is there to begin a log may create one."""
+        return runtime.open(self.place, self.znodes_uri, create=create)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    if value:
+        setattr(context.ensure_object(Settings), str(parameter.name), value)
+
+
+def _shared_options() -> list[click.Parameter]:
+    """The options of `Settings`. The program and each command take them, so that they may stand anywhere."""
+    return [
+        parameters.shared("--path", _remember, metavar="DIR", help=f"The log's folder. [env: {PATH_VARIABLE}]"),
+        parameters.shared(
+            "--znodes",
+            _remember,
+            metavar="URI",
+            help=f"Its metadata; by default a SQLite file in the folder. [env: {ZNODES_VARIABLE}]",
+        ),
+        parameters.shared(
+            "--json", _remember, name="as_json", is_flag=True, help="One JSON document on stdout, for scripts."
+        ),
+        parameters.shared("--debug", _remember, is_flag=True, help="Show the traceback of an error."),
+    ]
+
+
+class Command(click.Command):
+    """A command that takes the shared options too."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *_shared_options()]
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class Root(Group):
+    """The program itself."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run one command and leave with its exit code."""
+        settings = Settings()
+        try:
+            answer = super().main(args, prog_name, complete_var, standalone_mode=False, obj=settings, **extra)
+            code = ExitCode.OK if answer is None else ExitCode(answer)
+        except Exception as error:  # noqa: BLE001 - the one place where an error becomes an exit code
+            if settings.debug:
+                traceback.print_exc()
+            code, text = _explain(error)
+            click.echo(f"oncelog: {' '.join(text.split())}", err=True)
+        sys.exit(code)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; a reader that has seen enough (``| head``) is no error."""
+        try:
+            answer = super().invoke(context)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.PIPE_CLOSED
+        return answer
+
+
+def _explain(error: Exception) -> tuple[ExitCode, str]:
+    """The exit code of an error, and what to say of it."""
+    match error:
+        case click.Abort():
+            return ExitCode.INTERRUPTED, "interrupted"
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx else "oncelog"
+            return ExitCode.USAGE, f"{error.format_message()} (see `{command} --help`)"
+        case click.ClickException():
+            return ExitCode.USAGE, error.format_message()
+        case UsageError():
+            return ExitCode.USAGE, str(error)
+        case RetriableError() | AbortableError() | OutcomeUnknownError():
+            return ExitCode.RETRIABLE, f"{error} (run the command again)"
+        case OncelogError():
+            return ExitCode.FATAL, str(error)
+        case _:
+            name = type(error).__name__
+            return ExitCode.FATAL, f"{name}: {error} (this should not happen; --debug shows where, please report it)"
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="oncelog")
+def root() -> None:
+    """Look after a log of oncelog: its topics, transactions, groups and files.
+
+    Exit codes: 0 done; 1 a problem was found (log verify, txn find-hanging); 2 the call is wrong; 3 try again;
+    4 it cannot be done.
+    """
+
+
+root.params.extend(_shared_options())

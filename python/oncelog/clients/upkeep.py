@@ -1,0 +1,54 @@
+"""Upkeep that every client does in passing: settling what is decided, timing out what holds others back.
+
+There is no server to do it. All of it is optional for the caller, and most of it concerns what others wrote, so what
+fails is left to the next client: a commit never looks failed because the settling behind it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from oncelog.clients.services import LogServices
+from oncelog.coordinator import sweeper
+from oncelog.coordinator.settler import Settler
+from oncelog.errors import OncelogError
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.types import TopicIdPartition
+
+SWEEP_PAUSE_MS = 1000
+"""Between two looks at the time-outs of what holds a reader back."""
+
+
+class Upkeep:
+    """The upkeep of one client. Not shared between threads."""
+
+    def __init__(self, services: LogServices) -> None:
+        self._services = services
+        self._settler = Settler(services.store, services.clock)
+        self._swept_ms = services.clock.monotonic_ms()
+
+    def after_writing(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Settle what `partitions` list, if that is due."""
+        with suppress(OncelogError):
+            self._settler.settle_if_due(partitions)
+
+    def after_planning(self, seen: LogSnapshot) -> None:
+        """Settle what a plan saw, if that is due, and time out what held it back."""
+        self.after_writing(seen.partitions)
+        now_ms = self._services.clock.monotonic_ms()
+        if seen.plan.blockers and now_ms - self._swept_ms >= SWEEP_PAUSE_MS:
+            self._swept_ms = now_ms
+            self.sweep(set(seen.plan.blockers.values()))
+
+    def sweep(self, owners: Iterable[str]) -> None:
+        """Time out those of `owners` that are overdue."""
+        with suppress(OncelogError):
+            sweeper.sweep_owners(self._services.store, self._services.coordinator, owners)
+
+    def unblock(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Make room in partitions that list too many owners: time out what is overdue, settle what is decided."""
+        blocked = list(partitions)
+        with suppress(OncelogError):
+            sweeper.sweep(self._services.store, self._services.coordinator, blocked)
+            self._settler.settle_now(blocked)

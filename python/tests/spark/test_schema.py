@@ -1,0 +1,153 @@
+"""The columns of the source and the sinks: what Spark is promised, and what rows are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from oncelog.errors import InvalidRecordError
+from oncelog.log.codec import RECORD_SCHEMA
+from oncelog.spark.schema import check_sink_schema, read_schema, to_read_batch
+
+RECORDS = pa.RecordBatch.from_pylist(
+    [
+        {"key": b"k", "value": b"v", "headers": [{"key": "h", "value": None}], "timestamp_ms": 1_700_000_000_123},
+        {"key": None, "value": None, "headers": None, "timestamp_ms": 0},
+    ],
+    schema=RECORD_SCHEMA,
+)
+HEADERS = "headers array<struct<key:string,value:binary>>"
+
+
+@pytest.fixture(autouse=True)
+def _session(spark: SparkSession) -> None:
+    """Spark reads DDL with its JVM."""
+
+
+def columns_of(ddl: str) -> StructType:
+    columns = StructType.fromDDL(ddl)
+    assert isinstance(columns, StructType)
+    return columns
+
+
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_record_batches_match_to_the_last_flag_what_spark_makes_of_the_schema(include_headers: bool) -> None:
+    wanted = to_arrow_schema(read_schema(include_headers=include_headers), timezone="UTC")
+
+    batch = to_read_batch(RECORDS, "t", 3, 100, include_headers=include_headers)
+
+    assert batch.schema.equals(wanted)
+    batch.validate(full=True)
+
+
+def test_records_become_the_rows_of_sparks_kafka_source() -> None:
+    rows = to_read_batch(RECORDS, "t", 3, 100, include_headers=True).to_pylist()
+
+    place = {"topic": "t", "partition": 3, "timestampType": 0}
+    assert rows == [
+        {
+            "key": b"k",
+            "value": b"v",
+            "offset": 100,
+            "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC),
+            "headers": [{"key": "h", "value": None}],
+            **place,
+        },
+        {
+            "key": None,
+            "value": None,
+            "offset": 101,
+            "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
+            "headers": None,
+            **place,
+        },
+    ]
+
+
+def test_a_slice_of_records_becomes_its_own_rows_only() -> None:
+    rows = to_read_batch(RECORDS.slice(1), "t", 3, 101, include_headers=False)
+
+    assert rows.column("offset").to_pylist() == [101]
+    assert rows.column("timestamp").to_pylist() == [datetime(1970, 1, 1, tzinfo=UTC)]
+
+
+# Sinks ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "value binary",
+        "value string",
+        "key string, value binary",
+        f"key binary, value string, partition int, timestamp timestamp, {HEADERS}",
+        "value string, topic int",  # the option comes before the column, so its type does not matter
+        "value string, offset long, timestampType int, more array<int>",
+    ],
+)
+def test_a_sink_with_a_topic_takes_rows_with_a_value(columns: str) -> None:
+    check_sink_schema(columns_of(columns), topic="t")
+
+
+def test_a_sink_without_a_topic_takes_rows_that_name_theirs() -> None:
+    check_sink_schema(columns_of("value string, topic string"), topic=None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "missing"),
+    [("key binary", "t", "value"), ("Value binary", "t", "value"), ("value binary", None, "topic")],
+)
+def test_rows_that_lack_a_column_are_refused_with_its_name_and_those_found(
+    columns: str, topic: str | None, missing: str
+) -> None:
+    schema = columns_of(columns)
+
+    with pytest.raises(InvalidRecordError) as caught:
+        check_sink_schema(schema, topic)
+
+    assert (caught.value.fields["column"], caught.value.fields["found"]) == (missing, schema.names)
+
+
+@pytest.mark.parametrize(
+    ("column", "found", "wanted"),
+    [
+        ("value long", "bigint", "binary or string"),
+        ("value void", "void", "binary or string"),
+        ("key int", "int", "binary or string"),
+        ("topic binary", "binary", "string"),
+        ("partition long", "bigint", "int or smallint or tinyint"),
+        ("partition string", "string", "int or smallint or tinyint"),
+        ("timestamp long", "bigint", "timestamp"),
+        ("timestamp timestamp_ntz", "timestamp_ntz", "timestamp"),
+        ("headers map<string,binary>", "map<string,binary>", "array<struct<key:string,value:binary>>"),
+        (
+            "headers array<struct<key:string,value:string>>",
+            "array<struct<key:string,value:string>>",
+            "array<struct<key:string,value:binary>>",
+        ),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_refused_with_the_type_found_and_the_one_wanted(
+    column: str, found: str, wanted: str
+) -> None:
+    name = column.partition(" ")[0]
+    others = [other for other in ("value string", "topic string") if not other.startswith(name)]
+
+    with pytest.raises(InvalidRecordError) as caught:
+        check_sink_schema(columns_of(", ".join([column, *others])), topic=None)
+
+    assert caught.value.fields == {"column": name, "found": found, "wanted": wanted}
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    schema = columns_of("value string").add(columns_of("value binary")["value"])
+
+    with pytest.raises(InvalidRecordError) as caught:
+        check_sink_schema(schema, topic="t")
+
+    assert caught.value.fields == {"column": "value", "found": ["string", "binary"]}
