@@ -1,4 +1,4 @@
-"""What exactly-once costs a writer: the same batches in transactions and without, and the floor of plain pyarrow files."""
+"""What exactly-once costs a writer: the same batches in transactions and without, and the floor of plain files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import oncelog
 from benchmarks import data
 from benchmarks.report import Finding, at_most, median, per_second
 
-EXPLANATION = (
-    "One producer appends batches of 100-byte records that take 100 ms or longer. At-least-once is the same producer without "
-    "transactions (idempotent), flushing each batch. The floor writes the same batches to pyarrow IPC files with zstd and fsyncs "
-    "each."
-)
+EXPLANATION = """\
+One producer appends batches of 100-byte records that take 100 ms or longer. At-least-once is the same producer
+without transactions (idempotent), flushing each batch. The floor writes the same batches to pyarrow IPC files with
+zstd and fsyncs each."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:

@@ -13,15 +13,14 @@ from benchmarks.report import Finding, at_most
 from oncelog.log import snapshot, topics
 from oncelog.spark import reading, writing
 from oncelog.spark.driver import commit_once, write_task
-from oncelog.spark.options import parse_sink_options
 from oncelog.spark.option_table import Use
+from oncelog.spark.options import parse_sink_options
 from oncelog.spark.planner import ReadTask
 from oncelog.types import IsolationLevel
 
-EXPLANATION = (
-    "A task in a process of its own writes (or reads) a batch of 100-byte rows, spread over 16 log partitions; its peak resident "
-    "memory for ten times the rows is compared with that for the smaller batch."
-)
+EXPLANATION = """\
+A task in a process of its own writes (or reads) a batch of 100-byte rows, spread over 16 log partitions; its peak
+resident memory for ten times the rows is compared with that for the smaller batch."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:
@@ -54,9 +53,7 @@ def _peak_mib(task: Callable[[str, int], None], path: str, rows: int) -> float:
     return peak
 
 
-def _measured(
-    task: Callable[[str, int], None], path: str, rows: int, results: multiprocessing.Queue[float]
-) -> None:
+def _measured(task: Callable[[str, int], None], path: str, rows: int, results: multiprocessing.Queue[float]) -> None:
     task(path, rows)
     results.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

@@ -1,4 +1,4 @@
-"""Planning a micro-batch behind histories of 10^3, 10^5 and 10^6 index entries: the cost must be that of the new data."""
+"""Planning a micro-batch behind long histories of index entries: the cost must be that of the new data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, Tai
 from oncelog.types import Block, IsolationLevel, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
-EXPLANATION = (
-    "A reader plans (last stable offset, then the visible blocks of the 100 newest entries) a partition whose history has so many "
-    "index entries. A fresh reader each time: nothing is cached. The peer is the same plan behind 1,000 entries."
-)
+EXPLANATION = """\
+A reader plans (last stable offset, then the visible blocks of the 100 newest entries) a partition whose history has
+so many index entries. A fresh reader each time: nothing is cached. The peer is the same plan behind 1,000 entries."""
 
 HISTORIES = (1_000, 100_000, 1_000_000)
 NEW_ENTRIES = 100
@@ -75,7 +74,13 @@ def _tail_node(base_offset: int, count: int) -> TailNode:
     producer = ProducerIdAndEpoch(1, 0)
     entries = tuple(
         IndexEntry(
-            base_offset + at * ROWS, ROWS, producer, 0, None, Block(f"data/00000001-{at}.avro", 0, 99, 0, ROWS, 1, 2), None
+            base_offset + at * ROWS,
+            ROWS,
+            producer,
+            0,
+            None,
+            Block(f"data/00000001-{at}.avro", 0, 99, 0, ROWS, 1, 2),
+            None,
         )
         for at in range(count)
     )

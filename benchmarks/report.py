@@ -63,9 +63,7 @@ def table(findings: Sequence[Finding]) -> str:
     """Findings as a Markdown table."""
     lines = ["| measured | oncelog | peer | ratio | target | |", "|---|---|---|---|---|---|"]
     marks = {True: "met", False: "**missed**", None: ""}
-    lines += [
-        f"| {f.what} | {f.ours} | {f.peer} | {f.ratio:.2f} | {f.target} | {marks[f.is_met]} |" for f in findings
-    ]
+    lines += [f"| {f.what} | {f.ours} | {f.peer} | {f.ratio:.2f} | {f.target} | {marks[f.is_met]} |" for f in findings]
     return "\n".join(lines) + "\n"
 
 

@@ -13,10 +13,9 @@ import oncelog
 from benchmarks import data
 from benchmarks.report import Finding, at_least, median, per_second
 
-EXPLANATION = (
-    "`spark.read` of all columns to the `noop` sink; the log is read read_committed. The peer is Spark's parquet source over the same "
-    "keys, values, partitions, offsets and timestamps (zstd, as Spark writes them)."
-)
+EXPLANATION = """\
+`spark.read` of all columns to the `noop` sink; the log is read read_committed. The peer is Spark's parquet source
+over the same keys, values, partitions, offsets and timestamps (zstd, as Spark writes them)."""
 
 
 def run(folder: Path, spark: SparkSession, *, quick: bool) -> list[Finding]:

@@ -10,17 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 import oncelog
 from benchmarks import data
 from benchmarks.report import Finding, at_least, median, per_second
 from benchmarks.spark_scan import assert_rows
 
-EXPLANATION = (
-    "A stream over parquet files of keys and values (AvailableNow, a query per run) is written by `foreachBatch` with the exactly-once "
-    "sink, by `writeStream.format('oncelog')`, and by Spark's parquet file sink with zstd."
-)
+EXPLANATION = """\
+A stream over parquet files of keys and values (AvailableNow, a query per run) is written by `foreachBatch` with the
+exactly-once sink, by `writeStream.format('oncelog')`, and by Spark's parquet file sink with zstd."""
 
 FILES = 8
 
@@ -28,7 +27,9 @@ FILES = 8
 def run(folder: Path, spark: SparkSession, *, quick: bool) -> list[Finding]:
     """Measure 100-byte and 1 kB values."""
     sizes = {100: 2_000_000 if quick else 8_000_000, 1000: 300_000 if quick else 1_500_000}
-    return [found for size, rows in sizes.items() for found in _sink(folder / str(size), spark, size, rows, quick=quick)]
+    return [
+        found for size, rows in sizes.items() for found in _sink(folder / str(size), spark, size, rows, quick=quick)
+    ]
 
 
 def _sink(folder: Path, spark: SparkSession, value_bytes: int, rows: int, *, quick: bool) -> list[Finding]:

@@ -12,11 +12,10 @@ from pathlib import Path
 import oncelog
 from benchmarks.report import Finding, at_least, per_second
 
-EXPLANATION = (
-    "A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of what it has to wait "
-    "for: one file written and fsynced, its folder fsynced, three SQLite commits with synchronous=FULL. Eight processes write "
-    "a partition each, together, beside the bare loop of one process."
-)
+EXPLANATION = """\
+A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of what it has to
+wait for: one file written and fsynced, its folder fsynced, three SQLite commits with synchronous=FULL. Eight
+processes write a partition each, together, beside the bare loop of one process."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:
@@ -33,7 +32,9 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     total = sum(rates)
     return [
         at_least("transactions, one process", per_second(alone[0], 1), per_second(bare, 1), alone[0] / bare, 0.35),
-        at_least("transactions, eight processes together", per_second(total, 1), per_second(bare, 1), total / bare, 0.5),
+        at_least(
+            "transactions, eight processes together", per_second(total, 1), per_second(bare, 1), total / bare, 0.5
+        ),
         at_least(
             "slowest of the eight to the mean of them",
             per_second(min(rates), 1),

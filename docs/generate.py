@@ -1,7 +1,7 @@
 """Generates the parts of the docs that the code knows: the option tables and the state diagram.
 
-    python docs/generate.py            writes them
-    python docs/generate.py --check    fails if they are not up to date
+python docs/generate.py            writes them
+python docs/generate.py --check    fails if they are not up to date
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def options_page() -> str:
     """The page of all options."""
     return f"""# Options
 
-Generated from `python/oncelog/spark/option_table.py` by `make docs`. Names match in any case; an unknown one is an error that
-suggests the nearest.
+Generated from `python/oncelog/spark/option_table.py` by `make docs`. Names match in any case; an unknown one is an
+error that suggests the nearest.
 
 ## Source
 `spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 VARIABLE = "ONCELOG_CRASH_AT"
-"""``<point>:<pid or 0>:<file>``: at the point, kill that process (0: this one) once; the file marks that it was."""
+"""``<point>:<pid or 0>:<file>``, the arguments of `kill_once_at`."""
 
 
 class CrashPoint(StrEnum):
@@ -63,7 +63,14 @@ def arm(action: Callable[[CrashPoint], None] | None) -> None:
 
 
 def kill_once_at(point: CrashPoint, pid: int, mark: Path) -> Callable[[CrashPoint], None]:
-    """An action that kills process `pid` (0: this one) with SIGKILL at `point`, unless the file `mark` exists."""
+    """An action that kills this process with SIGKILL at `point`, unless the file `mark` exists.
+
+    Args:
+        point: where.
+        pid: a process to kill before this one: the driver that works through this process. 0 for none; a negative one
+            is a process group, as `os.kill` has it (the driver with its JVM).
+        mark: is created just before the kill.
+    """
 
     def action(reached: CrashPoint) -> None:
         if reached is not point:
@@ -72,7 +79,9 @@ def kill_once_at(point: CrashPoint, pid: int, mark: Path) -> Callable[[CrashPoin
             mark.touch(exist_ok=False)
         except FileExistsError:
             return
-        os.kill(pid or os.getpid(), signal.SIGKILL)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     return action
 

@@ -17,7 +17,7 @@ from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.errors import UsageError
+from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.log.files import file_store, local_path
 from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
@@ -102,7 +102,7 @@ class Log:
         return Consumer(
             self.services,
             group_id=group_id,
-            isolation_level=IsolationLevel(isolation_level),
+            isolation_level=_isolation_level(isolation_level),
             auto_offset_reset=auto_offset_reset,
         )
 
@@ -159,6 +159,13 @@ def open_with(
     producer_ids = ProducerIds(store)
     coordinator = TransactionCoordinator(store, producer_ids)
     return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator))
+
+
+def _isolation_level(name: IsolationLevel | str) -> IsolationLevel:
+    try:
+        return IsolationLevel(name)
+    except ValueError as error:
+        raise InvalidOptionError("unknown isolation level", isolation_level=name, known=list(IsolationLevel)) from error
 
 
 def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:

@@ -6,6 +6,7 @@ such as the cleaning up in its `finally` blocks, reaches nobody.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -35,7 +36,6 @@ class Fault(Enum):
     """It was not written, and its caller is told so."""
 
 
-CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 HICCUPS = (Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNAVAILABLE)
 
 
@@ -44,11 +44,11 @@ class Crashed(BaseException):
 
 
 class FaultyStore:
-    """`ports.ZnodeStore` that fails once.
+    """`ports.ZnodeStore` that fails for a time.
 
     Args:
         store: the real one.
-        fault: what happens.
+        fault: what happens, once.
         at: at which multi, counted from 0; None for never.
     """
 
@@ -56,11 +56,16 @@ class FaultyStore:
 
     def __init__(self, store: ZnodeStore, fault: Fault = Fault.CRASH_BEFORE, at: int | None = None) -> None:
         self._store: Any = store
-        self.fault = fault
-        self.at = at
-        self.multis = 0
+        self._faults: deque[Fault | None] = deque()
         self.has_struck = False
         self._is_dead = False
+        if at is not None:
+            self.fail_next(*[None] * at, fault)
+
+    def fail_next(self, *faults: Fault | None) -> None:
+        """What happens at the next multis, one by one; None for nothing. All go well behind them."""
+        self._faults = deque(faults)
+        self.has_struck = False
 
     @property
     def timing(self) -> Timing:
@@ -86,19 +91,18 @@ class FaultyStore:
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         store: Any = self._alive()
-        number, self.multis = self.multis, self.multis + 1
-        if number != self.at:
+        fault = self._faults.popleft() if self._faults else None
+        if fault is not None:
+            self.has_struck = True
+        if fault in (None, Fault.CRASH_AFTER, Fault.LOST_REPLY):
             store.multi(ops, is_fresh=is_fresh)
-            return
-        self.has_struck = True
-        if self.fault in (Fault.CRASH_AFTER, Fault.LOST_REPLY):
-            store.multi(ops, is_fresh=is_fresh)
-        if self.fault in CRASHES:
+        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
             self._is_dead = True
             raise Crashed
-        if self.fault is Fault.UNAVAILABLE:
+        if fault is Fault.UNAVAILABLE:
             raise StoreUnavailableError("the test's store is away")
-        raise OutcomeUnknownError("the test's store lost the answer")
+        if fault is not None:
+            raise OutcomeUnknownError("the test's store lost the answer")
 
     def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
         return transact(self, step, deadline_ms)
@@ -114,3 +118,49 @@ class FaultyStore:
             raise Crashed
         store: ZnodeStore = self._store
         return store
+
+
+class InterruptedStore(FaultyStore):
+    """Somebody else acts between the reads and the write of a step: right before a chosen multi, once.
+
+    Args:
+        store: the real one.
+        rival: what the other one does, by a store of its own.
+    """
+
+    def __init__(self, store: ZnodeStore, rival: Callable[[], object]) -> None:
+        super().__init__(store)
+        self._countdown: int | None = None
+        self._rival = rival
+
+    def interrupt(self, at: int = 0) -> None:
+        """Let the rival act before the multi that is the `at`-th from now, counted from 0."""
+        self.has_struck, self._countdown = False, at
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        if self._countdown == 0:
+            self.has_struck, self._countdown = True, None
+            self._rival()
+        elif self._countdown is not None:
+            self._countdown -= 1
+        super().multi(ops, is_fresh=is_fresh)
+
+
+class OvertakenStore(FaultyStore):
+    """Somebody else acts while the lost answer of a multi is waited for.
+
+    Args:
+        store: the real one.
+        rival: what the other one does, by a store of its own.
+    """
+
+    def __init__(self, store: ZnodeStore, rival: Callable[[], object]) -> None:
+        super().__init__(store)
+        self._rival = rival
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        try:
+            super().multi(ops, is_fresh=is_fresh)
+        except OutcomeUnknownError:
+            self._rival()
+            raise

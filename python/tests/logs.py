@@ -24,6 +24,7 @@ from oncelog.ports import FileStore, OutputFile, ZnodeStore
 from oncelog.protocol.partition import PartitionState
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
+from oncelog.znodes import paths
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from tests import invariants
@@ -260,6 +261,22 @@ def lso(log: Log, number: int = 0, topic: str = TOPIC) -> int:
     """The last stable offset of a partition planned alone."""
     with log.consumer() as consumer:
         return consumer.end_offsets([tp(number, topic)])[tp(number, topic)]
+
+
+def contents(world: LogWorld) -> dict[str, bytes]:
+    """Every znode but the clock, and every file."""
+    store = world.log.services.store
+
+    def znodes(path: str) -> Iterator[tuple[str, bytes]]:
+        znode = store.get(path)
+        if znode is not None and path != paths.CLOCK:
+            yield path, znode.data
+        for name in store.children(path):
+            yield from znodes(f"{path.rstrip('/')}/{name}")
+
+    files = world.log.services.files
+    names = [name for folder in ("data", "index", "manifests") for name, _, _ in files.names(folder)]
+    return dict(znodes("/")) | {name: files.read(name, 0, files.size(name)) for name in names}
 
 
 # What tests do to a log -----------------------------------------------------------------------------------------------

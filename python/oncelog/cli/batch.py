@@ -12,7 +12,7 @@ from oncelog.coordinator.inspection import LedgerDescription
 
 @click.group(cls=Group)
 def batch() -> None:
-    """Micro-batches: what the sinks of streaming queries have written, by their transactional-id prefix."""
+    """Micro-batches: the ledgers of sinks, by transactional-id prefix."""
 
 
 @batch.command("list")

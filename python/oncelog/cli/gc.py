@@ -15,7 +15,10 @@ from oncelog.clients.descriptions import UpkeepReport
 @click.option("--dry-run", is_flag=True, help="Say which records and files would go, and change nothing.")
 @click.pass_obj
 def gc(settings: Settings, dry_run: bool) -> None:
-    """Abort what is overdue, settle, apply retention, expire idle ids and offsets, remove files nothing names.
+    """Time out, settle, apply retention, remove files.
+
+    Aborts transactions that are overdue, writes the control markers of decided ones, applies every topic's retention,
+    expires idle transactional ids and offsets, and removes files that nothing names.
 
     Safe at any time and beside writers and readers. A file goes at the second run after nothing names it, and runs
     count once an hour. Run it now and then, for instance every hour.

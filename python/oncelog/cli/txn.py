@@ -17,7 +17,7 @@ STATES = [state.value for state in TxnState if state not in PENDING_ONLY and sta
 
 @click.group(cls=Group)
 def txn() -> None:
-    """Transactions: what producers and sinks have open, and how they ended."""
+    """Transactions of producers and sinks."""
 
 
 @txn.command("list")

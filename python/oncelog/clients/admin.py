@@ -181,7 +181,7 @@ class Admin:
 
         Args:
             before: per partition, the offset below which records go. A record batch goes as a whole, and what an
-                unsettled transaction wrote stays with all that follows it.
+                undecided transaction wrote stays with all that follows it.
 
         Returns:
             the log start of each partition now.
@@ -190,6 +190,7 @@ class Admin:
             OffsetOutOfRangeError: an offset is not within the log.
         """
         identified = {tp: self._identify(tp) for tp in before}
+        self._settle_soon(before)
         for tp, offset in before.items():
             retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
         return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
@@ -451,11 +452,11 @@ class Admin:
         if dry_run:
             removed = self.enforce_retention(dry_run=True)
             return UpkeepReport((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
-        timed_out = self.time_out()
-        self.settle()
+        timed_out, removed = self.time_out(), self.enforce_retention()
+        settler.forget_unlisted(self._store)
         return UpkeepReport(
             timed_out=tuple(timed_out),
-            removed=tuple(self.enforce_retention()),
+            removed=tuple(removed),
             expired_transactional_ids=tuple(self.expire_transactional_ids()),
             expired_groups=tuple(self.expire_offsets()),
             expired_producers=self.expire_producers(),
@@ -475,12 +476,16 @@ class Admin:
         """Apply every topic's retention, by the store's time. Never removes data of an unsettled transaction.
 
         Args:
-            dry_run: say what would be removed, and change nothing.
+            dry_run: say what would be removed, and change nothing. What is decided and not settled holds back more
+                then: a real run settles first.
         """
         now_ms = sweeper.store_now_ms(self._store)
         files = self._services.new_index_files()
         removed = []
-        for partition in self._all_partitions():
+        partitions = self._all_partitions()
+        if not dry_run:
+            self._settle_soon(partition.topic_partition for partition in partitions)
+        for partition in partitions:
             with suppress(UnknownTopicError):  # deleted meanwhile
                 topic = partition_log.read_topic(self._store, partition.topic)
                 removed.append(retention.enforce(self._store, files, partition, topic, now_ms, dry_run=dry_run))

@@ -23,12 +23,15 @@ from oncelog.coordinator import groups
 from oncelog.errors import (
     IllegalStateTransitionError,
     OffsetOutOfRangeError,
+    OncelogError,
     PlanOvertakenError,
+    UnstableOffsetCommitError,
     UsageError,
 )
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import read_block
 from oncelog.types import (
+    Block,
     BlockSlice,
     ConsumerRecord,
     IsolationLevel,
@@ -74,6 +77,17 @@ class _Assignment:
         self.planned.clear()
         self.planned_end = None
 
+    def take(self, max_rows: int) -> BlockSlice:
+        """Take the first rows that are planned, of one block, and go on behind them."""
+        piece = self.planned.popleft()
+        if piece.count > max_rows:
+            cut = piece.first_row + max_rows
+            self.planned.appendleft(BlockSlice(piece.block, piece.base_offset, cut, piece.end_row))
+            piece = BlockSlice(piece.block, piece.base_offset, piece.first_row, cut)
+        self.position = piece.base_offset + piece.end_row
+        self.pass_planned_end()
+        return piece
+
     def pass_planned_end(self) -> None:
         """Once everything planned is handed out, go past the markers and aborted data behind it."""
         if not self.planned and self.planned_end is not None:
@@ -104,6 +118,8 @@ class Consumer:
     ) -> None:
         if auto_offset_reset not in {"earliest", "latest", "none"}:
             raise UsageError("auto_offset_reset is earliest, latest or none", auto_offset_reset=auto_offset_reset)
+        if group_id == "":
+            raise UsageError("a group id is not empty; leave it out for a consumer without a group")
         self._services = services
         self._store = services.store
         self._group_id = group_id
@@ -112,6 +128,7 @@ class Consumer:
         self._assigned: dict[TopicPartition, _Assignment] = {}
         self._index_files = services.new_index_files()
         self._upkeep = Upkeep(services)
+        self._last_read: tuple[Block, pa.RecordBatch] | None = None
         self._is_closed = False
 
     # Assignment -------------------------------------------------------------------------------------------------------
@@ -171,7 +188,7 @@ class Consumer:
         while True:
             if all(not assignment.planned for assignment in self._active()):
                 self._plan()
-            batches = list(self._take(max_records))
+            batches = self._take(max_records)
             remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
             if batches or remaining_ms <= 0:
                 return batches
@@ -212,21 +229,30 @@ class Consumer:
         assignment.planned_end = found.end
         assignment.pass_planned_end()
 
-    def _take(self, max_records: int) -> Iterator[ConsumerBatch]:
+    def _take(self, max_records: int) -> list[ConsumerBatch]:
+        """Hand out what is planned. A block that cannot be read stays planned, and what comes before it is not lost."""
+        taken: list[ConsumerBatch] = []
         room = max_records
         for assignment in self._active():
             while assignment.planned and room > 0:
-                piece = assignment.planned.popleft()
-                if piece.count > room:
-                    cut = piece.first_row + room
-                    assignment.planned.appendleft(BlockSlice(piece.block, piece.base_offset, cut, piece.end_row))
-                    piece = BlockSlice(piece.block, piece.base_offset, piece.first_row, cut)
-                records = read_block(self._services.files, piece.block).slice(piece.first_row, piece.count)
+                try:
+                    records = self._read(assignment.planned[0].block)
+                except OncelogError:
+                    if taken:
+                        return taken
+                    raise
+                piece = assignment.take(room)
                 room -= piece.count
-                assignment.position = piece.base_offset + piece.end_row
-                assignment.pass_planned_end()
-                tp = assignment.partition
-                yield ConsumerBatch(tp.topic, tp.partition, piece.base_offset + piece.first_row, records)
+                tp, base_offset = assignment.partition, piece.base_offset + piece.first_row
+                rows = records.slice(piece.first_row, piece.count)
+                taken.append(ConsumerBatch(tp.topic, tp.partition, base_offset, rows))
+        return taken
+
+    def _read(self, block: Block) -> pa.RecordBatch:
+        """The records of a block; small polls come to the same one again and again."""
+        if self._last_read is None or self._last_read[0] != block:
+            self._last_read = (block, read_block(self._services.files, block))
+        return self._last_read[1]
 
     # Positions --------------------------------------------------------------------------------------------------------
 
@@ -297,11 +323,9 @@ class Consumer:
         missing = [assignment for assignment in assignments if assignment.position is None]
         if not missing:
             return
-        committed = {}
+        committed: groups.GroupOffsets = {}
         if self._group_id is not None:
-            partitions = [assignment.partition for assignment in missing]
-            with self._store.snapshot() as reader:
-                committed = groups.fetch(reader, self._group_id, partitions)
+            committed = self._fetch(self._group_id, [assignment.partition for assignment in missing])
         for assignment in missing:
             found = committed.get(assignment.partition)
             assignment.position = found.offset if found else self._reset_position(assignment.partition)
@@ -349,9 +373,19 @@ class Consumer:
         """
         group_id = self._need_group()
         identified = self._identified(partitions)
-        with self._store.snapshot() as reader:
-            found = groups.fetch(reader, group_id, identified.values(), require_stable=require_stable)
+        found = self._fetch(group_id, identified.values(), require_stable=require_stable)
         return {tp: found[partition] for tp, partition in identified.items() if partition in found}
+
+    def _fetch(
+        self, group_id: str, partitions: Iterable[TopicIdPartition], *, require_stable: bool = True
+    ) -> groups.GroupOffsets:
+        """Fetch offsets; a transaction that keeps them undecided beyond its time-out is aborted for the next try."""
+        try:
+            with self._store.snapshot() as reader:
+                return groups.fetch(reader, group_id, partitions, require_stable=require_stable)
+        except UnstableOffsetCommitError as error:
+            self._upkeep.sweep([error.fields["owner"]])
+            raise
 
     def lag(self, partition: TopicPartition) -> int:
         """Offsets between the position and the last stable offset of the partition alone (markers included)."""
@@ -360,6 +394,7 @@ class Consumer:
     # Parts ------------------------------------------------------------------------------------------------------------
 
     def _identified(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicIdPartition]:
+        self._check_open()
         return {
             tp: self._assigned[tp].partition
             if tp in self._assigned

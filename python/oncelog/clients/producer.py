@@ -162,6 +162,10 @@ class Producer:
         """
         self._check_call("send_offsets_to_transaction")
         transactional_id = self._need_transactional_id("send_offsets_to_transaction")
+        if not group_id:
+            raise UsageError("a group id is not empty")
+        if not offsets:
+            return
         staged = {
             partition_log.identify(self._services.store, tp.topic, tp.partition): groups.as_value(tp, value)
             for tp, value in offsets.items()

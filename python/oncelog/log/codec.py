@@ -79,15 +79,12 @@ _UNREADABLE = (
     EOFError,
     LookupError,
     ValueError,
-    TypeError,
-    ArithmeticError,
-    MemoryError,
     OSError,
     zlib.error,
-    pa.ArrowException,
+    fastavro.schema.SchemaParseException,
     fastavro.read.SchemaResolutionError,
 )
-"""What fastavro and pyarrow raise on damaged bytes."""
+"""What fastavro and pyarrow raise on damaged bytes. A lack of memory is not among it: it tells nothing of them."""
 
 
 class Place(NamedTuple):

@@ -138,7 +138,7 @@ class _BodyWriter:
 
 
 class _BodyReader:
-    """Takes buffers out of a body; ValueError or an error of pyarrow where it is damaged."""
+    """Takes buffers out of a body; ValueError or OSError (of a codec) where it is damaged."""
 
     def __init__(self, body: pa.Buffer, codec: str) -> None:
         self._body = body
@@ -239,7 +239,7 @@ def decode(batch: Field, body: pa.Buffer, columns: Sequence[str] | None = None) 
         columns: names out of `RECORD_SCHEMA`.
 
     Raises:
-        ValueError, or an error of pyarrow: it is damaged.
+        ValueError, or OSError of a codec: it is damaged.
     """
     names = RECORD_SCHEMA.names if columns is None else columns
     ensure(set(names) <= set(RECORD_SCHEMA.names), "only columns of a record are read", asked=names)

@@ -9,9 +9,9 @@ Never decides visibility (protocol/visibility.py) and never writes znodes (log/p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError
@@ -137,7 +137,6 @@ def rolled(
 
 
 def _full_level(roots: Sequence[IndexRef]) -> int | None:
-    for level, refs in groupby(roots, key=lambda ref: ref.level):
-        if sum(1 for _ in refs) >= limits.INDEX_FANOUT:
-            return level
-    return None
+    """The lowest level with enough refs for a parent."""
+    counts = Counter(ref.level for ref in roots)
+    return next((level for level in sorted(counts) if counts[level] >= limits.INDEX_FANOUT), None)

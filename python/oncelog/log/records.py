@@ -116,7 +116,7 @@ def _column(batch: pa.RecordBatch | pa.Table, field: pa.Field) -> pa.Array:
         if field.name == "timestamp_ms" and pt.is_timestamp(array.type):
             array = array.cast(pa.timestamp("ms", "UTC"), safe=False)  # cuts off what is finer than milliseconds
         return _without_hidden_bytes(array.cast(field.type))
-    except pa.ArrowNotImplementedError as error:
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise _wrong_type(field.name, column.type) from error
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(
@@ -147,7 +147,7 @@ def _is_header_list(found: pa.DataType) -> bool:
     if not (pt.is_list(found) or pt.is_large_list(found) or pt.is_fixed_size_list(found)):
         return False
     entry = found.value_type
-    if not pt.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
+    if not pt.is_struct(entry) or [field.name for field in entry] != ["key", "value"]:
         return False
     return _is_string(entry.field("key").type) and _is_bytes(entry.field("value").type)
 

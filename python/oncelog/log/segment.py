@@ -149,7 +149,7 @@ class SegmentWriter:
 
 
 def _pieces(records: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of about equal size, each within half as much again of the target."""
+    """Cut records into batches of about equal size, at most half as much again as the target and one record more."""
     if records.num_rows == 0:
         return
     # No more than this, by what Arrow counts, needs no look at the single records.

@@ -11,7 +11,7 @@ _open_logs: dict[tuple[int, str, str | None], Log] = {}
 
 
 def open_log(path: str, znodes: str | None) -> Log:
-    """The log at `path`, opened once per process; it must exist. Never closed: processes of Spark end with their query.
+    """The log at `path`, opened once per process; it must exist. Spark's processes never close it: they end.
 
     Raises:
         UsageError: there is no log at `path`.
@@ -20,3 +20,9 @@ def open_log(path: str, znodes: str | None) -> Log:
     if key not in _open_logs:
         _open_logs[key] = runtime.open(path, znodes, create=False)
     return _open_logs[key]
+
+
+def close_logs() -> None:
+    """Close what this process opened, for a program that goes on without Spark. Sinks made so far are of no use then."""
+    while _open_logs:
+        _open_logs.popitem()[1].close()

@@ -1,9 +1,9 @@
 """Crash points for tests of what is built on oncelog: run a piece of work once per point, killed there, then go on.
 
-for point in CRASH_POINTS:
-environment = killing_at(point, mark=tmp_path / point)
-subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
-subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
+    for point in CRASH_POINTS:
+        environment = killing_at(point, mark=tmp_path / point)
+        subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
+        subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def killing_at(point: CrashPoint, mark: Path, *, pid: int = 0) -> dict[str, str]
     Args:
         point: where.
         mark: a file that does not exist; it is created just before the kill, and prevents a second one.
-        pid: kill this process instead of the one that reaches the point (a driver, from its task).
+        pid: a process, or a negated process group, to kill before the one that reaches the point: a task's driver.
     """
     return {**os.environ, VARIABLE: f"{point}:{pid}:{mark}"}

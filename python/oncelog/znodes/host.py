@@ -85,8 +85,8 @@ def mount_of(path: Path) -> Mount:
     found = Mount("/", "unknown")
     for line in _text_of(MOUNTS).splitlines():
         # 36 35 98:0 /root-of-mount /mount/point options [optional fields] - type source options   (proc(5))
-        fields = line.split(" ")
-        mount = Mount(_unescaped(fields[4]), fields[fields.index("-", 6) + 1])
+        place, _, source = line.partition(" - ")
+        mount = Mount(_unescaped(place.split(" ")[4]), source.split(" ")[0])
         # A later line covers an earlier one on the same point.
         if resolved.is_relative_to(mount.point) and len(mount.point) >= len(found.point):
             found = mount

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -46,6 +47,7 @@ GROUPS = "/groups"
 QUERIES = "/queries"
 
 
+@lru_cache(maxsize=4096)
 def segment(name: str) -> str:
     """A user's name as one path segment."""
     encoded = quote(name, safe="")

@@ -5,9 +5,9 @@ Rows that repeat (blocks, index entries, owner spans) are JSON arrays, to keep t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from oncelog.ports import Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
@@ -29,11 +29,46 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch
 from oncelog.znodes import paths
 
+T = TypeVar("T")
+
 Json = Any
 Payload = dict[str, Any]
 
 CACHED_PAYLOADS = 512
-"""Of each kind: a client reads the same few znodes again and again, and the values are immutable."""
+"""Of each kind: a client reads the same few znodes again and again, often as it wrote them itself."""
+
+
+class Kind(Generic[T]):
+    """One kind of payload. Remembers what it wrote and read, by its bytes: the values are immutable."""
+
+    def __init__(self, to_json: Callable[[T], Payload], from_json: Callable[[Payload], T]) -> None:
+        self._to_json = to_json
+        self._from_json = from_json
+        self._known: dict[bytes, T] = {}
+
+    def encode(self, value: T) -> bytes:
+        """The bytes of a znode that holds `value`."""
+        data = paths.encode(self._to_json(value))
+        self._remember(data, value)
+        return data
+
+    def decode(self, path: str, data: bytes) -> T:
+        """The value in the bytes of the znode at `path`.
+
+        Raises:
+            CorruptDataError, UnsupportedFormatError: see `paths.decode`.
+        """
+        known = self._known.get(data)
+        if known is not None:
+            return known
+        value = paths.decode(path, data, self._from_json)
+        self._remember(data, value)
+        return value
+
+    def _remember(self, data: bytes, value: T) -> None:
+        if len(self._known) >= CACHED_PAYLOADS:
+            self._known.clear()
+        self._known[data] = value
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -144,13 +179,8 @@ def _span_from_json(row: Json) -> OwnerSpan:
 # Topics and partitions ------------------------------------------------------------------------------------------------
 
 
-def encode_topic(topic: TopicState) -> bytes:
-    return paths.encode(asdict(topic))
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_topic(path: str, data: bytes) -> TopicState:
-    return paths.decode(path, data, _topic_from_json)
+def _topic_to_json(topic: TopicState) -> Payload:
+    return asdict(topic)
 
 
 def _topic_from_json(payload: Payload) -> TopicState:
@@ -163,24 +193,17 @@ def _topic_from_json(payload: Payload) -> TopicState:
     )
 
 
-def encode_partition(state: PartitionState) -> bytes:
-    return paths.encode(
-        {
-            "log_start": state.log_start,
-            "log_end": state.log_end,
-            "trim": state.trim,
-            "owners": [_span_to_json(span) for span in state.owners],
-            "roots": [ref_to_json(ref) for ref in state.roots],
-            "tail_nodes": state.tail_nodes,
-            "size_bytes": state.size_bytes,
-            "is_deleted": state.is_deleted,
-        }
-    )
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_partition(path: str, data: bytes) -> PartitionState:
-    return paths.decode(path, data, _partition_from_json)
+def _partition_to_json(state: PartitionState) -> Payload:
+    return {
+        "log_start": state.log_start,
+        "log_end": state.log_end,
+        "trim": state.trim,
+        "owners": [_span_to_json(span) for span in state.owners],
+        "roots": [ref_to_json(ref) for ref in state.roots],
+        "tail_nodes": state.tail_nodes,
+        "size_bytes": state.size_bytes,
+        "is_deleted": state.is_deleted,
+    }
 
 
 def _partition_from_json(payload: Payload) -> PartitionState:
@@ -196,7 +219,7 @@ def _partition_from_json(payload: Payload) -> PartitionState:
     )
 
 
-def encode_tail_node(node: TailNode) -> bytes:
+def _tail_node_to_json(node: TailNode) -> Payload:
     payload: Payload = {name: getattr(node, name) for name in _TAIL_BOUNDS}
     if node.manifest is None:
         payload["entries"] = [entry_to_json(entry) for entry in node.entries]
@@ -209,12 +232,7 @@ def encode_tail_node(node: TailNode) -> bytes:
             manifest.base_sequence,
             manifest.owner,
         ]
-    return paths.encode(payload)
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_tail_node(path: str, data: bytes) -> TailNode:
-    return paths.decode(path, data, _tail_node_from_json)
+    return payload
 
 
 _TAIL_BOUNDS = ("base_offset", "end_offset", "records", "size_bytes", "max_timestamp_ms")
@@ -230,20 +248,13 @@ def _tail_node_from_json(payload: Payload) -> TailNode:
     return replace(node, manifest=manifest)
 
 
-def encode_producer(entry: ProducerEntry) -> bytes:
-    return paths.encode(
-        {
-            "epoch": entry.epoch,
-            "batches": [[b.first_sequence, b.count, b.base_offset] for b in entry.batches],
-            "open_first_offset": entry.open_first_offset,
-            "open_owner": entry.open_owner,
-        }
-    )
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_producer(path: str, data: bytes) -> ProducerEntry:
-    return paths.decode(path, data, _producer_from_json)
+def _producer_to_json(entry: ProducerEntry) -> Payload:
+    return {
+        "epoch": entry.epoch,
+        "batches": [[b.first_sequence, b.count, b.base_offset] for b in entry.batches],
+        "open_first_offset": entry.open_first_offset,
+        "open_owner": entry.open_owner,
+    }
 
 
 def _producer_from_json(payload: Payload) -> ProducerEntry:
@@ -281,7 +292,7 @@ class OwnerRecord:
     nonce: str | None = None
 
 
-def encode_owner(owner: OwnerRecord) -> bytes:
+def _owner_to_json(owner: OwnerRecord) -> Payload:
     payload: Payload = {
         "outcome": owner.outcome.value,
         "partitions": owner.partitions,
@@ -294,12 +305,7 @@ def encode_owner(owner: OwnerRecord) -> bytes:
         value = getattr(owner, name)
         if value is not None:
             payload[name] = value
-    return paths.encode(payload)
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_owner(path: str, data: bytes) -> OwnerRecord:
-    return paths.decode(path, data, _owner_from_json)
+    return payload
 
 
 def _owner_from_json(payload: Payload) -> OwnerRecord:
@@ -327,18 +333,12 @@ def owner_state(path: str, znode: Znode) -> OwnerState:
 # Groups and queries ---------------------------------------------------------------------------------------------------
 
 
-def encode_group_partition(state: GroupPartitionState) -> bytes:
+def _group_partition_to_json(state: GroupPartitionState) -> Payload:
     current = state.current
-    return paths.encode(
-        {
-            "current": None if current is None else [current.value.offset, current.value.metadata, current.order],
-            "pending": [[p.owner, p.value.offset, p.value.metadata, p.order] for p in state.pending],
-        }
-    )
-
-
-def decode_group_partition(path: str, data: bytes) -> GroupPartitionState:
-    return paths.decode(path, data, _group_partition_from_json)
+    return {
+        "current": None if current is None else [current.value.offset, current.value.metadata, current.order],
+        "pending": [[p.owner, p.value.offset, p.value.metadata, p.order] for p in state.pending],
+    }
 
 
 def _group_partition_from_json(payload: Payload) -> GroupPartitionState:
@@ -368,21 +368,16 @@ class GroupRecord:
     nonce: str | None = None
 
 
-def encode_group(group: GroupRecord) -> bytes:
-    return paths.encode(asdict(group))
+def _group_to_json(group: GroupRecord) -> Payload:
+    return asdict(group)
 
 
-def decode_group(path: str, data: bytes) -> GroupRecord:
-    return paths.decode(path, data, lambda p: GroupRecord(p["owning_prefix"], bool(p["is_deleted"]), p["nonce"]))
+def _ledger_to_json(ledger: QueryLedger) -> Payload:
+    return asdict(ledger)
 
 
-def encode_ledger(ledger: QueryLedger) -> bytes:
-    return paths.encode(asdict(ledger))
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_ledger(path: str, data: bytes) -> QueryLedger:
-    return paths.decode(path, data, _ledger_from_json)
+def _group_from_json(payload: Payload) -> GroupRecord:
+    return GroupRecord(payload["owning_prefix"], bool(payload["is_deleted"]), payload["nonce"])
 
 
 def _ledger_from_json(payload: Payload) -> QueryLedger:
@@ -401,15 +396,10 @@ def _ledger_from_json(payload: Payload) -> QueryLedger:
 # Transactions ---------------------------------------------------------------------------------------------------------
 
 
-def encode_transaction(metadata: TransactionMetadata) -> bytes:
+def _transaction_to_json(metadata: TransactionMetadata) -> Payload:
     payload = {name: getattr(metadata, name) for name in TransactionMetadata.__slots__}
     payload["partitions"] = [paths.partition(partition) for partition in metadata.partitions]
-    return paths.encode(payload)
-
-
-@lru_cache(maxsize=CACHED_PAYLOADS)
-def decode_transaction(path: str, data: bytes) -> TransactionMetadata:
-    return paths.decode(path, data, _transaction_from_json)
+    return payload
 
 
 def _transaction_from_json(payload: Payload) -> TransactionMetadata:
@@ -418,3 +408,26 @@ def _transaction_from_json(payload: Payload) -> TransactionMetadata:
     fields["partitions"] = tuple(paths.partition_of(path) for path in payload["partitions"])
     fields["pending_groups"] = tuple(payload["pending_groups"])
     return TransactionMetadata(**fields)
+
+
+# Kinds ---------------------------------------------------------------------------------------------------------------
+
+_topic = Kind(_topic_to_json, _topic_from_json)
+_partition = Kind(_partition_to_json, _partition_from_json)
+_tail_node = Kind(_tail_node_to_json, _tail_node_from_json)
+_producer = Kind(_producer_to_json, _producer_from_json)
+_owner = Kind(_owner_to_json, _owner_from_json)
+_group_partition = Kind(_group_partition_to_json, _group_partition_from_json)
+_group = Kind(_group_to_json, _group_from_json)
+_ledger = Kind(_ledger_to_json, _ledger_from_json)
+_transaction = Kind(_transaction_to_json, _transaction_from_json)
+
+encode_topic, decode_topic = _topic.encode, _topic.decode
+encode_partition, decode_partition = _partition.encode, _partition.decode
+encode_tail_node, decode_tail_node = _tail_node.encode, _tail_node.decode
+encode_producer, decode_producer = _producer.encode, _producer.decode
+encode_owner, decode_owner = _owner.encode, _owner.decode
+encode_group_partition, decode_group_partition = _group_partition.encode, _group_partition.decode
+encode_group, decode_group = _group.encode, _group.decode
+encode_ledger, decode_ledger = _ledger.encode, _ledger.decode
+encode_transaction, decode_transaction = _transaction.encode, _transaction.decode

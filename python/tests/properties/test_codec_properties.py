@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +12,9 @@ from hypothesis import strategies as st
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.log import codec
 from oncelog.log.codec import Place
-from oncelog.log.files import LocalFileStore
 from oncelog.log.segment import BlockBuffer, SegmentWriter, read_block, scan_file
 from oncelog.types import Block
+from tests.logs import MemoryFiles
 from tests.unit.log.batches import Row, batch_of, rows_of
 
 PLACE = Place("data/a.avro")
@@ -37,7 +35,9 @@ def columns_alike(draw: st.DrawFn) -> list[Row]:
 
     def column(at: int) -> list[Any]:
         drawn = [row[at] for row in several]
-        return {"as drawn": drawn, "all equal": drawn[:1] * len(drawn), "all null": [None] * len(drawn)}[sources[at]]
+        if sources[at] == "as drawn":
+            return drawn
+        return [drawn[0] if sources[at] == "all equal" else None] * len(drawn)
 
     keys, values, headers = column(0), column(1), column(2)
     times = [row[3] for row in several]
@@ -111,25 +111,21 @@ def test_any_arrow_layout_is_normalised_to_the_same_records(data: st.DataObject,
 def test_gathered_records_of_each_key_come_back_in_order_whatever_the_sizes(
     appends: list[tuple[int, list[Row]]], target_bytes: int, roll_bytes: int, budget_bytes: int, codec_name: str
 ) -> None:
-    with TemporaryDirectory() as folder:
-        files = LocalFileStore(Path(folder))
-        writer = SegmentWriter(
-            files, "data/0-", codec=codec_name, block_target_bytes=target_bytes, roll_bytes=roll_bytes
-        )
-        buffer: BlockBuffer[int] = BlockBuffer(writer, budget_bytes=budget_bytes)
-        written: list[tuple[int, Block]] = []
-        for key, records in appends:
-            written += buffer.append(key, batch_of(records))
-        written += buffer.flush()
-        writer.finish()
+    files = MemoryFiles()
+    writer = SegmentWriter(files, "data/0-", codec=codec_name, block_target_bytes=target_bytes, roll_bytes=roll_bytes)
+    buffer: BlockBuffer[int] = BlockBuffer(writer, budget_bytes=budget_bytes)
+    written: list[tuple[int, Block]] = []
+    for key, records in appends:
+        written += buffer.append(key, batch_of(records))
+    written += buffer.flush()
+    writer.finish()
 
-        for key in range(5):
-            wanted = [row for other, records in appends if other == key for row in records]
-            blocks = [block for other, block in written if other == key]
-            assert [row for block in blocks for row in rows_of(read_block(files, block))] == wanted
-        names = [name for name, _, _ in files.names("data")]
-        scanned = {(name, each.position, each.crc32) for name in names for each in scan_file(files, name)}
-        assert scanned == {(block.file, block.position, block.crc32) for _, block in written}
+    for key in range(5):
+        wanted = [row for other, records in appends if other == key for row in records]
+        blocks = [block for other, block in written if other == key]
+        assert [row for block in blocks for row in rows_of(read_block(files, block))] == wanted
+    scanned = {(name, each.position, each.crc32) for name in files.contents for each in scan_file(files, name)}
+    assert scanned == {(block.file, block.position, block.crc32) for _, block in written}
 
 
 @given(st.binary(max_size=300))

@@ -136,6 +136,9 @@ STEPS: list[Step] = [  # what is listed more often happens more often
 ]
 
 histories = st.lists(st.sampled_from(STEPS), min_size=30, max_size=120)
+writings = st.lists(
+    st.sampled_from([step for step in STEPS if isinstance(step, Append | PlainAppend | Decide)]), max_size=14
+)
 
 
 class Run:
@@ -269,7 +272,7 @@ def test_every_plan_of_every_history_keeps_the_laws(history: list[Step]) -> None
     assert laws_broken_by(history) == set()
 
 
-@given(st.lists(st.sampled_from([step for step in STEPS if isinstance(step, Append | PlainAppend | Decide)]), max_size=14))
+@given(writings)
 def test_the_ends_of_a_plan_are_the_greatest_that_hide_the_undecided_and_tear_nothing(history: list[Step]) -> None:
     """conformance: 27."""
     run = Run()

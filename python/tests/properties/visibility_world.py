@@ -278,7 +278,9 @@ class Replay:
         ]
 
 
-def read_rows(log: Log, partition: int, end: int, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> list[int]:
+def read_rows(
+    log: Log, partition: int, end: int, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+) -> list[int]:
     """The rows of ``[0, end)`` at one moment."""
     replay = Replay(partition, end)
     while not replay.is_done():
@@ -286,9 +288,9 @@ def read_rows(log: Log, partition: int, end: int, isolation: IsolationLevel = Is
     return replay.rows(isolation)
 
 
-def read_snapshot(log: Log, wanted: tuple[int, ...], scheme: Scheme = SOUND, *, with_neighbours: bool = False) -> Reading:
+def read_snapshot(log: Log, wanted: tuple[int, ...], scheme: Scheme = SOUND) -> Reading:
     """A snapshot read at one moment."""
-    reading = Reading(wanted, with_neighbours)
+    reading = Reading(wanted)
     while not reading.is_done():
         reading = reading.step(log, scheme)
     return reading

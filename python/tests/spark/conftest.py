@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import oncelog
+from oncelog.runtime import Log
+from tests import invariants
 from tests.parts import missing_part, require_java
 
 if TYPE_CHECKING:
@@ -53,6 +56,19 @@ def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
     )
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A log with the topics `in` and `out`, of two partitions each, that Spark's processes open by its path."""
+    from oncelog.spark.logs import close_logs
+
+    with oncelog.open(tmp_path / "log") as opened:
+        for topic in ("in", "out"):
+            opened.create_topic(topic, partitions=2)
+        yield opened
+        invariants.check(opened)
+    close_logs()
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -50,3 +51,53 @@ def forget_last_commit(checkpoint: Path) -> None:
     )
     newest.unlink()
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+# On a log -------------------------------------------------------------------------------------------------------------
+
+DOORS = ("foreachBatch", "format")
+"""The two ways into the sink."""
+
+PATIENCE_S = 300
+"""How long a query may take. A test that waits so long has failed; nothing is said about speed."""
+
+
+def stream(spark: SparkSession, log: Log, topic: str = "in", **options: object) -> DataFrame:
+    """A stream of a topic from its beginning, unless the options say otherwise; None takes a default away."""
+    return spark.readStream.format("oncelog").options(**_source(log, topic, "startingOffsets", options)).load()
+
+
+def table(spark: SparkSession, log: Log, topic: str = "in", **options: object) -> DataFrame:
+    """A batch read of a topic."""
+    return spark.read.format("oncelog").options(**_source(log, topic, None, options)).load()
+
+
+def _source(log: Log, topic: str, start: str | None, options: Mapping[str, object]) -> dict[str, Any]:
+    chosen: dict[str, object] = {"path": log.path, "subscribe": topic}
+    if start:
+        chosen[start] = "earliest"
+    return {name: value for name, value in (chosen | options).items() if value is not None}
+
+
+def writer(df: DataFrame, log: Log, door: str, **options: object) -> DataStreamWriter:
+    """A query that writes `df` through one of the sink's doors, to the topic `out` if the options name none."""
+    chosen: dict[str, Any] = {"path": log.path, "topic": "out", **options}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if door == "foreachBatch":
+        return df.writeStream.foreachBatch(oncelog.spark.sink(**chosen))
+    return df.writeStream.format("oncelog").options(**chosen)
+
+
+def copy(df: DataFrame, log: Log, door: str, checkpoint: Path, **options: object) -> StreamingQuery:
+    """Write all that is there now, and end; what the query fails with is raised."""
+    return run_available(writer(df, log, door, **options), checkpoint)
+
+
+def run_available(query_writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
+    """Run a query up to what is there at its start."""
+    query = query_writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(PATIENCE_S), "the query takes too long"
+    finally:
+        query.stop()
+    return query

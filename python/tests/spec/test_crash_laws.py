@@ -148,12 +148,11 @@ def test_a_lost_answer_of_a_commit_does_not_burn_an_epoch_when_it_is_repeated(tm
             with log_world(tmp_path / f"{fault}{at}") as world:
                 world.log.create_topic(TOPIC)
                 world.log.services.producer_ids.take()
-                store = FaultyStore(world.store(), fault, at)
+                store = FaultyStore(world.store())
                 log = world.open(store)
-                store.at = None
                 log.services.producer_ids.take()
                 producer = log.producer(transactional_id="copier")
-                store.multis, store.at = 0, at
+                store.fail_next(*[None] * at, fault)
                 persevere(producer.init_transactions)
                 producer.begin_transaction()
                 producer.send(TOPIC, b"a")
@@ -169,13 +168,13 @@ def test_a_step_that_failed_changes_nothing_in_memory(tmp_path: Path) -> None:
     """conformance: 16."""
     with log_world(tmp_path) as world:
         world.log.create_topic(TOPIC)
-        store = FaultyStore(world.store(), Fault.UNAVAILABLE)
+        store = FaultyStore(world.store())
         producer = started(world.open(store))
         producer.begin_transaction()
         producer.send(TOPIC, b"a")
         producer.flush()
-        for at in range(3):
-            store.multis, store.at = at, at
+        for _ in range(3):
+            store.fail_next(Fault.UNAVAILABLE)
             with pytest.raises(RetriableError):
                 producer.commit_transaction()
 

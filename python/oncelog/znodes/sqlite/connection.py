@@ -2,8 +2,10 @@
 
 It waits where SQLite is busy, turns SQLite's errors into oncelog's, and can be disowned after a fork.
 
-Waiting: SQLite's own busy handler sleeps longer the longer it has waited, so newcomers overtake and a process can
-starve for seconds. Here a waiter asks more often the longer it has waited. All writers of one host get their turn then.
+Waiting: SQLite's own busy handler sleeps longer the longer it has waited, so newcomers overtake; of eight writers some
+committed nothing for seconds. Here a waiter asks more often the longer it has waited, and all get their turn. Measured
+against a lock file in front of SQLite's lock, this is as fair and needs no second lock.
+
 The file must not be opened and closed by other means in this process: that drops SQLite's POSIX locks.
 """
 
@@ -61,7 +63,6 @@ class StoreConnection:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._busy_ms = STORE_BUSY_MS
         self.is_broken = False
         """An error left it in doubt: close it instead of using it again."""
         self.is_inherited = False
@@ -163,7 +164,7 @@ class StoreConnection:
                     raise _translated(error, self._path) from error
                 now_s = time.monotonic()
                 began_s = began_s or now_s
-                if now_s - began_s > self._busy_ms / 1000:
+                if now_s - began_s > STORE_BUSY_MS / 1000:
                     raise _translated(error, self._path) from error
             time.sleep(_pause_s(now_s - began_s))
 

@@ -74,6 +74,8 @@ def create_if_missing(path: Path) -> None:
     to do.
     """
     ensure_local(path)
+    if path.exists():
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _folder_locked(path.parent):
@@ -191,11 +193,9 @@ def claim(connection: StoreConnection, path: Path, here: HostIdentity) -> None:
             store_host=f"{owner.hostname} {owner.host_id}",
             this_host=f"{here.hostname} {here.host_id}",
         )
-    # The recorded id stays as it is: containers come and go under one kernel, and the first one's id is as good.
-    if not owner.host_id:
+    # Under one boot the recorded id stays as it is: containers come and go, and the first one's id is as good as any.
+    if not owner.host_id or owner.boot_id != here.boot_id:
         record_owner(connection, here)
-    elif owner.boot_id != here.boot_id:
-        record_owner(connection, HostIdentity(owner.host_id, here.boot_id, here.hostname))
 
 
 def record_owner(connection: StoreConnection, owner: HostIdentity) -> None:

@@ -7,8 +7,8 @@ acknowledged commits are lost. (Tried with SQLite 3.40: a fresh connection in th
 Hence a process closes its connections before each fork, waits for its other threads to be done with theirs, and lets
 nobody open one until the fork is over. Both sides then open new ones at the next use.
 
-A connection that is in use even then belongs to the forking thread itself, which forked inside a step or a snapshot, or
-to a thread that was not done within FORK_WAIT_MS. The child never uses and never closes it (closing could remove the
+What is in use even then belongs to the forking thread itself, which forked inside a step or a snapshot, or to a thread
+that was not done within FORK_WAIT_MS. The child never uses and never closes such a connection (closing could remove the
 parent's write-ahead log), and cannot use that file at all: it gets an error that says so.
 """
 
@@ -34,11 +34,13 @@ class ConnectionPool:
     """
 
     def __init__(self, path: str, connect: Callable[[], StoreConnection]) -> None:
-        self._path = path
+        self.path = path
         self._connect = connect
         self._idle: list[StoreConnection] = []
         self._lent: set[StoreConnection] = set()
         self._is_closed = False
+        self.visits = 0
+        """How many connections are lent or being opened; counted by the gate."""
         _gate.pools.add(self)
 
     @contextmanager
@@ -61,35 +63,32 @@ class ConnectionPool:
         while self._idle:
             self._idle.pop().close()
 
-    def disown_lent(self) -> bool:
-        """In a forked child: give up what the parent had in use. Returns whether there was any."""
-        for connection in self._lent:
+    def disown_inherited(self) -> bool:
+        """In a forked child: give up what the parent had open. Returns whether there was, or may be, anything."""
+        inherited = [*self._idle, *self._lent]
+        for connection in inherited:
             connection.disown()
-        had_any = bool(self._lent)
-        self._lent = set()
-        return had_any
-
-    @property
-    def path(self) -> str:
-        return self._path
+        was_in_use = bool(inherited or self.visits)
+        self._idle, self._lent, self.visits = [], set(), 0
+        return was_in_use
 
     def _lend(self) -> StoreConnection:
-        _gate.enter()
+        _gate.enter(self)
         try:
             if self._is_closed:
-                raise IllegalStateTransitionError("the znode store is closed", path=self._path)
-            if self._path in _gate.unusable_paths:
+                raise IllegalStateTransitionError("the znode store is closed", path=self.path)
+            if self.path in _gate.unusable_paths:
                 raise IllegalStateTransitionError(
                     "this process was forked inside a step or snapshot of the znode store and cannot use it; "
                     "fork before or after it, or start the process with the method `spawn`",
-                    path=self._path,
+                    path=self.path,
                 )
             with _gate.changed:
                 connection = self._idle.pop() if self._idle else None
             connection = connection or self._connect()
             self._lent.add(connection)
         except BaseException:
-            _gate.leave()
+            _gate.leave(self)
             raise
         return connection
 
@@ -102,7 +101,7 @@ class ConnectionPool:
                     return
             connection.close()
         finally:
-            _gate.leave()
+            _gate.leave(self)
 
 
 class _ThreadVisits(threading.local):
@@ -126,17 +125,19 @@ class _ForkGate:
         self._visits = 0
         self._forks = 0
 
-    def enter(self) -> None:
+    def enter(self, pool: ConnectionPool) -> None:
         """Begin to use a connection. Waits for a fork under way, unless the fork waits for this very thread."""
         with self.changed:
             self.changed.wait_for(lambda: not self._forks or self._own.count)
             self._visits += 1
+            pool.visits += 1
         self._own.count += 1
 
-    def leave(self) -> None:
+    def leave(self, pool: ConnectionPool) -> None:
         self._own.count -= 1
         with self.changed:
             self._visits -= 1
+            pool.visits -= 1
             if self._forks:
                 self.changed.notify_all()
 
@@ -154,7 +155,7 @@ class _ForkGate:
 
     def after_fork_in_child(self) -> None:
         self._reset()
-        self.unusable_paths.update(pool.path for pool in list(self.pools) if pool.disown_lent())
+        self.unusable_paths.update(pool.path for pool in list(self.pools) if pool.disown_inherited())
 
 
 _gate = _ForkGate()

@@ -98,7 +98,7 @@ def test_chunks_are_combined() -> None:
         pa.list_(pa.struct(HEADER)),
         pa.list_(pa.field("element", pa.struct(HEADER))),
         pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.binary_view())])),
-        pa.list_(pa.struct([("value", pa.string()), ("key", pa.string_view())])),
+        pa.list_(pa.struct([("key", pa.string_view()), ("value", pa.string())])),
         pa.list_(pa.struct(HEADER), 1),
         pa.map_(pa.string(), pa.binary()),
     ],
@@ -132,8 +132,8 @@ def test_a_missing_value_column_is_named() -> None:
 
 
 def test_an_unknown_column_is_named_and_so_are_the_known_ones() -> None:
-    assert refusal(value=["a"], valeu=["b"]) == {
-        "column": "valeu",
+    assert refusal(value=["a"], payload=["b"]) == {
+        "column": "payload",
         "known": ["key", "value", "headers", "timestamp_ms"],
     }
 
@@ -160,6 +160,11 @@ def test_a_column_that_comes_twice_is_named() -> None:
             "list_view<item: struct<key: string, value: binary>>",
         ),
         ("headers", pa.array([[{"key": "a"}]]), "list<item: struct<key: string>>"),
+        (
+            "headers",
+            pa.array([[]], pa.list_(pa.struct(HEADER[::-1]))),
+            "list<item: struct<value: binary, key: string>>",
+        ),
         ("headers", pa.array([[{"key": 1, "value": b""}]]), "list<item: struct<key: int64, value: binary>>"),
         ("headers", pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "map<string, int64>"),
     ],

@@ -24,7 +24,8 @@ ROWS: list[Row] = [
     (b"", None, [], 1_699_999_999_000),
     (b"k4", b"text " * 8, [("größe", None)], 1_700_000_070_000),
 ]
-FLIPS = (0x01, 0x80, 0xFF)
+FLIPS = (0x01, 0x80)
+"""The lowest bit, and the one by which Avro continues a number."""
 
 
 @pytest.fixture
@@ -133,14 +134,13 @@ def test_bytes_that_were_never_a_block_are_refused_even_under_their_own_crc(
             assert result.num_rows == block.count
             for column in ("key", "value", "timestamp_ms"):  # every offset stays within its buffer
                 result.column(column).validate(full=True)
-    assert refused > 100
+    assert refused > 50
 
 
-def test_a_scan_survives_every_flipped_byte_of_a_file(files: LocalFileStore, tmp_path: Path, block: Block) -> None:
+def test_a_scan_survives_every_flipped_byte_of_a_block(files: LocalFileStore, tmp_path: Path, block: Block) -> None:
     data = content(files, block.file)
-    header_length = codec.read_data_header(data, block.file).length
 
-    for damaged in flipped(data, header_length, len(data)):
+    for damaged in flipped(data, block.position, block.position + block.length):
         (tmp_path / block.file).write_bytes(damaged)
         # What is neither refused nor complete is a bug; damage within a value is for the index's CRC-32 to find.
         with suppress(CorruptDataError, UnsupportedFormatError):

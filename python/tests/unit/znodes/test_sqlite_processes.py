@@ -20,6 +20,8 @@ from oncelog.errors import IllegalStateTransitionError, StoreUnavailableError, T
 from oncelog.ports import Create, Set, ZnodeView
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore, connection
+from oncelog.znodes.sqlite.connection import StoreConnection
+from oncelog.znodes.sqlite.pool import ConnectionPool, _gate
 from tests.unit.znodes.worlds import FakeTime, MultiStore, SqliteWorld, forked, increment, kill, wait_for, wait_until
 
 
@@ -270,6 +272,40 @@ def test_a_child_forked_inside_a_step_is_told_so_and_harms_nobody(sqlite: Sqlite
     assert number_at(store) == 3
 
 
+def test_a_connection_that_a_child_inherited_is_closed_by_no_finalizer(sqlite: SqliteWorld) -> None:
+    store = SqliteZnodeStore(sqlite.path)
+    store.get("/")
+
+    def work(inherited: StoreConnection) -> None:
+        assert inherited.is_inherited
+        del inherited._sqlite
+        gc.collect()
+        assert open_files(sqlite.path) != []
+
+    with closing(store), store._pool.lent() as lent:
+        wait_for([forked(lambda: work(lent))])
+
+
+def test_a_thread_that_uses_the_store_may_use_it_once_more_while_a_fork_waits_for_it(sqlite: SqliteWorld) -> None:
+    store = sqlite.client()
+    store.multi([Create("/counter", b"0")])
+    is_inside = threading.Event()
+
+    def step(view: ZnodeView) -> int:
+        is_inside.set()
+        wait_until(lambda: _gate._forks)
+        store.get("/counter")
+        return increment(view)
+
+    thread = threading.Thread(target=lambda: store.transact(step))
+    thread.start()
+    is_inside.wait()
+    wait_for([forked(lambda: store.transact(increment))])
+    thread.join()
+
+    assert number_at(store) == 2
+
+
 def test_a_fork_does_not_wait_for_ever_for_a_thread_that_waits_for_it(
     sqlite: SqliteWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +332,38 @@ def test_a_fork_does_not_wait_for_ever_for_a_thread_that_waits_for_it(
     thread.join()
     wait_for([pid])
     assert number_at(store) == 1
+
+
+def test_a_child_forked_while_a_thread_opens_a_connection_for_too_long_is_told_so(
+    sqlite: SqliteWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.znodes.sqlite.pool.FORK_WAIT_MS", 50)
+    sqlite.client()
+    is_opening, may_open = threading.Event(), threading.Event()
+
+    def connect() -> StoreConnection:
+        is_opening.set()
+        may_open.wait()
+        return StoreConnection(sqlite.path)
+
+    pool = ConnectionPool(str(sqlite.path), connect)
+
+    def use() -> None:
+        with pool.lent() as lent:
+            lent.rows("SELECT 1")
+
+    def work() -> None:
+        with pytest.raises(IllegalStateTransitionError):
+            SqliteZnodeStore(sqlite.path)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    is_opening.wait()
+    pid = forked(work)
+    may_open.set()
+    thread.join()
+    wait_for([pid])
+    pool.close()
 
 
 # Pickled and closed

@@ -1,0 +1,665 @@
+"""The producer: what it accepts, what becomes of its records, and what it remembers when something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from oncelog import limits
+from oncelog.clients import producer as producer_module
+from oncelog.clients.producer import PreparedTransaction, Producer
+from oncelog.errors import (
+    FileWriteError,
+    IllegalStateTransitionError,
+    InvalidOptionError,
+    InvalidRecordError,
+    InvalidTransactionTimeoutError,
+    OutcomeUnknownError,
+    PartitionPinnedError,
+    RecordTooLargeError,
+    RetriableError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UsageError,
+)
+from oncelog.runtime import Log
+from oncelog.types import ProducerIdAndEpoch, RecordMetadata
+from oncelog.znodes import paths
+from tests.faulty import Fault, FaultyStore
+from tests.logs import (
+    TOPIC,
+    LogWorld,
+    columns,
+    log_world,
+    numbered,
+    partition,
+    records,
+    send,
+    started,
+    state,
+    tp,
+    uncommitted,
+    values,
+    write_aborted,
+    write_committed,
+    write_open,
+)
+
+# Records --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_tells_where_the_record_landed(log: Log) -> None:
+    with log.producer() as producer:
+        first = producer.send(TOPIC, b"a", partition=1, timestamp_ms=5)
+        second = producer.send(TOPIC, b"b", partition=1, timestamp_ms=6)
+
+        assert not first.is_done
+        assert second.result() == RecordMetadata(TOPIC, 1, 1, 6)
+        assert first.is_done
+        assert first.result() == RecordMetadata(TOPIC, 1, 0, 5)
+
+
+def test_a_record_comes_back_as_it_was_sent(log: Log) -> None:
+    headers = (("trace", b"1"), ("empty", b""), ("none", None))
+    with log.producer() as producer:
+        producer.send(TOPIC, b"value", key=b"key", partition=0, headers=headers, timestamp_ms=7)
+        producer.send(TOPIC, None, key=b"gone", partition=0, timestamp_ms=0)
+
+    full, tombstone = records(log)
+    assert (full.key, full.value, full.headers, full.timestamp_ms) == (b"key", b"value", headers, 7)
+    assert (tombstone.key, tombstone.value, tombstone.headers, tombstone.timestamp_ms) == (b"gone", None, (), 0)
+
+
+def test_records_of_one_key_go_to_one_partition_by_either_path(log: Log) -> None:
+    log.create_topic("many", partitions=7)
+    with log.producer() as producer:
+        for at in range(20):
+            producer.send("many", b"row", key=b"key-%d" % at)
+        keys = pa.array([b"key-%d" % at for at in range(20)], pa.binary())
+        producer.send_batch("many", columns(*[b"column"] * 20, key=keys))
+
+    found = records(log, "many")
+    assert len(found) == 40
+    assert len({record.partition for record in found}) > 1
+    assert len({(record.key, record.partition) for record in found}) == 20
+
+
+def test_records_without_a_key_are_spread(log: Log) -> None:
+    with log.producer() as producer:
+        for _ in range(4):
+            producer.send(TOPIC, b"a")
+
+    assert [record.partition for record in records(log)] == [0, 0, 1, 1]
+
+
+def test_rows_and_columns_sent_in_turn_keep_their_order(log: Log) -> None:
+    with log.producer() as producer:
+        producer.send(TOPIC, b"0", partition=0)
+        producer.send_batch(TOPIC, columns(b"1", b"2"), partition=0)
+        producer.send(TOPIC, b"3", partition=0)
+        receipts = producer.send_batch(TOPIC, columns(b"4"), partition=0)
+
+        assert receipts[0].result().offset == 4
+    assert values(log, 0) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_an_empty_batch_sends_nothing(log: Log) -> None:
+    with log.producer() as producer:
+        assert producer.send_batch(TOPIC, columns()) == []
+        producer.flush()
+
+    assert state(log).log_end == 0
+
+
+def test_many_small_batches_become_one_block_and_not_one_each(log: Log) -> None:
+    with log.producer() as producer:
+        for at in range(200):
+            producer.send_batch(TOPIC, columns(b"%d" % at), partition=0)
+
+    with log.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp()])
+        (batch,) = consumer.poll_batches()
+    assert batch.records.column("value").to_pylist() == [b"%d" % at for at in range(200)]
+
+
+def test_a_full_buffer_is_flushed_by_the_send_that_fills_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1000)
+    with log.producer() as producer:
+        receipts = [producer.send(TOPIC, b"x" * 400, partition=0) for _ in range(4)]
+
+        assert [receipt.is_done for receipt in receipts] == [True, True, True, False]
+
+
+def test_closing_an_idempotent_producer_sends_what_is_left(log: Log) -> None:
+    producer = log.producer()
+    producer.send(TOPIC, b"a")
+    producer.close()
+    producer.close()
+
+    assert values(log) == [b"a"]
+
+
+def test_closing_a_transactional_producer_aborts_what_is_open_but_not_what_is_prepared(log: Log) -> None:
+    opened = started(log, "opened")
+    write_open(opened, b"open")
+    opened.close()
+    prepared = started(log, "prepared")
+    write_open(prepared, b"prepared")
+    token = prepared.prepare_transaction()
+    prepared.close()
+
+    successor = log.producer(transactional_id="prepared")
+    assert successor.init_transactions(keep_prepared=True) == token
+    assert successor.complete_transaction(token)
+    assert values(log) == [b"prepared"]
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_context_commits_on_success_and_aborts_on_an_exception(log: Log) -> None:
+    producer = started(log)
+    with producer.transaction():
+        producer.send(TOPIC, b"good")
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        producer.send(TOPIC, b"bad")
+        producer.flush()
+        raise ZeroDivisionError
+    with producer.transaction():
+        producer.send(TOPIC, b"good too")
+
+    assert sorted(values(log), key=str) == [b"good too", b"good"]
+    assert b"bad" in uncommitted(log)
+
+
+def test_a_transaction_may_be_ended_by_hand_within_its_context(log: Log) -> None:
+    producer = started(log)
+    with producer.transaction():
+        producer.send(TOPIC, b"a")
+        producer.abort_transaction()
+
+    assert values(log) == []
+
+
+def test_records_dropped_by_an_abort_say_so_on_their_receipt(log: Log) -> None:
+    producer = started(log)
+    producer.begin_transaction()
+    receipt = producer.send(TOPIC, b"a")
+    producer.abort_transaction()
+
+    with pytest.raises(Exception, match="dropped with its transaction"):
+        receipt.result()
+
+
+@pytest.mark.parametrize("end", [Producer.commit_transaction, Producer.abort_transaction])
+def test_a_transaction_without_data_touches_nothing(log: Log, end: Callable[[Producer], None]) -> None:
+    """conformance: 9."""
+    producer = started(log)
+    before = log.services.coordinator.describe("copier")
+    producer.begin_transaction()
+    end(producer)
+
+    assert log.services.coordinator.describe("copier") == before
+    write_committed(producer, b"a")
+    assert values(log) == [b"a"]
+
+
+def test_offsets_alone_make_a_transaction_that_leaves_nothing_behind(log: Log) -> None:
+    producer = started(log)
+    for offset in range(3):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({tp(): offset}, "g")
+        producer.commit_transaction()
+
+    store = log.services.store
+    assert store.children("/transactions/copier") == []
+    with log.consumer(group_id="g") as consumer:
+        assert consumer.committed([tp()])[tp()].offset == 2
+
+
+def test_no_offsets_begin_no_transaction(log: Log) -> None:
+    producer = started(log)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({}, "g")
+    producer.commit_transaction()
+
+    assert log.services.store.children("/groups") == []
+
+
+def test_the_offsets_of_hundreds_of_partitions_are_staged_and_settled_in_bounded_steps(tmp_path: Path) -> None:
+    with log_world(tmp_path) as world:
+        for name in ("one", "two", "three"):
+            world.log.create_topic(name, partitions=400)
+        offsets = {tp(number, name): number for name in ("one", "two", "three") for number in range(400)}
+        producer = started(world.log)
+        producer.begin_transaction()
+        producer.send("one", b"a", partition=0)
+        producer.send_offsets_to_transaction(offsets, "g")
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction(dict.fromkeys(offsets, 1000), "g")
+        producer.abort_transaction()
+
+        with world.log.consumer(group_id="g") as consumer:
+            assert {each: found.offset for each, found in consumer.committed(offsets).items()} == offsets
+            consumer.commit(dict.fromkeys(offsets, 7))
+            assert {found.offset for found in consumer.committed(offsets).values()} == {7}
+        world.log.admin.settle()
+
+
+# Bad calls ------------------------------------------------------------------------------------------------------------
+
+
+BAD_RECORDS: list[tuple[dict[str, Any], type[UsageError], str]] = [
+    ({"topic": "fligths"}, UnknownTopicError, "topic='fligths'"),
+    ({"partition": 2}, UnknownPartitionError, "partitions=2"),
+    ({"partition": -1}, UnknownPartitionError, "partition=-1"),
+    ({"value": "text"}, InvalidRecordError, "part='value', found='str'"),
+    ({"value": 3}, InvalidRecordError, "part='value'"),
+    ({"key": "text"}, InvalidRecordError, "part='key'"),
+    ({"headers": [("name", "text")]}, InvalidRecordError, "part='headers'"),
+    ({"headers": [(b"name", b"bytes")]}, InvalidRecordError, "part='headers'"),
+    ({"headers": [("\ud800", b"bytes")]}, InvalidRecordError, "part='headers'"),
+    ({"headers": [("name", b"1", b"2")]}, InvalidRecordError, "part='headers'"),
+    ({"headers": {"name": b"bytes"}}, InvalidRecordError, "part='headers'"),
+    ({"timestamp_ms": -5}, InvalidRecordError, "found=-5"),
+    ({"timestamp_ms": 1.5}, InvalidRecordError, "found=1.5"),
+    ({"timestamp_ms": 2**63}, InvalidRecordError, "part='timestamp_ms'"),
+    ({"value": bytes(limits.MAX_RECORD_BYTES + 1)}, RecordTooLargeError, "maximum=16777216"),
+    ({"headers": [("name", bytes(limits.MAX_RECORD_BYTES))]}, RecordTooLargeError, "maximum=16777216"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "names"), BAD_RECORDS, ids=lambda given: str(given)[:40])
+def test_a_bad_record_is_refused_by_name_and_the_transaction_goes_on(
+    log: Log, given: dict[str, Any], error: type[UsageError], names: str
+) -> None:
+    """conformance: 63."""
+    producer = started(log)
+    producer.begin_transaction()
+    producer.send(TOPIC, b"before", partition=0)
+    with pytest.raises(error) as raised:
+        producer.send(**{"topic": TOPIC, "value": b"bad", **given})
+    producer.send(TOPIC, b"after", partition=0)
+    producer.commit_transaction()
+
+    assert names in str(raised.value)
+    assert uncommitted(log) == [b"before", b"after"]
+
+
+BAD_COLUMNS: list[tuple[pa.RecordBatch, str]] = [
+    (pa.record_batch({"key": pa.array([b"k"])}), "column='value'"),
+    (pa.record_batch({"value": pa.array([1.5])}), "column='value'"),
+    (columns(b"a", offset=pa.array([1])), "column='offset'"),
+    (columns(b"a", headers=pa.array(["no"])), "column='headers'"),
+    (columns(b"a", timestamp_ms=pa.array([-1])), "column='timestamp_ms'"),
+]
+
+
+@pytest.mark.parametrize(("batch", "names"), BAD_COLUMNS, ids=lambda given: str(given)[-30:])
+def test_bad_columns_are_refused_by_name_and_nothing_is_sent(log: Log, batch: pa.RecordBatch, names: str) -> None:
+    with log.producer() as producer, pytest.raises(InvalidRecordError) as raised:
+        producer.send_batch(TOPIC, batch)
+
+    assert names in str(raised.value)
+    assert state(log).log_end == state(log, 1).log_end == 0
+
+
+def test_a_batch_for_a_partition_out_of_range_is_refused(log: Log) -> None:
+    with log.producer() as producer, pytest.raises(UnknownPartitionError, match="partitions=2"):
+        producer.send_batch(TOPIC, columns(b"a"), partition=2)
+
+    log.create_topic("single")
+    with log.producer() as producer, pytest.raises(UnknownPartitionError, match="partitions=1"):
+        producer.send_batch("single", columns(b"a"), partition=1)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, limits.MAX_TRANSACTION_TIMEOUT_MS + 1])
+def test_a_transaction_timeout_out_of_bounds_is_refused_and_a_right_one_is_taken(log: Log, timeout_ms: int) -> None:
+    """conformance: 12."""
+    with (
+        log.producer(transactional_id="copier", transaction_timeout_ms=timeout_ms) as producer,
+        pytest.raises(InvalidTransactionTimeoutError, match=f"timeout_ms={timeout_ms}"),
+    ):
+        producer.init_transactions()
+
+    assert log.services.store.get("/transactions/copier") is None
+
+
+def test_unknown_options_are_refused_when_the_client_is_made(log: Log) -> None:
+    with pytest.raises(InvalidOptionError, match="codec='gzip'"):
+        log.producer(codec="gzip")
+    with pytest.raises(UsageError, match="transactional id"):
+        log.producer(transactional_id="")
+    with pytest.raises(InvalidOptionError, match="isolation_level='dirty'"):
+        log.consumer(isolation_level="dirty")
+
+
+@pytest.mark.parametrize("offset", [-1, -100])
+def test_a_negative_offset_is_refused(log: Log, offset: int) -> None:
+    producer = started(log)
+    producer.begin_transaction()
+    with pytest.raises(UsageError, match=f"offset={offset}"):
+        producer.send_offsets_to_transaction({tp(): offset}, "g")
+    with pytest.raises(UsageError, match="group id"):
+        producer.send_offsets_to_transaction({tp(): 1}, "")
+    with pytest.raises(UnknownTopicError):
+        producer.send_offsets_to_transaction({tp(0, "nowhere"): 1}, "g")
+    producer.abort_transaction()
+
+    assert log.services.store.children("/groups") == []
+
+
+CALLS: dict[str, Callable[[Producer], object]] = {
+    "init_transactions": Producer.init_transactions,
+    "begin_transaction": Producer.begin_transaction,
+    "send": lambda producer: producer.send(TOPIC, b"a"),
+    "send_batch": lambda producer: producer.send_batch(TOPIC, columns(b"a")),
+    "send_offsets_to_transaction": lambda producer: producer.send_offsets_to_transaction({tp(): 1}, "g"),
+    "prepare_transaction": Producer.prepare_transaction,
+    "commit_transaction": Producer.commit_transaction,
+    "abort_transaction": Producer.abort_transaction,
+    "complete_transaction": lambda producer: producer.complete_transaction(
+        PreparedTransaction("copier", ProducerIdAndEpoch(0, 0))
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_closed_producer_refuses_every_call(log: Log, call: str) -> None:
+    producer = started(log)
+    producer.close()
+    with pytest.raises(IllegalStateTransitionError, match="closed"):
+        CALLS[call](producer)
+
+
+@pytest.mark.parametrize("call", [name for name in CALLS if name != "init_transactions"])
+def test_before_init_transactions_every_call_is_refused_and_says_what_is_legal(log: Log, call: str) -> None:
+    producer = log.producer(transactional_id="copier")
+    with pytest.raises(IllegalStateTransitionError, match="legal='init_transactions, close'"):
+        CALLS[call](producer)
+
+
+@pytest.mark.parametrize("call", [name for name in CALLS if name not in {"send", "send_batch"}])
+def test_transactions_without_a_transactional_id_say_what_is_missing(log: Log, call: str) -> None:
+    with log.producer() as producer, pytest.raises(UsageError, match=r"log\.producer\(transactional_id"):
+        CALLS[call](producer)
+
+
+@pytest.mark.parametrize("call", ["send", "send_batch", "commit_transaction", "abort_transaction"])
+def test_outside_of_a_transaction_nothing_is_sent_or_ended(log: Log, call: str) -> None:
+    """conformance: 31."""
+    producer = started(log)
+    with pytest.raises(IllegalStateTransitionError, match="begin_transaction"):
+        CALLS[call](producer)
+
+    assert state(log).log_end == 0
+
+
+def test_a_prepared_transaction_takes_no_more_calls_than_its_end(log: Log) -> None:
+    """conformance: 55."""
+    producer = started(log)
+    write_open(producer, b"a")
+    producer.prepare_transaction()
+    for call in ("begin_transaction", "send", "send_batch", "send_offsets_to_transaction", "prepare_transaction"):
+        with pytest.raises(IllegalStateTransitionError, match="commit_transaction"):
+            CALLS[call](producer)
+    producer.commit_transaction()
+
+    assert values(log) == [b"a"]
+
+
+@pytest.mark.parametrize("text", ["", "1:2", "1:2:", "a:2:copier", "1:b:copier", "-1:2:copier", "²:2:copier"])
+def test_a_text_that_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="token="):
+        PreparedTransaction.parse(text)
+
+
+def test_a_token_survives_its_text() -> None:
+    token = PreparedTransaction("a:b:c", ProducerIdAndEpoch(12, 3))
+
+    assert PreparedTransaction.parse(str(token)) == token
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+
+class FailingFiles:
+    """A file store whose next file cannot be made."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+        self.is_full = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def create(self, name: str) -> Any:
+        if self.is_full:
+            raise FileWriteError("the test's disk is full", file=name)
+        return self._files.create(name)
+
+
+def full_disk(world: LogWorld) -> FailingFiles:
+    files = FailingFiles(world.files)
+    world.files = files  # type: ignore[assignment]
+    return files
+
+
+def test_a_failed_flush_fails_its_receipts_and_leaves_only_the_abort(world: LogWorld) -> None:
+    files = full_disk(world)
+    log = world.open()
+    producer = started(log)
+    producer.begin_transaction()
+    receipt = producer.send(TOPIC, b"a")
+    files.is_full = True
+    with pytest.raises(FileWriteError):
+        producer.flush()
+    with pytest.raises(FileWriteError):
+        receipt.result()
+    for call in ("send", "commit_transaction", "prepare_transaction"):
+        with pytest.raises(IllegalStateTransitionError, match="abort_transaction"):
+            CALLS[call](producer)
+    producer.abort_transaction()
+
+    files.is_full = False
+    write_committed(producer, b"b")
+    assert values(log) == [b"b"]
+
+
+def test_a_commit_whose_flush_fails_is_aborted_by_its_context(world: LogWorld) -> None:
+    files = full_disk(world)
+    producer = started(world.open())
+    with pytest.raises(FileWriteError), producer.transaction():
+        producer.send(TOPIC, b"a")
+        files.is_full = True
+    files.is_full = False
+    write_committed(producer, b"b")
+
+    assert values(world.log) == [b"b"]
+
+
+def faulty(world: LogWorld) -> tuple[FaultyStore, Log]:
+    store = FaultyStore(world.store())
+    return store, world.open(store)
+
+
+UNKNOWN = [[Fault.LOST_REQUEST] * 5, [*[Fault.LOST_REQUEST] * 4, Fault.LOST_REPLY]]
+"""Every attempt of a step gets no answer; the last one was, or was not, carried out."""
+
+
+@pytest.mark.parametrize("faults", UNKNOWN, ids=["lost", "done"])
+def test_what_an_idempotent_producer_sends_after_an_unknown_outcome_is_never_taken_for_a_duplicate(
+    world: LogWorld, faults: list[Fault]
+) -> None:
+    """conformance: 22."""
+    store, log = faulty(world)
+    with log.producer() as producer:
+        send(producer, b"first")
+        producer.send(TOPIC, b"unknown", partition=0)
+        store.fail_next(*faults)
+        with pytest.raises(OutcomeUnknownError):
+            producer.flush()
+        send(producer, b"second")
+
+    assert [value for value in values(log) if value != b"unknown"] == [b"first", b"second"]
+    assert values(log).count(b"unknown") == faults.count(Fault.LOST_REPLY)
+
+
+@pytest.mark.parametrize("faults", UNKNOWN, ids=["lost", "done"])
+def test_offsets_of_an_unknown_outcome_are_aborted_with_their_transaction(world: LogWorld, faults: list[Fault]) -> None:
+    """conformance: 44."""
+    store, log = faulty(world)
+    producer = started(log)
+    producer.begin_transaction()
+    store.fail_next(*faults)
+    with pytest.raises(OutcomeUnknownError):
+        producer.send_offsets_to_transaction({tp(): 5}, "g")
+    producer.abort_transaction()
+    write_committed(producer, b"next")
+
+    with log.consumer(group_id="g") as consumer:
+        assert consumer.committed([tp()]) == {}
+
+
+def test_a_store_that_is_away_longer_than_the_delivery_timeout_fails_the_flush(world: LogWorld) -> None:
+    """conformance: 16."""
+    store, log = faulty(world)
+    producer = started(log, delivery_timeout_ms=1000)
+    producer.begin_transaction()
+    receipt = producer.send(TOPIC, b"a")
+    began_ms = world.time.durations_ms
+    store.fail_next(*[Fault.UNAVAILABLE] * 1000)
+    with pytest.raises(RetriableError):
+        producer.flush()
+    assert world.time.durations_ms - began_ms >= 1000
+    store.fail_next()
+
+    with pytest.raises(RetriableError):
+        receipt.result()
+    producer.abort_transaction()
+    write_committed(producer, b"b")
+    assert values(log) == [b"b"]
+
+
+def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_failed(tmp_path: Path) -> None:
+    with log_world(tmp_path) as world:
+        world.log.create_topic("wide", partitions=60)
+        store, log = faulty(world)
+        with log.producer(delivery_timeout_ms=0) as producer:
+            receipts = [producer.send("wide", b"a", partition=number) for number in range(60)]
+            store.fail_next(None, Fault.UNAVAILABLE)
+            with pytest.raises(RetriableError):
+                producer.flush()
+
+        landed = [receipt for receipt in receipts if receipt.is_done and not _failed(receipt)]
+        assert 0 < len(landed) < 60
+        assert len(values(log, topic="wide")) == len(landed)
+
+
+def _failed(receipt: Any) -> bool:
+    try:
+        receipt.result()
+    except RetriableError:
+        return True
+    return False
+
+
+def test_a_topic_that_was_created_again_is_found_after_the_failed_send(log: Log) -> None:
+    producer = started(log)
+    write_committed(producer, b"old")
+    log.admin.delete_topic(TOPIC)
+    log.create_topic(TOPIC, partitions=2)
+    producer.begin_transaction()
+    producer.send(TOPIC, b"lost", partition=0)
+    with pytest.raises(UnknownTopicError):
+        producer.flush()
+    producer.abort_transaction()
+
+    write_committed(producer, b"new")
+    assert values(log) == [b"new"]
+
+
+def test_a_commit_does_not_look_failed_because_settling_did(world: LogWorld) -> None:
+    log = world.log
+    producer, other = started(log), started(log, "other")
+    write_committed(producer, b"a")
+    write_committed(other, b"b", number=0)
+    path = paths.transaction("other")
+    znode = log.services.store.get(path)
+    assert znode is not None
+    log.services.store.transact(lambda view: view.set(path, b"damaged"))
+    for _ in range(3):
+        world.time.pass_ms(limits.SETTLE_LAG_MS)
+        write_committed(producer, b"c", number=1)
+
+    log.services.store.transact(lambda view: view.set(path, znode.data))
+    assert values(log) == [b"a", b"b", b"c", b"c", b"c"]
+
+
+def test_a_full_index_tail_that_cannot_be_rolled_now_fails_no_append(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conformance: 30."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 3)
+    files = world.files
+    log = world.log
+    create = files.create
+
+    def no_index_files(name: str) -> Any:
+        if name.startswith("index/"):
+            raise FileWriteError("the test's disk is full", file=name)
+        return create(name)
+
+    monkeypatch.setattr(files, "create", no_index_files)
+    with log.producer() as producer:
+        for value in numbered("a", 5):
+            send(producer, value)
+    assert state(log).tail_nodes == 5
+    monkeypatch.setattr(files, "create", create)
+    with log.producer() as producer:
+        send(producer, b"b")
+
+    assert state(log).tail_nodes == 0
+    assert values(log) == [*numbered("a", 5), b"b"]
+
+
+def test_a_partition_with_too_many_unsettled_transactions_is_settled_by_who_is_in_need(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_UNSETTLED_OWNERS", 4)
+    for at in range(10):
+        write_aborted(started(world.log, f"copier-{at}"), b"aborted")
+
+    assert len(state(world.log).owners) <= 4
+
+
+def test_a_partition_pinned_by_an_open_transaction_names_it_and_frees_itself_when_that_times_out(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conformance: 43."""
+    monkeypatch.setattr(limits, "MAX_UNSETTLED_OWNERS", 3)
+    hanging = started(world.log, "hanging", transaction_timeout_ms=5000)
+    write_open(hanging, b"hanging")
+    for at in range(2):
+        write_committed(started(world.log, f"copier-{at}"), b"held back")
+    impatient = started(world.log, "impatient", delivery_timeout_ms=1000)
+    impatient.begin_transaction()
+    impatient.send(TOPIC, b"a", partition=0)
+    with pytest.raises(PartitionPinnedError, match="hanging"):
+        impatient.flush()
+    impatient.abort_transaction()
+
+    write_committed(started(world.log, "patient"), b"b")
+    assert values(world.log) == [b"held back", b"held back", b"b"]
+
+
+def test_the_partition_of_a_send_is_the_one_of_its_topic_id(log: Log) -> None:
+    with log.producer() as producer:
+        send(producer, b"a")
+
+    assert partition(log).topic_id == log.services.store.children(f"/topics/{TOPIC}")[0]
