@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flights.data import FIELDS
+from flights.story import KillStory, Story
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -44,6 +45,18 @@ class Findings:
     def is_exact(self) -> bool:
         """Whether the output is the truth, and never was anything else to its readers."""
         return not (self.lost or self.duplicated or self.out_of_order or self.wrong or self.half_batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run, and what came of it."""
+
+    story: Story
+    findings: Findings
+
+    def copies_after(self, kill: KillStory) -> int:
+        """Rows that are there twice because of a kill: those of the batch that was in flight."""
+        return self.findings.duplicated_by_batch.get(kill.batch, 0)
 
 
 def judge(truth: pa.Table, output: pa.Table, half_batches: int) -> Findings:

@@ -174,14 +174,14 @@ class _Pending:
     pieces: list[pa.RecordBatch] = field(default_factory=list)
     size_bytes: int = 0
 
-    def add(self, records: pa.RecordBatch) -> None:
-        if records.get_total_buffer_size() > 2 * records.nbytes:
+    def add(self, records: pa.RecordBatch, size_bytes: int) -> None:
+        if records.get_total_buffer_size() > 2 * size_bytes:
             records = concatenated([records])  # a small slice would keep in memory all that it was cut from
         self.pieces.append(records)
-        self.size_bytes += records.nbytes + PIECE_OVERHEAD_BYTES
+        self.size_bytes += size_bytes + PIECE_OVERHEAD_BYTES
         if len(self.pieces) >= PIECES_MAX:
             self.pieces = [concatenated(self.pieces)]
-            self.size_bytes = self.pieces[0].nbytes + PIECE_OVERHEAD_BYTES
+            self.size_bytes -= (PIECES_MAX - 1) * PIECE_OVERHEAD_BYTES
 
 
 class BlockBuffer(Generic[K]):
@@ -210,11 +210,12 @@ class BlockBuffer(Generic[K]):
         """
         if records.num_rows == 0:
             return []
-        if records.nbytes >= self._writer.block_target_bytes:  # large enough by itself: not copied
+        size_bytes = records.nbytes
+        if size_bytes >= self._writer.block_target_bytes:  # large enough by itself: not copied
             return [*self._write(key), *((key, block) for block in self._writer.append(records))]
         pending = self._pending.setdefault(key, _Pending())
         before = pending.size_bytes
-        pending.add(records)
+        pending.add(records, size_bytes)
         self._size_bytes += pending.size_bytes - before
         written = self._write(key) if pending.size_bytes >= self._writer.block_target_bytes else []
         while self._size_bytes > self._budget_bytes:

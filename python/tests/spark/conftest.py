@@ -67,8 +67,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
         for topic in ("in", "out"):
             opened.create_topic(topic, partitions=2)
         yield opened
+        close_logs()
+        opened.admin.settle()
         invariants.check(opened)
-    close_logs()
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import oncelog.spark
+from oncelog.runtime import Log
+
 Handler = Callable[[DataFrame, int], None]
 
 
@@ -62,40 +65,37 @@ PATIENCE_S = 300
 """How long a query may take. A test that waits so long has failed; nothing is said about speed."""
 
 
-def stream(spark: SparkSession, log: Log, topic: str = "in", **options: object) -> DataFrame:
+def stream(spark: SparkSession, log: Log, topic: str | None = "in", **options: object) -> DataFrame:
     """A stream of a topic from its beginning, unless the options say otherwise; None takes a default away."""
-    return spark.readStream.format("oncelog").options(**_source(log, topic, "startingOffsets", options)).load()
+    chosen = _given({"path": log.path, "subscribe": topic, "startingOffsets": "earliest"}, options)
+    return spark.readStream.format("oncelog").options(**chosen).load()
 
 
-def table(spark: SparkSession, log: Log, topic: str = "in", **options: object) -> DataFrame:
+def table(spark: SparkSession, log: Log, topic: str | None = "in", **options: object) -> DataFrame:
     """A batch read of a topic."""
-    return spark.read.format("oncelog").options(**_source(log, topic, None, options)).load()
+    return spark.read.format("oncelog").options(**_given({"path": log.path, "subscribe": topic}, options)).load()
 
 
-def _source(log: Log, topic: str, start: str | None, options: Mapping[str, object]) -> dict[str, Any]:
-    chosen: dict[str, object] = {"path": log.path, "subscribe": topic}
-    if start:
-        chosen[start] = "earliest"
-    return {name: value for name, value in (chosen | options).items() if value is not None}
-
-
-def writer(df: DataFrame, log: Log, door: str, **options: object) -> DataStreamWriter:
+def into(df: DataFrame, log: Log, door: str, **options: object) -> DataStreamWriter:
     """A query that writes `df` through one of the sink's doors, to the topic `out` if the options name none."""
-    chosen: dict[str, Any] = {"path": log.path, "topic": "out", **options}
-    chosen = {name: value for name, value in chosen.items() if value is not None}
+    chosen = _given({"path": log.path, "topic": "out"}, options)
     if door == "foreachBatch":
         return df.writeStream.foreachBatch(oncelog.spark.sink(**chosen))
     return df.writeStream.format("oncelog").options(**chosen)
 
 
+def _given(defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in {**defaults, **options}.items() if value is not None}
+
+
 def copy(df: DataFrame, log: Log, door: str, checkpoint: Path, **options: object) -> StreamingQuery:
     """Write all that is there now, and end; what the query fails with is raised."""
-    return run_available(writer(df, log, door, **options), checkpoint)
+    return run_available(into(df, log, door, **options), checkpoint)
 
 
-def run_available(query_writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
+def run_available(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
     """Run a query up to what is there at its start."""
-    query = query_writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
         assert query.awaitTermination(PATIENCE_S), "the query takes too long"
     finally:

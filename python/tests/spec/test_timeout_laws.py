@@ -1,4 +1,4 @@
-"""Time-outs: a silent producer's transaction is aborted, its producer fenced, and a commit that races it wins or loses."""
+"""Time-outs: a silent transaction is aborted and its producer fenced, and a commit that races it wins or loses."""
 
 from __future__ import annotations
 

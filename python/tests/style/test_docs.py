@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from .tree import ROOT
+from tests.style.tree import ROOT
 
 
 def test_the_generated_parts_of_the_docs_are_up_to_date() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import oncelog
 from oncelog import limits
 from oncelog.coordinator.inspection import RoundName
 from oncelog.coordinator.rounds import Round

@@ -1,0 +1,64 @@
+"""The results on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from flights.audit import Findings, Result
+
+FINDINGS = (
+    ("rows expected", "expected"),
+    ("found", "found"),
+    ("lost", "lost"),
+    ("duplicated", "duplicated"),
+    ("out of order", "out_of_order"),
+    ("wrong", "wrong"),
+    ("half batches seen", "half_batches"),
+)
+"""What the audit counts: label and field of `Findings`. All but the first two should be 0."""
+
+FAULTS = frozenset(name for _, name in FINDINGS[2:])
+
+
+def is_fault(findings: Findings, name: str) -> bool:
+    """Whether the field is one of the faults, and not 0."""
+    return name in FAULTS and getattr(findings, name) > 0
+
+
+def show(console: Console, results: Sequence[Result]) -> None:
+    """Print what the audit found, and what came of each kill."""
+    console.print(_findings(results))
+    console.print(_kills(results))
+
+
+def _findings(results: Sequence[Result]) -> Table:
+    table = Table("audit", title="Every late departure, against the CSV", title_justify="left")
+    for result in results:
+        table.add_column(result.story.pipeline, justify="right")
+    for label, name in FINDINGS:
+        cells = []
+        for result in results:
+            style = "bold red" if is_fault(result.findings, name) else "default"
+            cells.append(f"[{style}]{getattr(result.findings, name):,}[/]")
+        table.add_row(label, *cells)
+    verdicts = ["[bold green]exactly once[/]" if result.findings.is_exact else "[bold red]not exact[/]" for result in results]
+    table.add_section()
+    table.add_row("verdict", *verdicts)
+    return table
+
+
+def _kills(results: Sequence[Result]) -> Table:
+    table = Table("", "kill -9 at", title="From each kill to the next new batch", title_justify="left")
+    for result in results:
+        table.add_column(f"{result.story.pipeline}: new batch after", justify="right")
+        table.add_column("copies", justify="right")
+    for number, stories in enumerate(zip(*(result.story.kills for result in results), strict=True), start=1):
+        cells = []
+        for result, story in zip(results, stories, strict=True):
+            copies = result.copies_after(story)
+            cells += [f"{story.recovered_s:.1f} s", f"[{'bold red' if copies else 'default'}]{copies:,}[/]"]
+        table.add_row(str(number), stories[0].kill.moment, *cells)
+    return table

@@ -1,0 +1,805 @@
+"""The command line: what it prints where, its exit codes, and that it never does more than it was asked."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pty
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import oncelog
+from oncelog import limits
+from oncelog.cli import main
+from oncelog.cli.output import duration, moment, printable, quoted, readable, size
+from oncelog.cli.shell import Command, Root
+from oncelog.runtime import ZNODES_FILE
+from tests.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
+from tests.rounds import open_round, written_blocks
+from tests.style.tree import ROOT
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+LONG_ID = "copier-" + "0123456789" * 20
+
+
+@dataclass
+class Shell:
+    """The command in this process, on the log of one folder."""
+
+    folder: Path
+
+    def __call__(self, *arguments: str, **environment: str | None) -> Result:
+        """Run a command; whatever happens, no traceback is shown and JSON stands alone."""
+        done = CliRunner().invoke(main, ["--path", str(self.folder), *arguments], env=environment)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "Traceback" not in done.output
+        return done
+
+    def json(self, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
+        done = self(*arguments, "--json")
+        assert (done.exit_code, done.stderr) == (exit_code, "")
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
+
+    def lines(self, *arguments: str, exit_code: int = 0) -> list[str]:
+        done = self(*arguments)
+        assert (done.exit_code, done.stderr) == (exit_code, "")
+        return done.stdout.splitlines()
+
+    def refused(self, *arguments: str, exit_code: int, **environment: str | None) -> str:
+        """The one line on stderr of a command that fails."""
+        done = self(*arguments, **environment)
+        assert (done.exit_code, done.stdout) == (exit_code, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("oncelog: ")
+        return line
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "log")
+
+
+@pytest.fixture
+def log(shell: Shell) -> Iterator[oncelog.Log]:
+    """A log with one topic of two partitions, opened beside the command."""
+    with oncelog.open(shell.folder) as opened:
+        opened.create_topic(TOPIC, partitions=2)
+        yield opened
+
+
+@pytest.fixture
+def busy(log: oncelog.Log) -> Iterator[oncelog.Log]:
+    """With committed, aborted and open transactions, a micro-batch, and a group."""
+    copier = started(log, "copier-0")
+    copier.begin_transaction()
+    send(copier, b"a", b"b")
+    copier.send_offsets_to_transaction({tp(): 1}, "readers")
+    copier.commit_transaction()
+    write_aborted(started(log, "loser-0"), b"c")
+    open_round(log).decide()
+    log.admin.settle()
+    write_open(blocker := started(log, "blocker-0"), b"d", number=1)
+    yield log
+    blocker.abort_transaction()
+
+
+def started_command(*arguments: str | Path, **settings: Any) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "oncelog", *map(str, arguments)]
+    return subprocess.Popen(command, text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings})
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+def on_terminal(*arguments: str | Path, stream: str = "stdout") -> tuple[str, str]:
+    """What a command shows on a terminal of 80 columns, and what it writes to its other stream."""
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color"}
+    process = started_command(*arguments, env=environment, **{stream: terminal})
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(controller, 65536):
+            shown += chunk
+    except OSError as error:
+        if error.errno != errno.EIO:  # how Linux says that the other side is closed
+            raise
+    os.close(controller)
+    _, stdout, stderr = finished(process)
+    return shown.decode().replace("\r\n", "\n"), stderr or stdout or ""
+
+
+# Topics ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_topic_creates_the_log(shell: Shell) -> None:
+    assert shell.lines("topic", "create", "flights", "--partitions", "3") == ["created topic flights with 3 partitions"]
+
+    (found,) = shell.json("topic", "list")["topics"]
+    assert (found["topic"], found["partitions"], found["retention_ms"]) == ("flights", 3, None)
+
+
+def test_retention_is_given_with_units_and_taken_back_with_none(shell: Shell) -> None:
+    shell.json("topic", "create", "flights", "--retention", "7d", "--retention-bytes", "2GiB")
+
+    changed = shell.json("topic", "configure", "flights", "--retention", "none")["topic"]
+
+    assert (changed["retention_ms"], changed["retention_bytes"]) == (None, 2 * 2**30)
+    assert shell.lines("topic", "configure", "flights", "--retention", "90m")[-2].split() == ["retention", "1h", "30m"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--retention", "7 weeks"], "'7 weeks' is no duration; write it like"),
+        (["--retention-bytes", "much"], "'much' is no size; write it like"),
+        (["--partitions", "0"], "0 is not in the range"),
+        (["--partitions", "100000"], "out of bounds"),
+    ],
+)
+def test_a_bad_setting_is_refused_and_nothing_is_created(shell: Shell, arguments: list[str], complaint: str) -> None:
+    assert complaint in shell.refused("topic", "create", "flights", *arguments, exit_code=2)
+
+    assert not shell.folder.exists() or shell.json("topic", "list") == {"topics": []}
+
+
+def test_configuring_nothing_is_refused(shell: Shell, log: oncelog.Log) -> None:
+    assert "Nothing to change" in shell.refused("topic", "configure", TOPIC, exit_code=2)
+
+
+def test_a_topic_is_described_with_what_is_unsettled_in_it(shell: Shell, busy: oncelog.Log) -> None:
+    lines = shell.lines("topic", "describe", TOPIC)
+
+    assert lines[0].split() == ["topic", TOPIC]
+    assert next(line for line in lines if "blocker-0" in line).split()[:4] == ["1", "2", "2", "open"]
+
+
+def test_a_topic_is_deleted(shell: Shell, busy: oncelog.Log) -> None:
+    assert shell.lines("topic", "delete", TOPIC) == [f"deleted topic {TOPIC}"]
+
+    assert shell.lines("topic", "list") == ["no topics; create one with `oncelog topic create NAME`"]
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+def test_transactions_are_listed_with_their_effective_state(shell: Shell, busy: oncelog.Log) -> None:
+    """conformance: 19"""
+    rows = [line.split() for line in shell.lines("txn", "list")[2:]]
+
+    assert [(row[0], row[2]) for row in rows] == [
+        ("ongoing", "blocker-0"),
+        ("complete_commit", "copier-0"),
+        ("prepare_commit", "copies-0"),
+        ("prepare_commit", "copies-1"),
+        ("complete_abort", "loser-0"),
+    ]
+    assert rows[2][3:] == ["copies", "round", "1"]
+    found = shell.json("txn", "list", "--prefix", "cop", "--state", "complete_commit")["transactions"]
+    assert [one["transactional_id"] for one in found] == ["copier-0"]
+
+
+def test_a_transaction_is_described(shell: Shell, busy: oncelog.Log) -> None:
+    fields = dict(line.split(None, 1) for line in shell.lines("txn", "describe", "blocker-0"))
+
+    assert (fields["state"], fields["partitions"], fields["outcome"]) == ("ongoing", "flights 1", "open")
+
+
+COMMITS_WHEN_TOLD = """
+import sys
+import oncelog
+log = oncelog.open(sys.argv[1], create=False)
+producer = log.producer(transactional_id="suspended")
+producer.init_transactions()
+producer.begin_transaction()
+producer.send("flights", b"never seen", partition=0)
+producer.flush()
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    producer.commit_transaction()
+except oncelog.errors.OncelogError as error:
+    print(type(error).__mro__[1].__name__)
+"""
+
+
+def test_the_late_commit_of_a_transaction_that_an_operator_aborted_fails(shell: Shell, log: oncelog.Log) -> None:
+    """Its owner is a process of its own, which was only slow.
+
+    conformance: 43
+    """
+    owner = subprocess.Popen(
+        [sys.executable, "-c", COMMITS_WHEN_TOLD, shell.folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "open\n"
+    (hanging,) = shell.json("txn", "find-hanging", "--max-age", "0ms", exit_code=1)["hanging"]
+    assert hanging["transactional_id"] == "suspended"
+
+    assert shell.lines("txn", "abort", "suspended") == ["aborted the transaction of suspended; its producer is fenced"]
+
+    said, _ = owner.communicate("commit\n", timeout=60)
+    assert said == "FatalError\n"
+    assert [line for line in shell.lines("log", "dump", TOPIC) if "never seen" in line] == []
+    assert shell.lines("txn", "find-hanging", "--max-age", "0ms") == ["nothing hangs"]
+
+
+DIES = COMMITS_WHEN_TOLD.replace("sys.stdin.readline()", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+
+
+def test_what_a_killed_producer_left_open_is_found_and_the_line_that_aborts_it_is_given(
+    shell: Shell, log: oncelog.Log
+) -> None:
+    """conformance: 43"""
+    died = subprocess.run([sys.executable, "-c", DIES, shell.folder], capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL
+
+    lines = shell.lines("txn", "find-hanging", "--max-age", "0ms", exit_code=1)
+
+    assert lines[-1] == "to abort it: oncelog txn abort suspended"
+    assert shell(*lines[-1].split()[4:]).exit_code == 0
+    assert shell.lines("txn", "find-hanging", "--max-age", "0ms") == ["nothing hangs"]
+
+
+def test_an_abort_says_when_it_takes_a_whole_round_and_when_there_is_nothing_to_do(
+    shell: Shell, log: oncelog.Log
+) -> None:
+    open_round(log)
+
+    assert shell.lines("txn", "abort", "copies-1") == [
+        "copies-1 belongs to copies round 1: aborted that, with all its participants"
+    ]
+    assert shell.lines("txn", "abort", "copies-1") == ["the transaction of copies-1 was aborted before"]
+    write_committed(started(log, "done"), b"a")
+    assert "nothing to abort" in shell.refused("txn", "abort", "done", exit_code=4)
+    assert "no such transactional id" in shell.refused("txn", "abort", "nobody", exit_code=4)
+
+
+# Batches --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_of_a_sink_is_shown(shell: Shell, log: oncelog.Log) -> None:
+    open_round(log, 7).decide()
+    open_round(log, 8)
+
+    lines = [line.split() for line in shell.lines("batch", "show", "copies")]
+
+    assert ["query", "query-1"] in lines
+    assert ["last", "batch", "7"] in lines
+    assert [row[:3] for row in lines[-2:]] == [["1", "7", "commit"], ["2", "8", "open"]]
+    assert lines[-1][-2:] == ["copies-0", "copies-1"]
+    assert shell.lines("batch", "list")[-1].split() == ["copies", "query-1", "sink", "7", "1"]
+
+
+def test_an_undecided_round_is_aborted_by_its_prefix(shell: Shell, log: oncelog.Log) -> None:
+    open_round(log)
+
+    assert shell.lines("batch", "abort", "copies") == ["aborted round 1 of copies, with all its participants"]
+    assert shell.lines("batch", "abort", "copies") == ["copies has no undecided round"]
+    assert "no sink has written" in shell.refused("batch", "abort", "nothing", exit_code=2)
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def test_lag_is_shown_per_partition_and_in_total(shell: Shell, busy: oncelog.Log) -> None:
+    rows = [line.split() for line in shell.lines("group", "describe", "readers")]
+
+    assert ["lag", "5"] in rows
+    assert rows[-1] == [TOPIC, "0", "1", "6", "5"]
+    assert shell.lines("group", "list")[-1].split() == ["readers", "1", "5", "-"]
+
+
+def test_a_group_is_reset_to_an_end_or_to_an_offset(shell: Shell, busy: oncelog.Log) -> None:
+    assert shell.lines("group", "reset", "readers", "--to", "earliest")[-1].split() == [TOPIC, "0", "0"]
+    assert shell.lines("group", "reset", "readers", "--offset", "flights:0=2")[-1].split() == [TOPIC, "0", "2"]
+    offsets = shell.json("group", "reset", "others", "--to", "latest", "--topic", TOPIC)["offsets"]
+    assert [(one["partition"], one["offset"]) for one in offsets] == [(0, 6), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Give either --to or --offset"),
+        (["--to", "latest", "--offset", "flights:0=1"], "Give either --to or --offset"),
+        (["--offset", "flights:0=1", "--topic", TOPIC], "--topic goes with --to"),
+        (["--offset", "flights-0=1"], "write it like flights:0=42"),
+        (["--offset", "flights:0=99"], "not within the log"),
+        (["--offset", "flights:9=0"], "no such partition"),
+        (["--to", "middle"], "'earliest', 'latest'"),
+    ],
+)
+def test_a_reset_that_is_not_clear_is_refused_and_changes_nothing(
+    shell: Shell, busy: oncelog.Log, arguments: list[str], complaint: str
+) -> None:
+    before = shell.json("group", "describe", "readers")
+
+    assert complaint in shell.refused("group", "reset", "readers", *arguments, exit_code=2)
+
+    assert shell.json("group", "describe", "readers") == before
+
+
+def test_deleting_a_group_with_pending_offsets_is_to_be_tried_again(shell: Shell, log: oncelog.Log) -> None:
+    """conformance: 48"""
+    write_open(copier := started(log), b"a")
+    copier.send_offsets_to_transaction({tp(): 1}, "readers")
+
+    assert "not decided yet" in shell.refused("group", "delete", "readers", exit_code=3)
+
+    copier.commit_transaction()
+    assert shell.lines("group", "delete", "readers") == ["deleted group readers with offsets of 1 partition"]
+    assert "no such consumer group" in shell.refused("group", "describe", "readers", exit_code=2)
+
+
+# Dump -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def odd(log: oncelog.Log) -> oncelog.Log:
+    """Keys and values of every kind."""
+    with log.producer() as producer:
+        producer.send(TOPIC, "Tromsø".encode(), key=b"text", partition=0, timestamp_ms=0, headers=[("via", b"\xff")])
+        producer.send(TOPIC, b"\xff\x00", key=b"", partition=0, timestamp_ms=2**62)
+        producer.send(TOPIC, None, key=b"\x1b[31m", partition=0, timestamp_ms=1)
+    return log
+
+
+def test_a_dump_shows_text_as_text_other_bytes_as_hex_and_null_as_null(shell: Shell, odd: oncelog.Log) -> None:
+    first, second, third = shell.lines("log", "dump", TOPIC)
+
+    assert first.split(None, 2) == ["flights-0", "0", '1970-01-01T00:00:00.000Z  plain      "text" = "Tromsø"']
+    assert second.endswith(f'{2**62}ms  plain      "" = 0xff00')
+    assert third.endswith("0x1b5b33316d = null"), "what a terminal would obey is not sent to it"
+    assert shell.lines("log", "dump", TOPIC, "--headers")[0].endswith('= "Tromsø"  [via: 0xff]')
+
+
+def test_a_dump_as_json_is_one_document_that_tells_text_from_bytes_and_null(shell: Shell, odd: oncelog.Log) -> None:
+    found = shell.json("log", "dump", TOPIC, "--headers")
+
+    assert found["isolation_level"] == "read_committed"
+    assert [(entry["key"], entry["value"]) for entry in found["entries"]] == [
+        ({"text": "text"}, {"text": "Tromsø"}),
+        ({"text": ""}, {"hex": "ff00"}),
+        ({"hex": "1b5b33316d"}, None),
+    ]
+    assert found["entries"][0]["headers"] == [{"name": "via", "value": {"hex": "ff"}}]
+
+
+def test_a_dump_shows_markers_and_aborted_batches_as_such(shell: Shell, busy: oncelog.Log) -> None:
+    committed = shell.lines("log", "dump", TOPIC)
+    everything = shell.lines("log", "dump", TOPIC, "--isolation", "read_uncommitted")
+
+    assert [line.split(None, 2)[2] for line in committed if "-0 " in line and "T" not in line] == [
+        "aborted batch of 1 record by producer 1.0",
+        "commit marker of producer 0.0, from 0",
+        "abort marker of producer 1.0, from 2",
+    ]
+    assert [line for line in committed if line.endswith(('"c"', '"d"'))] == []
+    assert [line.split()[3] for line in everything if line.endswith(('"c"', '"d"'))] == ["aborted", "undecided"]
+    kinds = {entry["kind"] for entry in shell.json("log", "dump", TOPIC)["entries"]}
+    assert kinds == {"record", "aborted_batch", "marker"}
+
+
+def test_a_dump_is_cut_by_partition_offset_and_limit(shell: Shell, busy: oncelog.Log) -> None:
+    (line,) = shell.lines("log", "dump", TOPIC, "--partition", "0", "--from", "1", "--limit", "1")
+
+    assert line.split()[:2] == ["flights-0", "1"]
+    assert shell.lines("log", "dump", TOPIC, "--limit", "0") == []
+    assert shell.json("log", "dump", TOPIC, "--limit", "0")["entries"] == []
+    assert "name it" in shell.refused("log", "dump", TOPIC, "--from", "1", exit_code=2)
+    assert "not within the log" in shell.refused("log", "dump", TOPIC, "--partition", "0", "--from", "99", exit_code=2)
+
+
+# Verification and upkeep ----------------------------------------------------------------------------------------------
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-40] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, lambda path: os.truncate(path, 200), Path.unlink])
+def test_damage_is_shown_with_its_file_and_the_offsets_it_costs(
+    shell: Shell, log: oncelog.Log, harm: Callable[[Path], None]
+) -> None:
+    write_committed(started(log), b"a", b"b")
+    assert shell.lines("log", "verify")[-1].endswith("all sound")
+    (path,) = Path(shell.folder, "data").iterdir()
+    harm(path)
+
+    lines = shell.lines("log", "verify", exit_code=1)
+
+    assert lines[-1].endswith("1 problem")
+    (row,) = [line for line in lines if path.name in line]
+    assert row.split()[1:3] == ["flights-0", "0-1"]
+    found = shell.json("log", "verify", exit_code=1)
+    assert (found["is_sound"], found["problems"][0]["place"]) == (False, f"data/{path.name}")
+    assert path.name in shell("log", "dump", TOPIC).stderr
+
+
+def test_a_dry_run_names_the_files_that_the_run_removes(
+    shell: Shell, log: oncelog.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GENERATION_MIN_AGE_MS", 0)
+    write_committed(started(log), b"kept")
+    lost = written_blocks(log, b"of a task that died")[0].file
+    assert shell.json("gc")["collected"]["waiting"] == [lost]
+
+    assert shell.lines("gc", "--dry-run")[-1] == f"  {lost}"
+    assert Path(shell.folder, lost).exists()
+
+    assert shell.json("gc")["collected"]["removed"] == [lost]
+    assert not Path(shell.folder, lost).exists()
+    assert shell.lines("gc") == ["removed 0 files (0 B)"]
+
+
+def test_collecting_aborts_what_is_overdue_and_applies_retention(shell: Shell, log: oncelog.Log) -> None:
+    with log.producer() as producer:
+        producer.send(TOPIC, b"of 1970", partition=0, timestamp_ms=1)
+    write_open(started(log, "hanging", transaction_timeout_ms=1), b"b", number=1)
+    shell("topic", "configure", TOPIC, "--retention", "1d")
+
+    lines = shell.lines("gc")
+
+    assert any(line.startswith("aborted /transactions/hanging/") for line in lines)
+    assert any(line.startswith("removed 1 record (") and line.endswith("begins at 1") for line in lines)
+    assert shell.lines("txn", "find-hanging") == ["nothing hangs"]
+
+
+# Exit codes and errors ------------------------------------------------------------------------------------------------
+
+READS = [
+    ["topic", "list"],
+    ["topic", "describe", TOPIC],
+    ["txn", "list"],
+    ["txn", "describe", "copier-0"],
+    ["txn", "find-hanging"],
+    ["group", "list"],
+    ["group", "describe", "readers"],
+    ["log", "dump", TOPIC],
+    ["log", "verify"],
+    ["gc", "--dry-run"],
+    ["batch", "list"],
+    ["batch", "show", "copies"],
+    ["meta", "show"],
+]
+
+
+@pytest.mark.parametrize("arguments", READS)
+def test_a_reading_command_never_creates_a_log(shell: Shell, arguments: list[str]) -> None:
+    assert "there is no log here" in shell.refused(*arguments, exit_code=2)
+    assert not shell.folder.exists()
+
+    shell.folder.mkdir()
+    assert "there is no log here" in shell.refused(*arguments, exit_code=2)
+    assert list(shell.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "describe"], ["topic", "configure", "--retention", "1d"], ["topic", "delete"], ["log", "dump"]
+    ],
+)  # fmt: skip
+def test_a_topic_that_does_not_exist_is_named_and_not_created(
+    shell: Shell, log: oncelog.Log, arguments: list[str]
+) -> None:
+    line = shell.refused(*arguments, "flihgts", exit_code=2)
+
+    assert "topic='flihgts'" in line
+    assert "oncelog topic create" in line
+    assert [topic.topic for topic in log.admin.list_topics()] == [TOPIC]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["topic", "lits"], "Did you mean 'list'"),
+        (["topic", "list", "--jsno"], "Did you mean --json"),
+        (["topic", "create"], "Missing argument 'NAME'"),
+        (["txn", "list", "--state", "open"], "'ongoing'"),
+    ],
+)
+def test_a_wrong_call_is_one_line_that_says_where_help_is(shell: Shell, arguments: list[str], complaint: str) -> None:
+    line = shell.refused(*arguments, exit_code=2)
+
+    assert complaint in line
+    assert "--help`" in line
+
+
+def newer_layout(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        (lambda path: path.write_bytes(b"not a database at all" * 100), "znode store"),
+        (lambda path: path.write_bytes(b""), "empty"),
+        (newer_layout, "newer"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_fatal(
+    shell: Shell, tmp_path: Path, harm: Callable[[Path], object], complaint: str
+) -> None:
+    shell("topic", "create", TOPIC)
+    harm(shell.folder / ZNODES_FILE)
+
+    line = shell.refused("topic", "list", exit_code=4)
+
+    assert complaint in line
+    assert ZNODES_FILE in line
+
+
+def test_a_store_of_another_host_is_refused_until_it_is_adopted(shell: Shell) -> None:
+    assert shell("topic", "create", TOPIC, ONCELOG_HOST_ID="host-a").exit_code == 0
+
+    assert "oncelog meta adopt-host" in shell.refused("topic", "list", exit_code=4, ONCELOG_HOST_ID="host-b")
+
+    assert shell("meta", "adopt-host", ONCELOG_HOST_ID="host-b").exit_code == 0
+    assert shell("topic", "list", ONCELOG_HOST_ID="host-b").exit_code == 0
+    assert shell("topic", "list", ONCELOG_HOST_ID="host-a").exit_code == 4
+
+
+def test_only_a_store_in_sqlite_can_be_adopted_and_only_one_that_exists(shell: Shell) -> None:
+    assert "there is no log here" in shell.refused("meta", "adopt-host", exit_code=2)
+    assert "only a SQLite store" in shell.refused("meta", "adopt-host", "--znodes", "memory", exit_code=2)
+    assert not shell.folder.exists()
+
+
+def test_a_traceback_is_shown_to_those_who_ask_for_it(shell: Shell) -> None:
+    done = CliRunner().invoke(main, ["--path", str(shell.folder), "--debug", "topic", "list"])
+
+    assert done.exit_code == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("oncelog: there is no log here")
+
+
+def test_an_unexpected_error_is_one_line_too(shell: Shell, log: oncelog.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object) -> None:
+        raise RuntimeError("of several\nlines")
+
+    monkeypatch.setattr(oncelog.clients.admin.Admin, "list_topics", fail)
+
+    assert "RuntimeError: of several lines (this should not happen" in shell.refused("topic", "list", exit_code=4)
+
+
+# Settings -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_is_named_by_an_option_anywhere_or_by_the_environment(shell: Shell, log: oncelog.Log) -> None:
+    def listed(*arguments: str, **environment: str) -> int:
+        return CliRunner().invoke(main, arguments, env={"ONCELOG_PATH": None, **environment}).exit_code
+
+    path = str(shell.folder)
+    assert listed("--path", path, "topic", "list") == 0
+    assert listed("topic", "list", "--path", path) == 0
+    assert listed("topic", "list", ONCELOG_PATH=path) == 0
+    assert listed("topic", "list", "--path", path, ONCELOG_PATH="/nowhere") == 0
+    assert listed("--path", path, "topic", "list", ONCELOG_PATH="/nowhere") == 0
+    assert listed("topic", "list") == 2
+
+
+def test_the_metadata_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
+    elsewhere = f"sqlite:{tmp_path}/meta/znodes"
+    assert shell("topic", "create", TOPIC, "--znodes", elsewhere).exit_code == 0
+
+    assert "there is no log here" in shell.refused("topic", "list", exit_code=2)
+    assert shell("topic", "list", ONCELOG_ZNODES=elsewhere).exit_code == 0
+    assert "zk" in shell.refused("topic", "list", "--znodes", "zk://host:2181/oncelog", exit_code=2)
+
+
+def test_a_log_is_named_by_a_uri(tmp_path: Path) -> None:
+    uri = Shell(tmp_path / "log").folder.as_uri()
+
+    assert CliRunner().invoke(main, ["topic", "create", TOPIC, "--path", uri]).exit_code == 0
+
+    assert (tmp_path / "log" / ZNODES_FILE).exists()
+
+
+# Output ---------------------------------------------------------------------------------------------------------------
+
+KEYS: dict[str, dict[str, set[str] | None]] = {
+    "topic list": {"topics": {"topic", "topic_id", "partitions", "retention_ms", "retention_bytes"}},
+    f"topic describe {TOPIC}": {"topic": {"topic", "topic_id", "retention_ms", "retention_bytes", "partitions"}},
+    "txn list": {"transactions": {"transactional_id", "producer", "state", "round"}},
+    "txn describe copier-0": {
+        "transaction": {
+            "transactional_id", "producer", "state", "round", "is_prepared", "timeout_ms", "idle_ms", "partitions",
+            "groups", "owner",
+        }
+    },
+    "txn find-hanging --max-age 0ms": {
+        "hanging": {
+            "path", "transactional_id", "producer", "round", "outcome", "is_prepared", "age_ms", "timeout_ms",
+            "partitions", "groups",
+        }
+    },
+    "group list": {"groups": {"group_id", "owning_prefix", "partitions", "lag"}},
+    "group describe readers": {"group": {"group_id", "owning_prefix", "partitions"}},
+    "batch list": {"ledgers": None},
+    "batch show copies": {
+        "ledger": {
+            "prefix", "query_id", "sink_name", "run_id", "superseded_runs", "group_id", "last_batch_id", "last_round",
+            "last_fingerprint", "rounds",
+        }
+    },
+    "meta show": {"log": {"path", "znodes", "cluster_id", "topics", "groups", "sinks"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", KEYS)
+def test_json_has_the_documented_keys(shell: Shell, busy: oncelog.Log, command: str) -> None:
+    document = shell.json(*command.split(), exit_code=1 if "find-hanging" in command else 0)
+
+    ((name, keys),) = KEYS[command].items()
+    assert list(document) == [name]
+    value = document[name][0] if isinstance(document[name], list) else document[name]
+    assert keys is None or set(value) == keys
+
+
+def test_json_of_a_partition_and_of_a_groups_progress_has_the_documented_keys(shell: Shell, busy: oncelog.Log) -> None:
+    described = shell.json("topic", "describe", TOPIC)["topic"]["partitions"][1]
+    assert set(described) == {
+        "partition", "log_start", "log_end", "lso", "lso_together", "size_bytes", "index_roots", "tail_length", "owners"
+    }  # fmt: skip
+    assert set(described["owners"][0]) == {"owner", "first_offset", "last_offset"}
+    assert set(shell.json("group", "describe", "readers")["group"]["partitions"][0]) == {
+        "topic", "topic_id", "partition", "offset", "metadata", "log_start", "lso", "lag", "undecided"
+    }  # fmt: skip
+
+
+def test_in_a_pipe_no_name_is_cut_and_nothing_is_coloured(shell: Shell, log: oncelog.Log) -> None:
+    started(log, LONG_ID)
+
+    code, stdout, stderr = finished(started_command("txn", "list", "--path", shell.folder))
+
+    assert (code, stderr) == (0, "")
+    assert LONG_ID in stdout
+    assert ANSI.search(stdout) is None
+
+
+def test_on_a_terminal_tables_fit_80_columns_and_long_names_are_folded(shell: Shell, busy: oncelog.Log) -> None:
+    started(busy, LONG_ID)
+
+    shown, stderr = on_terminal("txn", "list", "--path", shell.folder)
+
+    assert stderr == ""
+    assert ANSI.search(shown) is not None
+    lines = ANSI.sub("", shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    pieces = [word for line in lines for word in line.split() if re.fullmatch(r"(copier-)?[0-9]{8,}", word)]
+    assert "".join(pieces) == LONG_ID
+
+
+@pytest.mark.parametrize(
+    "command", ["topic describe flights", "txn find-hanging --max-age 0ms", "batch show copies", "group list"]
+)
+def test_the_widest_tables_fit_80_columns(shell: Shell, busy: oncelog.Log, command: str) -> None:
+    shown, _ = on_terminal(*command.split(), "--path", shell.folder)
+
+    lines = [line for line in ANSI.sub("", shown).splitlines() if not line.startswith("to abort it")]
+    assert max(map(len, lines)) <= 80
+
+
+def test_progress_goes_to_stderr_and_only_to_a_terminal(shell: Shell, busy: oncelog.Log) -> None:
+    shown, stdout = on_terminal("log", "verify", "--json", "--path", shell.folder, stream="stderr")
+
+    assert "verifying" in shown
+    assert json.loads(stdout)["is_sound"] is True
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Log) -> None:
+    write_committed(started(log), *(b"%d" % at * 100 for at in range(3000)))
+    process = started_command("log", "dump", TOPIC, "--path", shell.folder)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.wait(timeout=60) == 141
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_names_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> None:
+    write_open(started(log, "evil\x1b[2J\nid"), b"a")
+
+    done = shell("txn", "find-hanging", "--max-age", "0ms")
+
+    assert "\x1b" not in done.stdout
+    assert r"evil\x1b[2J\nid" in done.stdout
+    assert done.stdout.splitlines()[-1] == r"to abort it: oncelog txn abort $'evil\x1b[2J\nid'"
+    assert shell("txn", "abort", "evil\x1b[2J\nid").exit_code == 0
+
+
+def test_the_command_runs_as_a_module_and_states_its_version() -> None:
+    code, stdout, stderr = finished(started_command("--version"))
+
+    assert (code, stdout, stderr) == (0, f"oncelog, version {oncelog.__version__}\n", "")
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (duration(None), None),
+        (duration(0), "0ms"),
+        (duration(999), "999ms"),
+        (duration(60_000), "1m"),
+        (duration(3_661_000), "1h 1m"),
+        (duration(7 * 86_400_000), "7d"),
+        (size(None), None),
+        (size(1023), "1023 B"),
+        (size(1536), "1.5 KiB"),
+        (size(5 * 2**40), "5.0 TiB"),
+        (moment(1_358_000_000_123), "2013-01-12T14:13:20.123Z"),
+        (moment(-1), "1969-12-31T23:59:59.999Z"),
+        (printable("a\tb\x00ø"), r"a\tb\x00ø"),
+        (readable(None), "null"),
+        (readable(b'say "hi"\n'), r'"say \"hi\"\n"'),
+        (readable(b"\xc3("), "0xc328"),
+        (quoted("a b"), "'a b'"),
+        (quoted("a'\n"), r"$'a\'\n'"),
+    ],
+)
+def test_values_are_put_into_words(shown: str | None, expected: str | None) -> None:
+    assert shown == expected
+
+
+# Documentation --------------------------------------------------------------------------------------------------------
+
+
+def leaves(command: click.Command, path: Sequence[str] = ()) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for name, below in sorted(command.commands.items()):
+            yield from leaves(below, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(leaves(main))
+
+
+def test_every_command_takes_the_shared_options() -> None:
+    assert len(COMMANDS) > 15
+    assert isinstance(main, Root)
+    assert {type(command) for command in COMMANDS.values()} == {Command}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_explained_in_its_help_and_in_the_documentation(name: str) -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    command = COMMANDS[name]
+    assert command.help
+    assert f"oncelog {name}" in text
+
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+            assert option.opts[0] in text, option.name
