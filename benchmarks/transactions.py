@@ -74,7 +74,8 @@ def _bare_loop(folder: Path, seconds: float) -> float:
         os.fsync(descriptor)
         for key in range(3):
             database.execute("BEGIN IMMEDIATE")
-            database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (str(key), b"x" * 200))
+            # Other bytes each time: SQLite writes nothing where nothing changes.
+            database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (str(key), f"{count:0200}"))
             database.execute("COMMIT")
         count += 1
     os.close(descriptor)

@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flights import audit, data, experiment, page, table, truth
+from flights.audit import Result
 from flights.folders import Folders
 from flights.processes import ProgramFailedError
 from flights.progress import Progress
@@ -39,16 +40,15 @@ def main(console: Console) -> int:
     with Progress(console, flights.num_rows, expected.num_rows) as progress:
         for pipeline in (experiment.ONCELOG, experiment.PARQUET):
             folders = Folders(work / pipeline.name)
-            with progress.phase(f"{pipeline.title}, killed {len(experiment.KILLS)} times"):
+            with progress.phase(f"{pipeline.name} under kill -9"):
                 story = experiment.run(pipeline, folders, progress)
-            with progress.phase(f"Audit of {pipeline.name}"), pipeline.reader(folders) as reader:
-                results.append((story, audit.judge(expected, reader.look(), len(story.half_batches))))
+            with progress.phase(f"audit of {pipeline.name}"), pipeline.reader(folders) as reader:
+                results.append(Result(story, audit.judge(expected, reader.look(), len(story.half_batches))))
 
     table.show(console, results)
     report = page.write(BUILD / "flights.html", flights.num_rows, results, progress.phases)
-    console.print(f"The timeline: {report}")
-    ours = results[0][1]
-    return 0 if ours.is_exact else 1
+    console.print(f"The timeline is in {report.relative_to(Path.cwd())}")
+    return 0 if results[0].findings.is_exact else 1
 
 
 def _stop(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""One pipeline under all kills: start it, let it work, kill it, start it again; at the end let it catch up and stop it."""
+"""One pipeline under all kills: start it, let it work, kill it, start it again; at last let it catch up and stop it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import oncelog
-
-from flights import loader, query
-from flights.folders import Folders
+from flights import loader
+from flights.folders import DELAYED, FLIGHTS, Folders
 from flights.kills import KILLS, Kill
 from flights.processes import Program, Programs
 from flights.progress import Progress
@@ -59,8 +58,8 @@ def run(pipeline: Pipeline, folders: Folders, progress: Progress) -> Story:
     """
     folders.root.mkdir(parents=True)
     with oncelog.open(folders.log) as log:
-        log.create_topic(loader.TOPIC, partitions=PARTITIONS)
-        log.create_topic(query.TOPIC, partitions=PARTITIONS)
+        log.create_topic(FLIGHTS, partitions=PARTITIONS)
+        log.create_topic(DELAYED, partitions=PARTITIONS)
     with (
         pipeline.reader(folders) as reader,
         Watcher(folders, reader, time.time()) as watcher,
@@ -142,7 +141,9 @@ class _Experiment:
         self._folders.hurry.touch()
         self._await(lambda: loading.status == 0, "write all flights", loading, running)
         ends = self._report().ends
-        self._await(lambda: all(at >= end for at, end in zip(self._watcher.position(), ends, strict=True)), "catch up", running)
+        self._await(
+            lambda: all(at >= end for at, end in zip(self._watcher.position(), ends, strict=True)), "catch up", running
+        )
         looks = self._watcher.looks
         self._await(lambda: self._watcher.looks >= looks + 2, "look at the whole output")
         running.stop()

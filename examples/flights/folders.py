@@ -1,9 +1,18 @@
-"""Where one run of a pipeline keeps its things. Both runs have the same places, each below a root of its own."""
+"""Names and places. Both runs have the same ones, each below a root of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+
+FLIGHTS = "flights"
+"""The topic that the loader writes and the query reads."""
+
+DELAYED = "delayed"
+"""The topic that the query writes, with oncelog's sink."""
+
+GROUP = "delays"
+"""The consumer group in which the query tells how far it is."""
 
 
 @dataclass(frozen=True, slots=True)

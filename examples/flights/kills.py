@@ -1,8 +1,8 @@
 """When the process of the query is killed: seven moments in the life of a micro-batch, in their order.
 
-A process that is to die at a moment kills itself there with SIGKILL, once: it makes a file, its *mark*, just before, and
-passes the moment unharmed while that file exists. So whoever starts the process makes the mark first, lets the query
-recover and work for a while, and removes the mark to have it die at the next chance.
+A process that is to die at a moment kills itself there with SIGKILL, once: it makes a file, its *mark*, just before,
+and passes the moment unharmed while that file exists. So whoever starts the process makes the mark first, lets the
+query recover and work for a while, and removes the mark to have it die at the next chance.
 
 Both pipelines die seven times, at moments that match. Two of them differ by nature:
   - oncelog decides a batch with one write, so it can die before that write or after it. Spark publishes parquet files

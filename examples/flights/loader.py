@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-import oncelog
 import pyarrow as pa
 
+import oncelog
 from flights import data
-from flights.folders import Folders
+from flights.folders import FLIGHTS, Folders
 
-TOPIC = "flights"
 ABORT_EVERY = 5
 """One transaction in so many is aborted."""
 
-ROWS_PER_S = 3500
+ROWS_PER_S = 3000
 REST_S = 20.0
 """What is left lasts at least this long, at a falling rate."""
 
@@ -98,13 +97,13 @@ class Loader:
         half = flights.num_rows // 2
         for part in (flights.slice(0, half), flights.slice(half)):
             for batch in part.select(["key", "value"]).to_batches():
-                self._producer.send_batch(TOPIC, batch)
+                self._producer.send_batch(FLIGHTS, batch)
             self._producer.flush()  # in the log, and undecided
             time.sleep(pause_s)
 
     def _ends(self) -> tuple[int, ...]:
         with self._log.consumer() as consumer:
-            consumer.subscribe([TOPIC])
+            consumer.subscribe([FLIGHTS])
             ends = consumer.end_offsets(consumer.assignment())
         return tuple(ends[partition] for partition in sorted(ends))
 

@@ -1,6 +1,6 @@
 """The twin that is killed: the same query as people write it today, with foreachBatch appending to parquet files.
 
-    python -m flights.peer <folder> <attempt> [<moment>]
+Run as ``python -m flights.peer <folder> <attempt> [<moment>]``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from oncelog.crash_points import CrashPoint
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql.functions import lit
 
 from flights import kills, pipeline
 from flights.folders import Folders
 from flights.kills import ParquetMoment
+from oncelog.crash_points import CrashPoint
 
 UNARMED_PAUSE_S = 0.02
 
@@ -73,7 +73,7 @@ def batch_writer(output: Path, trap: Trap) -> pipeline.WriteBatch:
 
     def write_batch(late: DataFrame, batch_id: int) -> None:
         with trap.watching_files():
-            late.withColumn("batch", F.lit(batch_id)).write.mode("append").parquet(str(output))
+            late.withColumn("batch", lit(batch_id)).write.mode("append").parquet(str(output))
         trap.reach(ParquetMoment.WRITTEN)
 
     return write_batch

@@ -13,15 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flights.data import FIELDS
-from flights.folders import Folders
-from flights.loader import TOPIC
+from flights.folders import FLIGHTS, GROUP, Folders
 from flights.truth import LATE_MINUTES
 
-GROUP = "delays"
 TRIGGER = "500 milliseconds"
 FLIGHT = "row BIGINT, flight STRING, origin STRING, dest STRING, dep_delay INT"
 
@@ -33,8 +30,8 @@ WriteBatch = Callable[[DataFrame, int], None]
 
 def late_departures(flights: DataFrame) -> DataFrame:
     """Columns key, partition and `FIELDS` of each record whose flight left late."""
-    flight = F.from_json(F.col("value").cast("string"), FLIGHT).alias("flight")
-    is_late = F.col("flight.dep_delay") >= LATE_MINUTES
+    flight = from_json(col("value").cast("string"), FLIGHT).alias("flight")
+    is_late = col("flight.dep_delay") >= LATE_MINUTES
     return flights.select("key", "partition", flight).where(is_late).select("key", "partition", "flight.*")
 
 
@@ -43,7 +40,7 @@ def start(spark: SparkSession, folders: Folders, write_batch: WriteBatch) -> Str
     flights = (
         spark.readStream.format("oncelog")
         .option("path", str(folders.log))
-        .option("subscribe", TOPIC)
+        .option("subscribe", FLIGHTS)
         .option("startingOffsets", "earliest")
         .option("groupId", GROUP)
         .load()

@@ -1,6 +1,6 @@
 """The process that is killed: late departures go to the topic `delayed`, exactly once.
 
-    python -m flights.query <folder> <attempt> [<crash point>]
+Run as ``python -m flights.query <folder> <attempt> [<crash point>]``.
 """
 
 from __future__ import annotations
@@ -8,26 +8,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import oncelog
-from oncelog.crash_points import CrashPoint
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql.functions import lit, struct, to_json
 
+import oncelog
 from flights import kills, pipeline
 from flights.data import FIELDS
-from flights.folders import Folders
-
-TOPIC = "delayed"
+from flights.folders import DELAYED, GROUP, Folders
+from oncelog.crash_points import CrashPoint
 
 
 def batch_writer(folders: Folders) -> pipeline.WriteBatch:
     """A foreachBatch function that writes a batch to the topic, and its source offsets to the group, or nothing."""
-    write = oncelog.spark.sink(
-        path=str(folders.log), topic=TOPIC, groupId=pipeline.GROUP, transactionalIdPrefix=TOPIC
-    )
+    write = oncelog.spark.sink(path=str(folders.log), topic=DELAYED, groupId=GROUP, transactionalIdPrefix=DELAYED)
 
     def write_batch(late: DataFrame, batch_id: int) -> None:
-        value = F.to_json(F.struct(F.lit(batch_id).alias("batch"), *FIELDS))  # the reader beside it asks: whole batches?
+        value = to_json(struct(lit(batch_id).alias("batch"), *FIELDS))
         write(late.select("key", value.alias("value")), batch_id)
 
     return write_batch

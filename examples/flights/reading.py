@@ -10,12 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-import oncelog
 import pyarrow as pa
 from pyarrow import json, parquet
 
-from flights.folders import Folders
-from flights.query import TOPIC
+import oncelog
+from flights.folders import DELAYED, Folders
 
 ROWS = pa.schema(
     [
@@ -28,7 +27,7 @@ ROWS = pa.schema(
         ("partition", pa.int32()),
     ]
 )
-"""Late departures as they are read back: the flight, the batch that wrote it, and the partition whose order it keeps."""
+"""Late departures as they are read back: the flight, the batch that wrote it, the partition whose order it keeps."""
 
 EVERYTHING = 10_000_000
 """More records than there are: one poll returns the whole plan."""
@@ -54,7 +53,7 @@ class TopicReader:
     def __init__(self, folders: Folders) -> None:
         self._log = oncelog.open(folders.log, create=False)
         self._consumer = self._log.consumer(isolation_level="read_committed", auto_offset_reset="earliest")
-        self._consumer.subscribe([TOPIC])
+        self._consumer.subscribe([DELAYED])
 
     def look(self) -> pa.Table:
         batches = self._consumer.poll_batches(max_records=EVERYTHING)

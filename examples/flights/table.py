@@ -44,7 +44,9 @@ def _findings(results: Sequence[Result]) -> Table:
             style = "bold red" if is_fault(result.findings, name) else "default"
             cells.append(f"[{style}]{getattr(result.findings, name):,}[/]")
         table.add_row(label, *cells)
-    verdicts = ["[bold green]exactly once[/]" if result.findings.is_exact else "[bold red]not exact[/]" for result in results]
+    verdicts = [
+        "[bold green]exactly once[/]" if result.findings.is_exact else "[bold red]not exact[/]" for result in results
+    ]
     table.add_section()
     table.add_row("verdict", *verdicts)
     return table

@@ -42,7 +42,7 @@ def check(log: Log, *, has_files: bool = True) -> None:
     _hold(violations(log, has_files=has_files))
     _hold(leaks(log))
     settler.forget_unlisted(log.services.store)
-    _hold(leaks(log, excuses_deletion=False))
+    _hold(leaks(log, before_upkeep=False))
 
 
 def _hold(broken: list[str]) -> None:
@@ -73,13 +73,13 @@ def violations(log: Log, *, has_files: bool = True) -> list[str]:
     return [*found, *_of_owners(seen), *_of_transactions(seen), *_of_groups(seen), *_of_ledgers(seen)]
 
 
-def leaks(log: Log, *, excuses_deletion: bool = True) -> list[str]:
+def leaks(log: Log, *, before_upkeep: bool = True) -> list[str]:
     """Decided owners that are still there although nothing holds them back.
 
     Args:
         log: settled as far as possible.
-        excuses_deletion: whether an owner may stay that wrote to a topic which was deleted: no partition leads a
-            settler to it, so upkeep has to find it.
+        before_upkeep: whether what only upkeep can find may stay: an owner that wrote to a topic which was deleted, and
+            rounds that wrote nothing.
     """
     seen = _read(log)
     listed = {span.owner for partition in seen.partitions.values() for span in partition.state.owners}
@@ -89,11 +89,17 @@ def leaks(log: Log, *, excuses_deletion: bool = True) -> list[str]:
         for prefix, ledger in seen.ledgers.items()
         for number in (ledger.current_round, ledger.last.round if ledger.last else 0)
     }
+
+    def may_stay(owner: str, record: OwnerRecord) -> bool:
+        if record.outcome is Outcome.OPEN or owner in remembered or (owner in listed and is_held_back):
+            return True
+        is_cut_off = any(path not in seen.partitions for path in record.partitions)
+        return before_upkeep and (is_cut_off or (paths.is_round(owner) and owner not in listed))
+
     return [
         f"{owner}: decided and {'listed' if owner in listed else 'listed nowhere'}, but not gone"
         for owner, record in seen.owners.items()
-        if record.outcome is not Outcome.OPEN and owner not in remembered and not (owner in listed and is_held_back)
-        if not excuses_deletion or all(path in seen.partitions for path in record.partitions)
+        if not may_stay(owner, record)
     ]
 
 

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -116,6 +117,9 @@ class Root(Group):
     ) -> NoReturn:
         """Run one command and leave with its exit code."""
         settings = Settings()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
         try:
             answer = super().main(args, prog_name, complete_var, standalone_mode=False, obj=settings, **extra)
             code = ExitCode.OK if answer is None else ExitCode(answer)
@@ -123,7 +127,7 @@ class Root(Group):
             if settings.debug:
                 traceback.print_exc()
             code, text = _explain(error)
-            click.echo(f"oncelog: {' '.join(text.split())}", err=True)
+            click.echo(text, err=True)
         sys.exit(code)
 
     def invoke(self, context: click.Context) -> Any:
@@ -138,7 +142,14 @@ class Root(Group):
 
 
 def _explain(error: Exception) -> tuple[ExitCode, str]:
-    """The exit code of an error, and what to say of it."""
+    """The exit code of an error, and what to say of it: one line, or the help if nothing at all was asked for."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return ExitCode.USAGE, error.format_message()
+    code, text = _classify(error)
+    return code, f"oncelog: {' '.join(text.split())}"
+
+
+def _classify(error: Exception) -> tuple[ExitCode, str]:
     match error:
         case click.Abort():
             return ExitCode.INTERRUPTED, "interrupted"
@@ -158,7 +169,7 @@ def _explain(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.FATAL, f"{name}: {error} (this should not happen; --debug shows where, please report it)"
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("oncelog", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="oncelog")
 def root() -> None:
     """Look after a log of oncelog: its topics, transactions, groups and files.

@@ -17,6 +17,7 @@ from oncelog.cli.owners import OWNER_COLUMNS, owner_cells
 from oncelog.cli.parameters import DURATION, SIZE, OrNone
 from oncelog.cli.shell import Group, Settings
 from oncelog.clients.descriptions import TopicDescription, TopicListing
+from oncelog.log import topics
 from oncelog.log.topics import Keep
 from oncelog.protocol.partition import TopicState
 
@@ -36,6 +37,7 @@ def topic() -> None:
 @click.pass_obj
 def create(settings: Settings, name: str, partitions: int, retention: int | None, retention_bytes: int | None) -> None:
     """Create a topic, and the log if there is none."""
+    topics.check(name, topics.new_state(partitions, retention_ms=retention, retention_bytes=retention_bytes))
     with settings.open(create=True) as log:
         state = log.create_topic(name, partitions=partitions, retention_ms=retention, retention_bytes=retention_bytes)
     listing = _listing(name, state)

@@ -36,6 +36,7 @@ from oncelog.coordinator.settler import Settler
 from oncelog.errors import (
     InvalidTxnStateError,
     OffsetOutOfRangeError,
+    OutcomeUnknownError,
     RetriableError,
     UnknownGroupError,
     UnknownTopicError,
@@ -190,7 +191,7 @@ class Admin:
             OffsetOutOfRangeError: an offset is not within the log.
         """
         identified = {tp: self._identify(tp) for tp in before}
-        self._settle_soon(before)
+        self._settle_soon(identified.values())
         for tp, offset in before.items():
             retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
         return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
@@ -236,17 +237,17 @@ class Admin:
             InvalidTxnStateError: it has no open transaction: none was begun, or the last one was committed.
         """
         found = self.describe_transaction(transactional_id)
-        if found.state in _ABORTED:
-            return AbortedTransaction(transactional_id, found.round, was_open=False)
-        owner = found.owner if found.state is TxnState.ONGOING else None
-        if owner is None or not self._abort(owner):
+        if found.state is TxnState.ONGOING and found.owner is not None and self._abort(found.owner):
+            self._settle_soon(self._existing(found.owner.partitions))
+            return AbortedTransaction(transactional_id, found.round, was_open=True)
+        state = self.describe_transaction(transactional_id).state
+        if state not in _ABORTED:
             raise InvalidTxnStateError(
                 "no transaction of this id is open, so there is nothing to abort",
                 transactional_id=transactional_id,
-                state=self.describe_transaction(transactional_id).state.value,
+                state=state.value,
             )
-        self._settle_soon(owner.partitions)
-        return AbortedTransaction(transactional_id, found.round, was_open=True)
+        return AbortedTransaction(transactional_id, found.round, was_open=False)
 
     def _abort(self, owner: OwnerDescription) -> bool:
         if owner.round is not None:
@@ -286,7 +287,7 @@ class Admin:
         """
         for found in self.describe_ledger(prefix).open_rounds:
             if rounds.abort(self._store, prefix, found.number):
-                self._settle_soon(found.partitions)
+                self._settle_soon(self._existing(found.partitions))
                 return found.number
         return None
 
@@ -469,7 +470,7 @@ class Admin:
 
     def settle(self) -> None:
         """Write the control markers of everything decided, and drop what nothing lists any more."""
-        self._settle_soon(partition.topic_partition for partition in self._all_partitions())
+        self._settle_soon(self._all_partitions())
         settler.forget_unlisted(self._store)
 
     def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
@@ -484,7 +485,7 @@ class Admin:
         removed = []
         partitions = self._all_partitions()
         if not dry_run:
-            self._settle_soon(partition.topic_partition for partition in partitions)
+            self._settle_soon(partitions)
         for partition in partitions:
             with suppress(UnknownTopicError):  # deleted meanwhile
                 topic = partition_log.read_topic(self._store, partition.topic)
@@ -536,12 +537,15 @@ class Admin:
         with self._store.snapshot() as reader:
             return [p for name in topics.names(reader) for p in topics.partitions_of(reader, name)]
 
-    def _settle_soon(self, partitions: Iterable[TopicPartition]) -> None:
-        """Settle what is decided. What it decided is visible already, so a failure is left to the next settler."""
-        with suppress(RetriableError, UnknownTopicError):
-            Settler(self._services.store, self._services.clock).settle_now(
-                [self._identify(partition) for partition in partitions]
-            )
+    def _existing(self, partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
+        for partition in partitions:
+            with suppress(UnknownTopicError):  # deleted meanwhile
+                yield self._identify(partition)
+
+    def _settle_soon(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Settle what is decided. It is visible already, so a failure is left to the next settler."""
+        with suppress(RetriableError, OutcomeUnknownError):
+            Settler(self._store, self._services.clock).settle_now(partitions)
 
 
 def _describe_partition(

@@ -160,12 +160,10 @@ def settle(view: ZnodeView, path: str, owner: str, state: OwnerState) -> None:
         view.set(path, payloads.encode_group_partition(after))
 
 
-def lists_owner(reader: ZnodeReader, path: str, owner: str) -> bool:
-    """Whether the group's partition at `path` has a pending offset of `owner`."""
-    znode = reader.get(path)
-    if znode is None:
-        return False
-    return any(pending.owner == owner for pending in payloads.decode_group_partition(path, znode.data).pending)
+def staged_order(reader: ZnodeReader, group_id: str, partition: TopicIdPartition, owner: str) -> int:
+    """The order at which `owner`, which is open, staged an offset of the partition."""
+    _, state, _ = _read(reader, group_id, partition)
+    return next(pending.order for pending in state.pending if pending.owner == owner)
 
 
 def fetch(

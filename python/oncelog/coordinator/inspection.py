@@ -170,13 +170,13 @@ def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescrip
     record = payloads.decode_owner(path, znode.data)
     touched = (_partitions(record.partitions), _groups(record.groups))
     if paths.is_round(path):
-        age_ms = now_ms - znode.stat.mtime_ms
+        age_ms = _since(znode.stat.mtime_ms, now_ms)
         name = _round_name(path)
         return OwnerDescription(path, None, None, name, record.outcome, False, age_ms, record.timeout_ms, *touched)
     transactional_id = paths.transactional_id_of(path)
     stored = metadata.load(reader, transactional_id)
     is_prepared = stored is not None and stored.owner == path and stored.prepared
-    age_ms = now_ms - znode.stat.ctime_ms
+    age_ms = _since(znode.stat.ctime_ms, now_ms)
     return OwnerDescription(
         path,
         transactional_id,
@@ -255,7 +255,7 @@ def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) 
             round=_round_name(stored.round),
             is_prepared=stored.prepared and stored.round is None,
             timeout_ms=stored.timeout_ms,
-            idle_ms=now_ms - znode.stat.mtime_ms,
+            idle_ms=_since(znode.stat.mtime_ms, now_ms),
             partitions=tuple(partition.topic_partition for partition in stored.partitions),
             groups=stored.pending_groups,
             owner=owner,
@@ -313,11 +313,16 @@ def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[
             batch_id=record.batch_id,
             fingerprint=record.fingerprint,
             run_id=record.run_id,
-            age_ms=now_ms - znode.stat.mtime_ms,
+            age_ms=_since(znode.stat.mtime_ms, now_ms),
             timeout_ms=record.timeout_ms,
             partitions=partitions,
             transactional_ids=tuple(metadata.ids_of(path, record.partitions)),
         )
+
+
+def _since(then_ms: int, now_ms: int) -> int:
+    """The time since then; what was written after `now_ms` was read is not older than nothing."""
+    return max(now_ms - then_ms, 0)
 
 
 def _round_name(path: str | None) -> RoundName | None:

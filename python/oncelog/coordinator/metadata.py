@@ -41,20 +41,25 @@ def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> 
 def effective_state(reader: ZnodeReader, stored: TransactionMetadata) -> TxnState:
     """The state as its readers see it: a participant of a round shows what the round decided, though nobody stored it.
 
-    Where the round does not list the participant (any more), it is not committed.
+    Where the round does not list the participant (any more), it is not committed. It is complete once no partition
+    lists the round.
     """
     if stored.round is None or stored.open_transaction is None or stored.owner is None:
         return stored.state
     owner = partition_log.read_owner(reader, stored.owner)
     outcome = Outcome.ABORT if owner is None else owner.outcome_for(stored.open_transaction)
-    return _STATE_BY_ROUND[outcome]
+    if outcome is Outcome.OPEN:
+        return TxnState.ONGOING
+    is_settled = not any(_lists(reader, partition, stored.owner) for partition in stored.partitions)
+    if outcome is Outcome.COMMIT:
+        return TxnState.COMPLETE_COMMIT if is_settled else TxnState.PREPARE_COMMIT
+    return TxnState.COMPLETE_ABORT if is_settled else TxnState.PREPARE_ABORT
 
 
-_STATE_BY_ROUND = {
-    Outcome.OPEN: TxnState.ONGOING,
-    Outcome.COMMIT: TxnState.PREPARE_COMMIT,
-    Outcome.ABORT: TxnState.PREPARE_ABORT,
-}
+def _lists(reader: ZnodeReader, partition: TopicIdPartition, owner: str) -> bool:
+    if not partition_log.exists(reader, partition):
+        return False
+    return partition_log.read_partition(reader, partition).span_of(owner) is not None
 
 
 def apply(view: ZnodeView, event: core.Event) -> Step:

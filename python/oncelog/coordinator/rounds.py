@@ -169,7 +169,10 @@ class Round:
         Raises:
             BatchRefusedError: the group does not stand where the batch starts.
         """
-        self._group_order = resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets)))
+        for some in groups.in_steps(offsets.end):
+            self._group_order = resolving(
+                lambda some=some: self._store.transact(lambda view: self._stage(view, offsets, some))  # type: ignore[misc]
+            )
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
@@ -264,9 +267,11 @@ class Round:
         manifest_file = partition_log.manifest_for(self._store, self._services.index_files, blocks)
         return PartitionBlocks(partition, blocks, manifest_file)
 
-    def _stage(self, view: ZnodeView, offsets: BatchOffsets) -> int:
+    def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> int:
         _, record = self._check_open(view)
-        held = groups.fetch(view, offsets.group_id, offsets.end)
+        if end and paths.group_partition(offsets.group_id, next(iter(end))) in record.groups:
+            return groups.staged_order(view, offsets.group_id, next(iter(end)), self.path)  # an earlier try won
+        held = groups.fetch(view, offsets.group_id, end)
         moved = {p: v for p, v in held.items() if p in offsets.start and offsets.start[p].offset != v.offset}
         if moved:
             raise BatchRefusedError(
@@ -277,8 +282,8 @@ class Round:
                 batch_start={str(partition): offsets.start[partition].offset for partition in moved},
             )
         order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix)
-        listed = groups.stage(view, offsets.group_id, offsets.end, self.path, order)
-        view.set(self.path, payloads.encode_owner(replace(record, groups=tuple(listed))))
+        listed = {*record.groups, *groups.stage(view, offsets.group_id, end, self.path, order)}
+        view.set(self.path, payloads.encode_owner(replace(record, groups=tuple(sorted(listed)))))
         return order
 
     def _decide(self, view: ZnodeView) -> None:

@@ -37,14 +37,23 @@ def create(store: ZnodeStore, name: str, topic: TopicState) -> TopicState:
         TopicExistsError: there is one of this name.
         UsageError: the name or the number of partitions is out of bounds.
     """
-    _check_name(name)
-    _check_state(topic)
+    check(name, topic)
     remove_deleted(store, name)
     try:
         store.transact(lambda view: _create(view, name, topic))
     except OutcomeUnknownError:
         store.transact(lambda view: _create(view, name, topic))
     return topic
+
+
+def check(name: str, topic: TopicState) -> None:
+    """Refuse what cannot be created, before anything is.
+
+    Raises:
+        UsageError: the name or a number is out of bounds.
+    """
+    _check_name(name)
+    _check_state(topic)
 
 
 def new_state(partitions: int, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> TopicState:

@@ -155,7 +155,8 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
         ledger = replace(ledger, query_id=request.query_id, last=None, sink_name=request.sink_name)
     if ledger.sink_name != request.sink_name:
         raise BatchRefusedError(
-            "another sink of this query writes under this prefix; give each its own sinkName",
+            "another sink of this query (of another sinkName) writes under this prefix; give each its own "
+            "transactionalIdPrefix",
             prefix=request.prefix,
             stored_sink_name=ledger.sink_name,
             sink_name=request.sink_name,
@@ -184,6 +185,7 @@ def _check_is_replay(last: LastBatch, ledger: QueryLedger, request: BatchRequest
         )
     if request.run_id == last.run_id and request.run_id == ledger.run_id:
         raise BatchRefusedError(
-            "this batch was already written in this run: two sinks share a prefix; give each its own sinkName",
+            "this batch was already written in this run: two sinks share a prefix; give each its own "
+            "transactionalIdPrefix",
             **details,
         )

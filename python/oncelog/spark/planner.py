@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups, rounds
@@ -248,15 +248,13 @@ class SourcePlanner:
             DataLossError: under failOnDataLoss, when retention or a deletion took records of a range.
         """
         found = [(p, self._visible(p, start, end).slices) for p, start, end in ranges if self.existing([p])]
-        total = sum(piece.block.length for _, slices in found for piece in slices)
-        task_bytes = TASK_BYTES
-        if self._options.min_partitions is not None:
-            task_bytes = max(1, min(task_bytes, total // self._options.min_partitions))
+        rows = sum(piece.count for _, slices in found for piece in slices)
+        task_rows = max(1, rows // (self._options.min_partitions or 1))
         path = self._log.path
         return [
             ReadTask(path, partition.topic, partition.partition, part)
             for partition, slices in found
-            for part in _cut(slices, task_bytes)
+            for part in _cut(slices, task_rows)
         ]
 
     def _visible(
@@ -275,17 +273,30 @@ class SourcePlanner:
         )
 
 
-def _cut(slices: tuple[BlockSlice, ...], task_bytes: int) -> Iterable[tuple[BlockSlice, ...]]:
+def _cut(slices: tuple[BlockSlice, ...], task_rows: int) -> Iterable[tuple[BlockSlice, ...]]:
+    """Slices by task, each of at most `task_rows` and about `TASK_BYTES`; several tasks may read one block."""
     part: list[BlockSlice] = []
-    size_bytes = 0
+    rows = size_bytes = 0
     for piece in slices:
-        if part and size_bytes + piece.block.length > task_bytes:
-            yield tuple(part)
-            part, size_bytes = [], 0
-        part.append(piece)
-        size_bytes += piece.block.length
+        rest: BlockSlice | None = piece
+        while rest is not None:
+            if part and (rows == task_rows or size_bytes + piece.block.length > TASK_BYTES):
+                yield tuple(part)
+                part, rows, size_bytes = [], 0, 0
+            head, rest = _split(rest, task_rows - rows)
+            part.append(head)
+            rows += head.count
+            size_bytes += head.block.length
     if part:
         yield tuple(part)
+
+
+def _split(piece: BlockSlice, rows: int) -> tuple[BlockSlice, BlockSlice | None]:
+    """The first `rows` of a slice, and what is left of it."""
+    if piece.count <= rows:
+        return piece, None
+    at = piece.first_row + rows
+    return replace(piece, end_row=at), replace(piece, first_row=at)
 
 
 def _check_names_all(named: Iterable[TopicPartition], seen: LogSnapshot, option: str) -> None:

@@ -156,6 +156,20 @@ def encode(payload: dict[str, Any]) -> bytes:
     return json.dumps({"version": PAYLOAD_VERSION, **payload}, separators=(",", ":")).encode()
 
 
+_NO_PAYLOAD = (
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    OverflowError,  # a number that is infinite
+    RecursionError,  # deeper than any payload
+    InvariantViolation,  # a value that cannot be
+    CorruptDataError,  # a path within the payload; the znode's own path is what the error must name
+)
+"""What reading bytes raises that hold no payload of oncelog."""
+
+
 def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
     """Read a payload.
 
@@ -171,7 +185,7 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
     try:
         payload = json.loads(data)
         version = payload["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except _NO_PAYLOAD as error:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
     if version != PAYLOAD_VERSION:
         raise UnsupportedFormatError(
@@ -179,5 +193,5 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         )
     try:
         return build(payload)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvariantViolation) as error:
+    except _NO_PAYLOAD as error:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error

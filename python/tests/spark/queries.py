@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -45,6 +47,12 @@ def run_plan(df: DataFrame) -> None:
 def last_batch(checkpoint: Path) -> int:
     """The newest batch in the offset log."""
     return max(int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdecimal())
+
+
+def logged_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
+    """Where a batch of a query over one oncelog source ends, by partition of `topic`."""
+    logged = json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
+    return {int(number): offset for number, offset in logged["topics"][topic]["offsets"].items()}
 
 
 def forget_last_commit(checkpoint: Path) -> None:
@@ -101,3 +109,37 @@ def run_available(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
     finally:
         query.stop()
     return query
+
+
+class Rows:
+    """A foreachBatch function that keeps the rows of each batch."""
+
+    def __init__(self, *columns: str) -> None:
+        self._columns = columns or ("value",)
+        self.batches: dict[int, list[Row]] = {}
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        self.batches[batch_id] = df.selectExpr(*self._columns).collect()
+
+    def all(self) -> list[Row]:
+        """Of all batches, one after the other; a batch has an order within partitions only."""
+        return [row for _, batch in sorted(self.batches.items()) for row in batch]
+
+    def values(self) -> list[Any]:
+        """The first column of all rows, sorted."""
+        return sorted(row[0] for row in self.all())
+
+
+def read_available(df: DataFrame, checkpoint: Path, *columns: str) -> Rows:
+    """Read a stream up to what is there at the start, or what its checkpoint had not reached of it."""
+    rows = Rows(*columns)
+    run_available(df.writeStream.foreachBatch(rows), checkpoint)
+    return rows
+
+
+def until(is_reached: Callable[[], bool]) -> None:
+    """Wait for something that other processes or threads do."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_reached():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

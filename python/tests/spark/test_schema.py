@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.errors import InvalidRecordError
 from oncelog.log.codec import RECORD_SCHEMA
-from oncelog.spark.schema import check_sink_schema, read_schema, to_read_batch
+from oncelog.spark.schema import check_sink_schema, read_schema, to_read_batch, to_sink_columns
 
 RECORDS = pa.RecordBatch.from_pylist(
     [
@@ -74,6 +74,17 @@ def test_a_slice_of_records_becomes_its_own_rows_only() -> None:
 
     assert rows.column("offset").to_pylist() == [101]
     assert rows.column("timestamp").to_pylist() == [datetime(1970, 1, 1, tzinfo=UTC)]
+
+
+def test_a_record_without_headers_shows_null_however_it_was_written() -> None:
+    headers = [None, [], [{"key": "h", "value": b"1"}], []]
+    rows = [{"key": None, "value": b"v", "headers": some, "timestamp_ms": 0} for some in headers]
+    records = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+    shown = to_read_batch(records, "t", 0, 0, include_headers=True)
+
+    assert shown.column("headers").to_pylist() == [None, None, [{"key": "h", "value": b"1"}], None]
+    shown.validate(full=True)
 
 
 # Sinks ----------------------------------------------------------------------------------------------------------------
@@ -151,3 +162,20 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
         check_sink_schema(schema, topic="t")
 
     assert caught.value.fields == {"column": "value", "found": ["string", "binary"]}
+
+
+def test_a_sink_takes_its_columns_and_no_others(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([], f"offset long, value string, partition int, topic string, key binary, {HEADERS}")
+
+    assert to_sink_columns(rows, topic=None).columns == ["value", "key", "topic", "partition", "headers"]
+    assert to_sink_columns(rows, topic="t").columns == ["value", "key", "partition", "headers"]
+
+
+def test_null_headers_go_to_python_as_empty_ones_and_others_as_they_are(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(
+        [("a", None), ("b", []), ("c", [("h", b"1"), ("h", None)])], f"value string, {HEADERS}"
+    )
+
+    found = {row["value"]: row["headers"] for row in to_sink_columns(rows, topic="t").collect()}
+
+    assert found == {"a": [], "b": [], "c": [("h", b"1"), ("h", None)]}

@@ -9,8 +9,8 @@ from oncelog.clients.descriptions import GroupPartitionProgress
 from oncelog.errors import GroupOwnedError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetCommitError
 from oncelog.runtime import Log
 from oncelog.znodes import paths
+from tests.copies import open_round
 from tests.logs import TOPIC, LogWorld, numbered, partition, started, tp, write_committed, write_open
-from tests.rounds import open_round
 
 
 def progress(log: Log, group_id: str = "readers") -> tuple[GroupPartitionProgress, ...]:

@@ -25,6 +25,7 @@ from oncelog.errors import (
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from tests import invariants
+from tests.copies import open_round
 from tests.logs import (
     TOPIC,
     LogWorld,
@@ -39,7 +40,6 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import open_round
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -8,8 +8,8 @@ from oncelog import limits
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.znodes import paths
+from tests.copies import written_blocks
 from tests.logs import TOPIC, LogWorld, contents, log_world, started, state, tp, values, write_committed, write_open
-from tests.rounds import written_blocks
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -17,6 +17,7 @@ from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.znodes import paths, payloads
+from tests.copies import written_blocks
 from tests.logs import (
     TOPIC,
     LogWorld,
@@ -31,7 +32,6 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import written_blocks
 
 
 @contextmanager
