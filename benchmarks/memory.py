@@ -11,7 +11,7 @@ import oncelog
 from benchmarks import data
 from benchmarks.report import Finding, at_most
 from oncelog.log import snapshot, topics
-from oncelog.spark import reading, writing
+from oncelog.spark import reading, schema, writing
 from oncelog.spark.driver import commit_once, write_task
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_sink_options
@@ -71,5 +71,6 @@ def _read(path: str, rows: int) -> None:
         isolation = IsolationLevel.READ_COMMITTED
         end = snapshot.take(store, [partition]).end(partition, isolation)
         found = snapshot.visible_range(store, files, partition, 0, end, isolation, max_records=rows // 16)
-        for _ in reading.record_batches(ReadTask(path, "t", 0, found.slices), include_headers=False):
+        columns = schema.read_columns(schema.read_schema(include_headers=False))
+        for _ in reading.record_batches(ReadTask(path, "t", 0, found.slices), columns):
             pass

@@ -27,6 +27,9 @@ PARTITIONS_PER_STEP = 200
 
 UNKNOWN_OUTCOME_ATTEMPTS = 5
 
+READ_ATTEMPTS = 5
+"""Reads of an offset whose owners go away while they are read, on stores without snapshots."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
@@ -176,16 +179,25 @@ def fetch(
     """
     found = {}
     for partition in partitions:
-        _, state, _ = _read(reader, group_id, partition)
-        owners = {}
-        for pending in state.pending:
-            owner = partition_log.read_owner(reader, pending.owner)
-            if owner is not None:
-                owners[pending.owner] = owner
+        state, owners = _read_with_owners(reader, group_id, partition)
         value = group_offsets.resolve(state, owners, require_stable=require_stable)
         if value is not None:
             found[partition] = value
     return found
+
+
+def _read_with_owners(
+    reader: ZnodeReader, group_id: str, partition: TopicIdPartition
+) -> tuple[GroupPartitionState, dict[str, OwnerState]]:
+    """The offset, then its owners; one that is gone was folded in since, so that the offset is read again."""
+    path, state, _ = _read(reader, group_id, partition)
+    for _ in range(READ_ATTEMPTS):
+        found = {pending.owner: partition_log.read_owner(reader, pending.owner) for pending in state.pending}
+        owners = {name: owner for name, owner in found.items() if owner is not None}
+        if len(owners) == len(found):
+            return state, owners
+        path, state, _ = _read(reader, group_id, partition)
+    raise CorruptDataError("a group lists an owner that does not exist", path=path, owners=sorted(found))
 
 
 def list_groups(store: ZnodeStore) -> list[str]:

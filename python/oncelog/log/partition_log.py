@@ -21,6 +21,7 @@ from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     AbortableError,
+    CorruptDataError,
     InvalidTxnStateError,
     OutcomeUnknownError,
     PartitionPinnedError,
@@ -158,10 +159,22 @@ def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
 
 
 def read_index(reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState) -> PartitionIndex:
-    """The index of the partition, at `state` or later."""
+    """The index of the partition, at `state` or later.
+
+    Raises:
+        CorruptDataError: the tail does not begin where the roots end. It was rolled after `state` was read, or a znode
+            is missing; either way markers are, without which aborted data would be shown.
+    """
     folder = paths.tail(partition)
-    nodes = (payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in reader.children_data(folder))
-    return PartitionIndex(state.roots, tuple(nodes))
+    children = reader.children_data(folder)
+    tail = tuple(payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in children)
+    rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
+    tail_start = min(tail[0].base_offset, state.log_end) if tail else state.log_end
+    if tail_start > rolled_end:
+        raise CorruptDataError(
+            "the index has a hole before its tail", path=folder, missing_offset=rolled_end, tail_start=tail_start
+        )
+    return PartitionIndex(state.roots, tail)
 
 
 def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:

@@ -30,10 +30,10 @@ class OncelogDataSource(DataSource):
         return schema.read_schema(include_headers=include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_source_options(self.options, Use.BATCH_READ))
+        return BatchReader(parse_source_options(self.options, Use.BATCH_READ), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse_source_options(self.options, Use.STREAM_READ))
+        return StreamReader(parse_source_options(self.options, Use.STREAM_READ), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(parse_sink_options(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)

@@ -18,6 +18,8 @@ from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.log import generations, topics
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
+from oncelog.spark.context import BatchContext
+from oncelog.spark.offsets import fingerprint
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block, TopicIdPartition
@@ -57,6 +59,27 @@ def write_task(log: Log, options: SinkOptions) -> WriteTask:
         partitions = {name: len(topics.partitions_of(reader, name)) for name in names}
         generation = generations.current(reader)
     return WriteTask(log.path, generation, options.codec, partitions, options.topic)
+
+
+def batch_request(options: SinkOptions, batch: BatchContext, run_id: str) -> BatchRequest:
+    """What a sink asks of the ledger for a batch.
+
+    Args:
+        options: of the sink; a `sinkName` gives it a history of its own below the prefix.
+        batch: as Spark's checkpoint has it.
+        run_id: of the query's run.
+    """
+    prefix = options.transactional_id_prefix or batch.query_id
+    return BatchRequest(
+        prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,
+        query_id=batch.query_id,
+        sink_name=options.sink_name or options.topic or "",
+        run_id=run_id,
+        batch_id=batch.batch_id,
+        fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
+        group_id=options.group_id,
+        takeover=options.takeover,
+    )
 
 
 class BatchDriver:

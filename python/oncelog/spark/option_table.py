@@ -272,7 +272,12 @@ OPTIONS: tuple[Option, ...] = (
         "The source offsets of a batch become visible in this consumer group together with its rows. Needs a "
         "`transactionalIdPrefix`.",
     ),
-    Option("sinkName", STREAMING_SINKS, _text, "Tells apart the sinks of one query.", default_doc="the topic"),
+    Option(
+        "sinkName",
+        STREAMING_SINKS,
+        _prefix,
+        "Tells apart the sinks of one query: the history of each is then kept under `<prefix>.<sinkName>`.",
+    ),
     Option("takeover", STREAMING_SINKS, _text, "Id of the query whose history under the prefix this query continues."),
     Option("codec", SINKS, _choice(*CODECS), f"`{'`, `'.join(CODECS)}`.", default=limits.DEFAULT_CODEC),
     Option(

@@ -46,7 +46,7 @@ class SinkOptions:
     Attributes:
         topic: of all rows; None if each row names its own.
         transactional_id_prefix: None for the query id.
-        sink_name: the topic unless given; None if rows name their topics.
+        sink_name: None unless given.
         checkpoint_location: as the user gave it to `writeStream`; None at the other doors.
     """
 
@@ -124,7 +124,7 @@ def parse_sink_options(options: Mapping[str, object], use: Use) -> SinkOptions:
         transactional_id_prefix=given.value("transactionalIdPrefix"),
         round_timeout_ms=given.value("roundTimeoutMs"),
         group_id=given.value("groupId"),
-        sink_name=given.value("sinkName") or given.value("topic"),
+        sink_name=given.value("sinkName"),
         takeover=given.value("takeover"),
         codec=given.value("codec"),
         checkpoint_location=given.value("checkpointLocation"),

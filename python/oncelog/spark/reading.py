@@ -13,12 +13,17 @@ from oncelog.spark import schema
 from oncelog.spark.planner import ReadTask
 
 
-def record_batches(task: ReadTask, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, a batch per block, columns exactly as the source's schema says."""
+def record_batches(task: ReadTask, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, a batch per block.
+
+    Args:
+        task: what to read.
+        columns: exactly what Spark was told (`schema.read_columns`).
+    """
     files = file_store(task.path)
-    wanted = ("key", "value", "timestamp_ms", "headers") if include_headers else ("key", "value", "timestamp_ms")
+    wanted = schema.stored_columns(columns)
     for piece in task.slices:
         reach(CrashPoint.TASK_READ)
         records = read_block(files, piece.block, columns=wanted).slice(piece.first_row, piece.count)
         first_offset = piece.base_offset + piece.first_row
-        yield schema.to_read_batch(records, task.topic, task.partition, first_offset, include_headers=include_headers)
+        yield schema.to_read_batch(records, task.topic, task.partition, first_offset, columns)

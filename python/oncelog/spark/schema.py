@@ -6,6 +6,8 @@ say so: Spark then reads them without asking for each row, which costs it a tent
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.errors import InvalidRecordError
+from oncelog.errors import InvalidOptionError, InvalidRecordError
 
 CREATE_TIME = 0
 """Kafka's timestamp type: set by the producer."""
@@ -54,8 +56,8 @@ _HEADERS_COLUMN = pa.field(
 )
 """What Spark makes of the fields above: a reader's record batches must match it to the last flag."""
 
-_ARROW_SCHEMA = pa.schema(_READ_COLUMNS)
-_ARROW_SCHEMA_WITH_HEADERS = pa.schema([*_READ_COLUMNS, _HEADERS_COLUMN])
+_ARROW_TYPES = {column.name: column.type for column in (*_READ_COLUMNS, _HEADERS_COLUMN)}
+_SPARK_TYPES = {field.name: field.dataType for field in (*_READ_FIELDS, _HEADERS_FIELD)}
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -66,32 +68,62 @@ def read_schema(*, include_headers: bool) -> StructType:
     return StructType([*_READ_FIELDS, _HEADERS_FIELD] if include_headers else [*_READ_FIELDS])
 
 
+def read_columns(schema: StructType) -> pa.Schema:
+    """The columns a reader must give, as Arrow's.
+
+    Args:
+        schema: the source's own, or the part of it that a user named with ``.schema(...)``: Spark leaves no column out
+            by itself, so naming those that are wanted saves reading the others.
+
+    Raises:
+        InvalidOptionError: a column is none of the source's, or has another type there.
+    """
+    for field in schema.fields:
+        wanted = _SPARK_TYPES.get(field.name)
+        if wanted is None or field.dataType != wanted:
+            raise InvalidOptionError(
+                "schema() may name columns of the source only, with their types",
+                column=field.name,
+                found=field.dataType.simpleString(),
+                source={name: kind.simpleString() for name, kind in _SPARK_TYPES.items()},
+            )
+    return pa.schema([pa.field(f.name, _ARROW_TYPES[f.name], nullable=f.nullable) for f in schema.fields])
+
+
+def stored_columns(columns: pa.Schema) -> tuple[str, ...]:
+    """The columns of a record that the source's `columns` are made of."""
+    made_of = {"key": "key", "value": "value", "timestamp": "timestamp_ms", "headers": "headers"}
+    # Something must be read, be it only to count: timestamps are the smallest.
+    return tuple(made_of[name] for name in columns.names if name in made_of) or ("timestamp_ms",)
+
+
 def to_read_batch(
-    records: pa.RecordBatch, topic: str, partition: int, first_offset: int, *, include_headers: bool
+    records: pa.RecordBatch, topic: str, partition: int, first_offset: int, columns: pa.Schema
 ) -> pa.RecordBatch:
     """Consecutive records of one partition in the source's columns.
 
     Args:
-        records: columns `key`, `value`, `timestamp_ms`, and `headers` if they are included.
+        records: at least the `stored_columns` of `columns`.
         topic, partition: where they are from.
         first_offset: of the first of them.
-        include_headers: as in the schema that Spark was told.
+        columns: what Spark was told (`read_columns`).
     """
     count = records.num_rows
-    timestamps = records.column("timestamp_ms").view(pa.timestamp("ms", tz="UTC"))
-    columns = [
-        records.column("key"),
-        records.column("value"),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(np.arange(first_offset, first_offset + count, dtype=np.int64)),
-        timestamps.cast(pa.timestamp("us", tz="UTC")),
-        pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), count),
-    ]
-    if not include_headers:
-        return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
-    columns.append(_empty_as_null(records.column("headers")))
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA_WITH_HEADERS)
+    made: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: records.column("key"),
+        "value": lambda: records.column("value"),
+        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
+        "offset": lambda: pa.array(np.arange(first_offset, first_offset + count, dtype=np.int64)),
+        "timestamp": lambda: _as_timestamps(records.column("timestamp_ms")),
+        "timestampType": lambda: pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), count),
+        "headers": lambda: _empty_as_null(records.column("headers")),
+    }
+    return pa.RecordBatch.from_arrays([made[name]() for name in columns.names], schema=columns)
+
+
+def _as_timestamps(timestamps_ms: pa.Array) -> pa.Array:
+    return timestamps_ms.view(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _empty_as_null(headers: pa.Array) -> pa.Array:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import context, group_offsets, schema, writing
-from oncelog.spark.driver import BatchDriver, BatchReport
+from oncelog.spark.driver import BatchDriver, BatchReport, batch_request
 from oncelog.spark.logs import open_log
-from oncelog.spark.offsets import fingerprint
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_sink_options
 
@@ -45,18 +43,12 @@ class Sink:
         options = self._options
         rows = schema.to_sink_columns(df, options.topic)
         batch = context.of_foreach_batch(df, batch_id)
-        request = BatchRequest(
-            prefix=options.transactional_id_prefix or batch.query_id,
-            query_id=batch.query_id,
-            sink_name=options.sink_name or "",
-            run_id=batch.run_id,
-            batch_id=batch_id,
-            fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
-            group_id=options.group_id,
-            takeover=options.takeover,
-        )
+        request = batch_request(options, batch, batch.run_id)
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
         self.last_report = self._driver_here().run(request, offsets, lambda task: writing.run_job(rows, task))
+        if self.last_report.is_replay and batch.has_state:
+            # Spark fails a batch after which a state store did not commit: run its plan, and write nothing.
+            df.write.format("noop").mode("overwrite").save()
 
     def _driver_here(self) -> BatchDriver:
         if self._driver is None:

@@ -22,12 +22,13 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError
 from oncelog.log.snapshot import LogSnapshot
-from oncelog.spark import reading
+from oncelog.spark import reading, schema
 from oncelog.spark.logs import open_log
 from oncelog.spark.offsets import (
     SourceOffset,
@@ -53,8 +54,9 @@ class TaskPartition(InputPartition):
 class _Reader:
     """What both readers share. Pickled into tasks with its options only; the planner is made on first use and kept."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: StructType) -> None:
         self._options = options
+        self._columns = schema.read_columns(columns)
         self._kept_planner: SourcePlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ class _Reader:
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, TaskPartition):
             return iter(())  # Spark makes a partition of its own where a read has none
-        return reading.record_batches(partition.task, include_headers=self._options.include_headers)
+        return reading.record_batches(partition.task, self._columns)
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -89,8 +91,8 @@ class BatchReader(_Reader, DataSourceReader):
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """``spark.readStream.format("oncelog")``: micro-batches of whole plans, divided only by maxOffsetsPerTrigger."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: SourceOptions, columns: StructType) -> None:
+        super().__init__(options, columns)
         self._is_first_batch_due = False
         self._has_planned = False
         self._frozen: Offsets | None = None

@@ -16,11 +16,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from oncelog.errors import BatchRefusedError, InvalidOptionError, ensure
-from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import context, group_offsets, schema
-from oncelog.spark.driver import BatchDriver, commit_once, write_task
+from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
 from oncelog.spark.logs import open_log
-from oncelog.spark.offsets import fingerprint
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import Written, write_all
 
@@ -71,16 +69,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         runs = {message.run_id for message in sent}
         if len(runs) != 1 or None in runs:
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
-        request = BatchRequest(
-            prefix=options.transactional_id_prefix or batch.query_id,
-            query_id=batch.query_id,
-            sink_name=options.sink_name or "",
-            run_id=str(runs.pop()),
-            batch_id=batchId,
-            fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
-            group_id=options.group_id,
-            takeover=options.takeover,
-        )
+        request = batch_request(options, batch, str(runs.pop()))
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
         driver = BatchDriver(open_log(options.path, options.znodes), options)
         driver.run(request, offsets, lambda _: (piece for message in sent for piece in message.written))

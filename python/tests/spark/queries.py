@@ -66,8 +66,8 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 # On a log -------------------------------------------------------------------------------------------------------------
 
-DOORS = ("foreachBatch", "format")
-"""The two ways into the sink."""
+DOORS = ("foreachBatch", "oncelog")
+"""The two ways into the sink: a function of foreachBatch, and a format."""
 
 PATIENCE_S = 300
 """How long a query may take. A test that waits so long has failed; nothing is said about speed."""
@@ -89,7 +89,7 @@ def into(df: DataFrame, log: Log, door: str, **options: object) -> DataStreamWri
     chosen = _given({"path": log.path, "topic": "out"}, options)
     if door == "foreachBatch":
         return df.writeStream.foreachBatch(oncelog.spark.sink(**chosen))
-    return df.writeStream.format("oncelog").options(**chosen)
+    return df.writeStream.format(door).options(**chosen)
 
 
 def _given(defaults: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Any]:

@@ -10,9 +10,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from oncelog.errors import InvalidRecordError
+from oncelog.errors import InvalidOptionError, InvalidRecordError
 from oncelog.log.codec import RECORD_SCHEMA
-from oncelog.spark.schema import check_sink_schema, read_schema, to_read_batch, to_sink_columns
+from oncelog.spark.schema import (
+    check_sink_schema,
+    read_columns,
+    read_schema,
+    stored_columns,
+    to_read_batch,
+    to_sink_columns,
+)
 
 RECORDS = pa.RecordBatch.from_pylist(
     [
@@ -35,18 +42,23 @@ def columns_of(ddl: str) -> StructType:
     return columns
 
 
+def shown(records: pa.RecordBatch, first_offset: int, *, include_headers: bool) -> pa.RecordBatch:
+    columns = read_columns(read_schema(include_headers=include_headers))
+    return to_read_batch(records, "t", 3, first_offset, columns)
+
+
 @pytest.mark.parametrize("include_headers", [False, True])
 def test_record_batches_match_to_the_last_flag_what_spark_makes_of_the_schema(include_headers: bool) -> None:
     wanted = to_arrow_schema(read_schema(include_headers=include_headers), timezone="UTC")
 
-    batch = to_read_batch(RECORDS, "t", 3, 100, include_headers=include_headers)
+    batch = shown(RECORDS, 100, include_headers=include_headers)
 
     assert batch.schema.equals(wanted)
     batch.validate(full=True)
 
 
 def test_records_become_the_rows_of_sparks_kafka_source() -> None:
-    rows = to_read_batch(RECORDS, "t", 3, 100, include_headers=True).to_pylist()
+    rows = shown(RECORDS, 100, include_headers=True).to_pylist()
 
     place = {"topic": "t", "partition": 3, "timestampType": 0}
     assert rows == [
@@ -70,7 +82,7 @@ def test_records_become_the_rows_of_sparks_kafka_source() -> None:
 
 
 def test_a_slice_of_records_becomes_its_own_rows_only() -> None:
-    rows = to_read_batch(RECORDS.slice(1), "t", 3, 101, include_headers=False)
+    rows = shown(RECORDS.slice(1), 101, include_headers=False)
 
     assert rows.column("offset").to_pylist() == [101]
     assert rows.column("timestamp").to_pylist() == [datetime(1970, 1, 1, tzinfo=UTC)]
@@ -81,10 +93,25 @@ def test_a_record_without_headers_shows_null_however_it_was_written() -> None:
     rows = [{"key": None, "value": b"v", "headers": some, "timestamp_ms": 0} for some in headers]
     records = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
-    shown = to_read_batch(records, "t", 0, 0, include_headers=True)
+    batch = shown(records, 0, include_headers=True)
 
-    assert shown.column("headers").to_pylist() == [None, None, [{"key": "h", "value": b"1"}], None]
-    shown.validate(full=True)
+    assert batch.column("headers").to_pylist() == [None, None, [{"key": "h", "value": b"1"}], None]
+    batch.validate(full=True)
+
+
+def test_only_the_columns_that_were_named_are_read_and_shown() -> None:
+    columns = read_columns(columns_of("value binary, offset bigint"))
+
+    batch = to_read_batch(RECORDS.select(stored_columns(columns)), "t", 3, 100, columns)
+
+    assert stored_columns(columns) == ("value",)
+    assert batch.to_pylist() == [{"value": b"v", "offset": 100}, {"value": None, "offset": 101}]
+
+
+@pytest.mark.parametrize("columns", ["values binary", "value string", "offset int"])
+def test_a_column_that_the_source_does_not_have_is_refused_by_name(columns: str) -> None:
+    with pytest.raises(InvalidOptionError, match=columns.split()[0]):
+        read_columns(columns_of(columns))
 
 
 # Sinks ----------------------------------------------------------------------------------------------------------------

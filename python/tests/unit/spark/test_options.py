@@ -86,11 +86,6 @@ def test_a_sink_without_further_options_has_the_documented_defaults() -> None:
     )
 
 
-def test_a_sink_is_named_after_its_topic_unless_it_has_a_name() -> None:
-    assert sink(topic="delayed").sink_name == "delayed"
-    assert sink(topic="delayed", sinkName="late").sink_name == "late"
-
-
 @pytest.mark.parametrize(
     ("name", "text", "attribute", "value"),
     [
