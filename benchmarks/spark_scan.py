@@ -14,8 +14,9 @@ from benchmarks import data
 from benchmarks.report import Finding, at_least, median, per_second
 
 EXPLANATION = """\
-`spark.read` to the `noop` sink, of all columns and of key and value alone (`.schema("key binary, value binary")`); the log is read read_committed. The peer is Spark's parquet source
-over the same keys, values, partitions, offsets and timestamps (zstd, as Spark writes them)."""
+`spark.read` to the `noop` sink, of all columns and of key and value alone (`.schema("key binary, value binary")`);
+the log is read read_committed. The peer is Spark's parquet source over the same keys, values, partitions, offsets and
+timestamps (zstd, as Spark writes them)."""
 
 
 def run(folder: Path, spark: SparkSession, *, quick: bool) -> list[Finding]:

@@ -7,62 +7,79 @@ the CSV that the flights came from.
 
     python examples/flights_exactly_once.py        # or: make run
 
-Writes build/flights.html; what the runs leave (logs, checkpoints, what the processes printed) is in build/flights.
+Writes build/flights.html; what the runs leave (logs, checkpoints, what the programs printed) is in build/flights.
 Exits with 1 unless oncelog's output is exactly the truth.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 from rich.console import Console
 
 from flights import audit, data, experiment, page, table, truth
 from flights.audit import Result
+from flights.experiment import ONCELOG, PARQUET, Pipeline
 from flights.folders import Folders
+from flights.kills import KILLS
 from flights.processes import ProgramFailedError
 from flights.progress import Progress
+from flights.story import Story
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
+WORK = BUILD / "flights"
+PAGE = BUILD / "flights.html"
 
 
-def main(console: Console) -> int:
-    work = BUILD / "flights"
-    shutil.rmtree(work, ignore_errors=True)
+async def main(console: Console) -> int:
+    shutil.rmtree(WORK, ignore_errors=True)
+    with Progress(console) as progress:
+        with progress.phase("The truth, from the CSV"):
+            flights = data.read()
+            expected = truth.late_departures(flights)
 
-    flights = data.read()
-    expected = truth.late_departures(flights)
+        with progress.phase(f"Two pipelines, each killed {len(KILLS)} times"):
+            async with asyncio.TaskGroup() as beside_each_other:
+                ours = beside_each_other.create_task(run(ONCELOG, progress, flights, expected))
+                theirs = beside_each_other.create_task(run(PARQUET, progress, flights, expected))
 
-    results = []
-    with Progress(console, flights.num_rows, expected.num_rows) as progress:
-        for pipeline in (experiment.ONCELOG, experiment.PARQUET):
-            folders = Folders(work / pipeline.name)
-            with progress.phase(f"{pipeline.name} under kill -9"):
-                story = experiment.run(pipeline, folders, progress)
-            with progress.phase(f"audit of {pipeline.name}"), pipeline.reader(folders) as reader:
-                results.append(Result(story, audit.judge(expected, reader.look(), len(story.half_batches))))
+        with progress.phase("The audit"):
+            results = [judge(ONCELOG, ours.result(), expected), judge(PARQUET, theirs.result(), expected)]
 
     table.show(console, results)
-    report = page.write(BUILD / "flights.html", flights.num_rows, results, progress.phases)
-    console.print(f"The timeline is in {report.relative_to(Path.cwd())}")
+    page.write(PAGE, flights.num_rows, results, progress.phases)
+    console.print(f"Timeline and table: {PAGE}", soft_wrap=True)
     return 0 if results[0].findings.is_exact else 1
 
 
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
+async def run(pipeline: Pipeline, progress: Progress, flights: pa.Table, expected: pa.Table) -> Story:
+    with progress.lane(pipeline.name, flights.num_rows, expected.num_rows) as lane:
+        return await experiment.run(pipeline, Folders(WORK / pipeline.name), lane)
+
+
+def judge(pipeline: Pipeline, story: Story, expected: pa.Table) -> Result:
+    with pipeline.reader(Folders(WORK / pipeline.name)) as reader:
+        return Result(story, audit.judge(expected, reader.look(), len(story.half_batches)))
+
+
+def start() -> int:
+    """Run the example; returns its exit status. Ctrl-C and SIGTERM end everything it started."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    console = Console()
+    try:
+        return asyncio.run(main(console))
+    except* ProgramFailedError as failures:
+        for failure in failures.exceptions:
+            console.print(str(failure), style="red", markup=False, highlight=False)
+    except* KeyboardInterrupt:
+        console.print("Stopped; nothing is left running.")
+    return 2
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stop)
-    terminal = Console()
-    try:
-        sys.exit(main(terminal))
-    except ProgramFailedError as problem:
-        terminal.print(str(problem), style="red", markup=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        terminal.print("Stopped; nothing is left running.")
-        sys.exit(130)
+    sys.exit(start())

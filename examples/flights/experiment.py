@@ -1,7 +1,12 @@
-"""One pipeline under all kills: start it, let it work, kill it, start it again; at last let it catch up and stop it."""
+"""One pipeline under all kills: start it, let it work, kill it, start it again; at last let it catch up and stop it.
+
+A run waits most of the time, on one thing after the other: the JVM, then one Python process of Spark's after the next.
+So both pipelines run beside each other, each with a log and a loader of its own: two cores can just about carry it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -14,7 +19,7 @@ from flights import loader
 from flights.folders import DELAYED, FLIGHTS, Folders
 from flights.kills import KILLS, Kill
 from flights.processes import Program, Programs
-from flights.progress import Progress
+from flights.progress import Lane
 from flights.reading import FolderReader, OutputReader, TopicReader
 from flights.story import KillStory, Story
 from flights.watcher import Watcher
@@ -22,7 +27,7 @@ from flights.watcher import Watcher
 EXAMPLES = Path(__file__).parents[1]
 PARTITIONS = 4
 
-BATCHES_BETWEEN_KILLS = 2
+BATCHES_BETWEEN_KILLS = 3
 """A restarted query writes so many before it may be killed again, so that every kill finds it at work."""
 
 PATIENCE_S = 180.0
@@ -50,7 +55,7 @@ ONCELOG = Pipeline("oncelog", "flights.query", lambda kill: kill.oncelog, TopicR
 PARQUET = Pipeline("parquet", "flights.peer", lambda kill: kill.parquet, FolderReader)
 
 
-def run(pipeline: Pipeline, folders: Folders, progress: Progress) -> Story:
+async def run(pipeline: Pipeline, folders: Folders, lane: Lane) -> Story:
     """Run a pipeline under all kills, until it has read all flights.
 
     Raises:
@@ -65,90 +70,88 @@ def run(pipeline: Pipeline, folders: Folders, progress: Progress) -> Story:
         Watcher(folders, reader, time.time()) as watcher,
         Programs(folders.root) as programs,
     ):
-        return _Experiment(pipeline, folders, programs, watcher, progress).run()
+        return await _Experiment(pipeline, folders, programs, watcher, lane).run()
 
 
 class _Experiment:
     """The steps of a run. Each waits until what it caused was seen from outside."""
 
-    def __init__(
-        self, pipeline: Pipeline, folders: Folders, programs: Programs, watcher: Watcher, progress: Progress
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, folders: Folders, programs: Programs, watcher: Watcher, lane: Lane) -> None:
         self._pipeline = pipeline
         self._folders = folders
         self._programs = programs
         self._watcher = watcher
-        self._progress = progress
+        self._lane = lane
         paths = [str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
-    def run(self) -> Story:
+    async def run(self) -> Story:
         loading = self._start("loader", "flights.loader")
         running = self._start_query(1, KILLS[0])
-        self._await_batches(running, -1, BATCHES_BETWEEN_KILLS)
+        await self._batches(running, -1, BATCHES_BETWEEN_KILLS)
         kills = []
         for attempt, (kill, next_kill) in enumerate(zip(KILLS, (*KILLS[1:], None), strict=True), start=1):
-            killed_s, batch = self._kill(running, attempt, kill)
+            killed_s, batch = await self._kill(running, attempt, kill)
             seen = self._watcher.sightings.newest_batch
             running = self._start_query(attempt + 1, next_kill)
-            recovered_s = self._await_batches(running, seen, 1)
+            recovered_s = await self._batches(running, seen, 1)
             ready_s = self._watcher.since_start_s(self._folders.ready(attempt + 1).stat().st_mtime)
             kills.append(KillStory(kill, killed_s, batch, ready_s - killed_s, recovered_s - killed_s))
-            self._progress.tells_kill(kills[-1])
+            self._lane.tells_kill(kills[-1])
             if next_kill:
-                self._await_batches(running, seen, BATCHES_BETWEEN_KILLS)
-        self._catch_up(loading, running)
+                await self._batches(running, seen, BATCHES_BETWEEN_KILLS)
+        await self._catch_up(loading, running)
         return self._story(kills)
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, *command: str) -> Program:
-        log = self._folders.program_log(name)
-        module, *arguments = command
-        return self._programs.start(
-            name, [sys.executable, "-m", module, str(self._folders.root), *arguments], self._environment, log
-        )
+    def _start(self, name: str, module: str, *arguments: str) -> Program:
+        command = [sys.executable, "-m", module, str(self._folders.root), *arguments]
+        return self._programs.start(name, command, self._environment, self._folders.program_log(name))
 
     def _start_query(self, attempt: int, kill: Kill | None) -> Program:
-        self._progress.does("Spark starts")
+        self._lane.does("Spark starts")
         self._folders.mark(attempt).touch()
         moment = [self._pipeline.moment(kill)] if kill else []
         return self._start(f"query-{attempt}", self._pipeline.module, str(attempt), *moment)
 
-    def _await_batches(self, running: Program, seen: int, count: int) -> float:
+    async def _batches(self, running: Program, seen: int, count: int) -> float:
         """Wait until the reader saw `count` batches beyond batch `seen`; returns when that was."""
         sightings = self._watcher.sightings
-        self._await(lambda: sightings.count_beyond(seen) >= count, f"write {count} more batches", running)
-        self._progress.does("the query runs")
+        await self._until(lambda: sightings.count_beyond(seen) >= count, f"write {count} more batches", running)
+        self._lane.does("the query works")
         return self._watcher.now_s()
 
-    def _kill(self, running: Program, attempt: int, kill: Kill) -> tuple[float, int]:
+    async def _kill(self, running: Program, attempt: int, kill: Kill) -> tuple[float, int]:
         """Have the process die at its moment; returns when that was, and the batch that was in flight."""
-        self._progress.does(f"kill -9 at: {kill.moment}")
+        self._lane.does(f"kill -9 at {kill.moment}")
         mark = self._folders.mark(attempt)
         mark.unlink()
-        self._await(lambda: running.was_killed, f"reach the moment {kill.moment!r}", running)
+        await self._until(lambda: running.was_killed, f"reach the moment {kill.moment!r}", running)
         running.end_session()
         if not mark.exists():
             raise running.failed("was killed by someone else")
-        looks = self._watcher.looks
-        self._await(lambda: self._watcher.looks >= looks + 2, "look at what the killed query left")
+        await self._two_looks()
         return self._watcher.since_start_s(mark.stat().st_mtime), self._folders.batch_in_flight() or 0
 
-    def _catch_up(self, loading: Program, running: Program) -> None:
+    async def _catch_up(self, loading: Program, running: Program) -> None:
         """Have the loader write what is left, the query read it all, and both end."""
-        self._progress.does("the query catches up")
+        self._lane.does("the query catches up")
         self._folders.hurry.touch()
-        self._await(lambda: loading.status == 0, "write all flights", loading, running)
+        await self._until(lambda: loading.status == 0, "write all flights", loading, running)
         ends = self._report().ends
-        self._await(
-            lambda: all(at >= end for at, end in zip(self._watcher.position(), ends, strict=True)), "catch up", running
-        )
-        looks = self._watcher.looks
-        self._await(lambda: self._watcher.looks >= looks + 2, "look at the whole output")
-        running.stop()
+        await self._until(lambda: self._watcher.has_read(ends), "read all flights", running)
+        await self._two_looks()
+        running.ask_to_stop()
+        await self._until(lambda: running.status == 0, "stop", running)
+        running.end_session()
 
-    def _await(self, is_done: Callable[[], bool], what: str, *busy: Program) -> None:
+    async def _two_looks(self) -> None:
+        """Wait until the watcher has seen what is there now: the first look may have begun before."""
+        looks = self._watcher.looks
+        await self._until(lambda: self._watcher.looks >= looks + 2, "look at the output")
+
+    async def _until(self, is_done: Callable[[], bool], what: str, *busy: Program) -> None:
         """Wait until `is_done`; the programs `busy` work on it, so none of them may end before."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not is_done():
@@ -157,10 +160,10 @@ class _Experiment:
             for program in busy:
                 if program.status is not None and not is_done():
                     raise program.failed(f"ended before it could {what}")
-            if time.monotonic() > deadline_s:
-                raise busy[0].failed(f"did not {what} within {PATIENCE_S:.0f} s") if busy else TimeoutError(what)
-            self._progress.counts(self._report().rows, self._watcher.sightings.row_count)
-            time.sleep(PAUSE_S)
+                if time.monotonic() > deadline_s:
+                    raise program.failed(f"did not {what} within {PATIENCE_S:.0f} s")
+            self._lane.counts(self._report().rows, self._watcher.sightings.row_count)
+            await asyncio.sleep(PAUSE_S)
 
     # Telling ----------------------------------------------------------------------------------------------------------
 

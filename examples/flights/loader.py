@@ -26,8 +26,8 @@ from flights.folders import FLIGHTS, Folders
 ABORT_EVERY = 5
 """One transaction in so many is aborted."""
 
-ROWS_PER_S = 3000
-REST_S = 20.0
+ROWS_PER_S = 2000
+REST_S = 30.0
 """What is left lasts at least this long, at a falling rate."""
 
 TRANSACTION_S = 0.25

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import glob
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -60,11 +61,11 @@ class Trap:
             thread.join()
 
     def _watch(self, pattern: str, is_over: threading.Event) -> None:
-        before = set(self._output.glob(pattern))
+        before = set(glob(pattern, root_dir=self._output))
         while not is_over.is_set():
             if self._mark.exists():
                 time.sleep(UNARMED_PAUSE_S)
-            elif not before.issuperset(self._output.glob(pattern)):
+            elif not before.issuperset(glob(pattern, root_dir=self._output)):
                 kills.die_once(self._mark)
 
 

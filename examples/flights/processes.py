@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Self
 
 PROC = Path("/proc")
-STOP_TIMEOUT_S = 30.0
 LAST_LINES = 15
 
 
@@ -48,15 +47,9 @@ class Program:
         last = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         return ProgramFailedError("\n".join([f"{self.name} {problem}; the end of {self._log}:", *last]))
 
-    def stop(self) -> None:
-        """Ask it to end, wait for it, and end what it leaves."""
+    def ask_to_stop(self) -> None:
+        """Send it SIGTERM, and leave the rest to it."""
         self._process.terminate()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise self.failed("did not end when asked to") from None
-        finally:
-            self.end_session()
 
     def end_session(self) -> None:
         """Kill the program and everything it started; returns when all of it is gone."""

@@ -1,4 +1,4 @@
-"""What one sees while the example runs: its phases, the kills as they come, and how far the rows are."""
+"""What one sees while the example runs: its phases, the kills as they come, and how far each pipeline is."""
 
 from __future__ import annotations
 
@@ -9,60 +9,88 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from flights.story import KillStory
 
 
+class Lane:
+    """The part of the display that belongs to one pipeline. Made by `Progress.lane`."""
+
+    def __init__(self, console: Console, bars: Bars, name: str, flights: int, late: int) -> None:
+        self._console = console
+        self._bars = bars
+        self._name = name
+        self._loaded = bars.add_task(f"{name}: flights loaded", total=flights, doing="")
+        self._seen = bars.add_task(f"{name}: late departures seen", total=late, doing="")
+
+    def does(self, what: str) -> None:
+        """What is going on now."""
+        self._bars.update(self._loaded, doing=what)
+
+    def counts(self, loaded: int, seen: int) -> None:
+        """How far the loader, and the reader of the output, are."""
+        self._bars.update(self._loaded, completed=loaded)
+        self._bars.update(self._seen, completed=seen)
+
+    def tells_kill(self, story: KillStory) -> None:
+        """Leave a line about a kill from which the query has recovered."""
+        self._console.print(
+            f"  [dim]{story.at_s:5.1f} s[/]  {self._name:<8} kill -9 at [bold]{story.kill.moment}[/], "
+            f"batch {story.batch}: new batch in {story.recovered_s:.1f} s",
+            highlight=False,
+        )
+
+    @property
+    def tasks(self) -> tuple[TaskID, TaskID]:
+        return self._loaded, self._seen
+
+
 class Progress:
-    """The terminal. Without one (in a file or a pipe) only the finished lines appear.
+    """The terminal. Without one (in a file or a pipe) only the lines that stay appear.
 
     Attributes:
         phases: how long each took, in seconds.
     """
 
-    def __init__(self, console: Console, flights: int, late: int) -> None:
+    def __init__(self, console: Console) -> None:
         self.phases: dict[str, float] = {}
         self._console = console
         self._bars = Bars(
-            TextColumn("  {task.description:<28}", markup=False),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[doing]}", style="dim", markup=False),
             console=console,
             transient=True,
+            expand=True,
         )
-        self._totals = {"flights loaded": flights, "late departures seen": late}
-        self._doing = self._bars.add_task("", total=None, start=False, visible=False)
-        self._tasks = [self._bars.add_task(name, total=total, visible=False) for name, total in self._totals.items()]
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """A part of the job; says how long it took."""
-        self._console.print(f"[bold]{name}[/bold]")
-        for task in self._tasks:
-            self._bars.reset(task, visible=True)
+        self._console.print(f"[bold]{name}[/]", highlight=False)
         started_s = time.monotonic()
         yield
         self.phases[name] = time.monotonic() - started_s
-        self._console.print(f"  done in {self.phases[name]:.1f} s", style="dim")
+        self._console.print(f"  [dim]done in {self.phases[name]:.1f} s[/]", highlight=False)
 
-    def does(self, what: str) -> None:
-        """What is going on now."""
-        self._bars.update(self._doing, description=what, visible=True)
+    @contextmanager
+    def lane(self, name: str, flights: int, late: int) -> Iterator[Lane]:
+        """The bars of a pipeline, while it runs.
 
-    def counts(self, loaded: int, seen: int) -> None:
-        """How far the loader, and the reader of the output, are."""
-        for task, count in zip(self._tasks, (loaded, seen), strict=True):
-            self._bars.update(task, completed=count)
-
-    def tells_kill(self, story: KillStory) -> None:
-        """Leave a line about a kill from which the query has recovered."""
-        self._console.print(
-            f"  [dim]{story.at_s:6.1f} s[/dim]  kill -9 at [bold]{story.kill.moment}[/bold], batch {story.batch}: "
-            f"a new batch {story.recovered_s:.1f} s later"
-        )
+        Args:
+            name: of the pipeline.
+            flights: rows that the loader will write.
+            late: rows that the output will hold.
+        """
+        lane = Lane(self._console, self._bars, name, flights, late)
+        try:
+            yield lane
+        finally:
+            for task in lane.tasks:
+                self._bars.remove_task(task)
 
     def __enter__(self) -> Self:
         self._bars.start()

@@ -53,9 +53,9 @@ def _findings(results: Sequence[Result]) -> Table:
 
 
 def _kills(results: Sequence[Result]) -> Table:
-    table = Table("", "kill -9 at", title="From each kill to the next new batch", title_justify="left")
+    table = Table("", "kill -9 at", title="Seconds from each kill to a new batch, and the copies it left", title_justify="left")
     for result in results:
-        table.add_column(f"{result.story.pipeline}: new batch after", justify="right")
+        table.add_column(result.story.pipeline, justify="right")
         table.add_column("copies", justify="right")
     for number, stories in enumerate(zip(*(result.story.kills for result in results), strict=True), start=1):
         cells = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +14,7 @@ from flights.folders import FLIGHTS, GROUP, Folders
 from flights.reading import OutputReader
 from flights.sightings import Sightings
 from flights.story import Sample
+from oncelog.errors import RetriableError
 
 LOOK_PAUSE_S = 0.05
 SAMPLE_PAUSE_S = 1.0
@@ -44,7 +47,11 @@ class Watcher:
         """A time of the wall clock, as seconds since the run began."""
         return clock_s - self._started_s
 
-    def position(self) -> tuple[int, ...]:
+    def has_read(self, ends: Sequence[int]) -> bool:
+        """Whether the query's group has come to the end of each partition."""
+        return all(offset >= end for offset, end in zip(self._position(), ends, strict=True))
+
+    def _position(self) -> tuple[int, ...]:
         """The next offset of each partition that the query's group reads."""
         with self._log.consumer(group_id=GROUP) as consumer:
             consumer.subscribe([FLIGHTS])
@@ -57,8 +64,9 @@ class Watcher:
             while not self._is_over.wait(LOOK_PAUSE_S):
                 self._look()
                 if self.now_s() >= next_sample_s:
-                    self.samples.append(self._sample())
-                    next_sample_s = self.samples[-1].at_s + SAMPLE_PAUSE_S
+                    next_sample_s = self.now_s() + SAMPLE_PAUSE_S
+                    with suppress(RetriableError):  # a second without a sample
+                        self.samples.append(self._sample())
         except Exception as problem:  # noqa: BLE001 - the thread that waits raises it
             self.problem = problem
 
@@ -70,7 +78,7 @@ class Watcher:
         self.looks += 1
 
     def _sample(self) -> Sample:
-        return Sample(self.now_s(), self._end("read_uncommitted"), self._end("read_committed"), sum(self.position()))
+        return Sample(self.now_s(), self._end("read_uncommitted"), self._end("read_committed"), sum(self._position()))
 
     def _end(self, isolation_level: str) -> int:
         with self._log.consumer(isolation_level=isolation_level) as consumer:

@@ -136,7 +136,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         StoreHostError: the SQLite store is on another host or a network file system: use a ZooKeeper.
         UnsupportedFormatError: a newer oncelog wrote the log.
     """
-    root = str(path)
+    root = str(local_path(path).absolute())  # tasks open it too, with another working folder
     files = file_store(root)
     store = _open_store(root, znodes, create=create)
     try:

@@ -15,6 +15,8 @@ import pytest
 
 MISSING_PART = "missing part: "
 
+DEEP = "deep"
+
 
 def are_parts_required() -> bool:
     return bool(os.environ.get("ONCELOG_CI_REQUIRE"))
@@ -22,7 +24,7 @@ def are_parts_required() -> bool:
 
 def is_deep() -> bool:
     """Whether random histories and searches may take minutes: ``HYPOTHESIS_PROFILE=deep``."""
-    return os.environ.get("HYPOTHESIS_PROFILE") == "deep"
+    return os.environ.get("HYPOTHESIS_PROFILE") == DEEP
 
 
 def missing_part(part: str, remedy: str) -> NoReturn:

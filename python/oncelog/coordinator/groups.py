@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from oncelog.errors import GroupOwnedError, OutcomeUnknownError, UsageError
+from oncelog.errors import CorruptDataError, GroupOwnedError, OutcomeUnknownError, UsageError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets

@@ -157,9 +157,9 @@ class LedgerDescription:
 # Owners ---------------------------------------------------------------------------------------------------------------
 
 
-def describe_owners(reader: ZnodeReader, owners: Iterable[str], now_ms: int) -> list[OwnerDescription]:
+def describe_owners(reader: ZnodeReader, owner_paths: Iterable[str], now_ms: int) -> list[OwnerDescription]:
     """What is known of owners, by their paths; those that were settled and deleted meanwhile are left out."""
-    found = (_describe_owner(reader, path, now_ms) for path in owners)
+    found = (_describe_owner(reader, path, now_ms) for path in owner_paths)
     return [description for description in found if description is not None]
 
 

@@ -4,7 +4,8 @@ A decision is one znode write and is visible at once; settling only keeps the li
 ``/commits`` that is at least `limits.SETTLE_LAG_MS` old, so that concurrent plans, which start over when a settler's
 snapshot is younger than theirs, hardly ever do.
 
-Steps, each one multi; a crash between any two leaves lists that the next settler finishes:
+Steps, each one multi; a crash leaves lists that the next settler finishes, or unlisted owners, which upkeep finds
+(`forget_unlisted`):
   1  per chunk of partitions: markers, aborted ranges, owners removed, trim raised
   2  per owner no partition lists any more: pending group offsets folded in or dropped, the transactional id completed,
      the owner's znode deleted

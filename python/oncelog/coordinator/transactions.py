@@ -175,7 +175,8 @@ class TransactionCoordinator:
         """Abort and fence an open, unprepared transaction by the path of its owner; whether this call did it."""
 
         def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
-            return metadata.time_out(view, owner, fresh_producer_id)
+            aborted = metadata.time_out(view, owner, fresh_producer_id)
+            return aborted or (is_repeated and _is_aborted(view, owner))
 
         return self._run(abort)
 

@@ -6,8 +6,9 @@ blocks it then gets. Used by the consumer, by Spark's source and by the settler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from oncelog import limits
@@ -16,11 +17,14 @@ from oncelog.log import partition_log, segment
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol import visibility
-from oncelog.protocol.partition import OwnerState, PartitionState
+from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 T = TypeVar("T")
+
+WINDOW_ENTRIES = 1000
+"""Index entries of a range that are judged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +176,29 @@ def _read_range(
     _check_bounds(state, partition, start, end)
     index = partition_log.read_index(reader, partition, state)
     owners = _owners_within(reader, state, start, end)
-    aborted = visibility.aborted_pairs(index.aborting_markers(files, start, end))
     slices: list[BlockSlice] = []
     room = max_records
-    for entry in index.entries(files, start, end):
-        if entry.block is None or not visibility.is_shown(entry, isolation, owners, aborted):
-            continue
-        first = max(start - entry.base_offset, 0)
-        last = min(end - entry.base_offset, entry.count)
-        if room is not None and room < last - first:
-            if room:
-                slices.append(BlockSlice(entry.block, entry.base_offset, first, first + room))
-            return VisibleRange(tuple(slices), entry.base_offset + first + room)
-        slices.append(BlockSlice(entry.block, entry.base_offset, first, last))
-        room = None if room is None else room - (last - first)
+    for window in _windows(index.entries(files, start, end)):
+        markers = index.aborting_markers(files, max(window[0].base_offset, start), window[-1].end_offset)
+        aborted = visibility.aborted_pairs(markers)
+        for entry in window:
+            if entry.block is None or not visibility.is_shown(entry, isolation, owners, aborted):
+                continue
+            first = max(start - entry.base_offset, 0)
+            last = min(end - entry.base_offset, entry.count)
+            if room is not None and room < last - first:
+                if room:
+                    slices.append(BlockSlice(entry.block, entry.base_offset, first, first + room))
+                return VisibleRange(tuple(slices), entry.base_offset + first + room)
+            slices.append(BlockSlice(entry.block, entry.base_offset, first, last))
+            room = None if room is None else room - (last - first)
     return VisibleRange(tuple(slices), end)
+
+
+def _windows(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
+    """Entries in pieces, so that a limited read of a large backlog looks up the markers of what it reads alone."""
+    while window := list(islice(entries, WINDOW_ENTRIES)):
+        yield window
 
 
 def _owners_within(reader: ZnodeReader, state: PartitionState, start: int, end: int) -> dict[str, OwnerState]:

@@ -193,8 +193,10 @@ def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
 
 
 def _check_name(name: str) -> None:
-    if not _LEGAL_NAME.fullmatch(name) or set(name) == {"."} or name == "..":
-        raise UsageError("a topic's name has 1 to 249 letters, digits, dots, underscores or dashes", topic=name)
+    if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+        raise UsageError(
+            "a topic's name has 1 to 249 letters, digits, dots, underscores or dashes, and is not '.' or '..'", topic=name
+        )
 
 
 def _check_state(topic: TopicState) -> None:

@@ -66,7 +66,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at, and what is wrong with it."""
+    """What was looked at, and what is wrong with it.
+
+    Attributes:
+        partitions, entries, records, size_bytes: of all topics; bytes are those of record batches.
+        znodes: those that belong to no partition.
+        problems: in the order of the partitions; empty if all is sound.
+    """
 
     partitions: int
     entries: int

@@ -106,7 +106,7 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
     ledger = _adopted(ledger, request)
     last = ledger.last
     if last is not None and request.batch_id <= last.batch_id:
-        _check_is_replay(last, ledger, request)
+        _check_is_replay(last, request)
         return AlreadyDecided(_superseding(ledger, request.run_id), last.round)
     return _new_round(_superseding(ledger, request.run_id), request)
 
@@ -164,7 +164,7 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
     return replace(ledger, group_id=request.group_id)
 
 
-def _check_is_replay(last: LastBatch, ledger: QueryLedger, request: BatchRequest) -> None:
+def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:
     details = {
         "prefix": request.prefix,
         "query_id": request.query_id,
@@ -183,7 +183,7 @@ def _check_is_replay(last: LastBatch, ledger: QueryLedger, request: BatchRequest
             "commits its offsets late; continue from the newest checkpoint, or start a new query with its own prefix",
             **details,
         )
-    if request.run_id == last.run_id and request.run_id == ledger.run_id:
+    if request.run_id == last.run_id:
         raise BatchRefusedError(
             "this batch was already written in this run: two sinks share a prefix; give each its own "
             "transactionalIdPrefix",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import BatchOffsets, Round
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
+from oncelog.errors import OncelogError, OutcomeUnknownError, PartitionPinnedError, RetriableError
 from oncelog.log import generations, topics
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
@@ -131,7 +131,7 @@ class BatchDriver:
         with self._renewed(round_):
             written = list(write(write_task(self._log, self._options)))
             written_ms = self._clock.monotonic_ms()
-            round_.write(by_partition(self._log, written))
+            self._append(round_, by_partition(self._log, written))
             if offsets is not None:
                 round_.stage_offsets(offsets)
             appended_ms = self._clock.monotonic_ms()
@@ -144,6 +144,14 @@ class BatchDriver:
             append_ms=appended_ms - written_ms,
             decide_ms=self._clock.monotonic_ms() - appended_ms,
         )
+
+    def _append(self, round_: Round, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> None:
+        """Append a batch's blocks; makes room first where a partition lists too many unsettled owners."""
+        try:
+            round_.write(blocks)
+        except PartitionPinnedError:
+            self._upkeep.unblock(blocks)
+            round_.write(blocks)
 
     @contextmanager
     def _renewed(self, round_: Round) -> Iterator[None]:

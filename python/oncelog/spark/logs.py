@@ -23,6 +23,6 @@ def open_log(path: str, znodes: str | None) -> Log:
 
 
 def close_logs() -> None:
-    """Close what this process opened, for a program that goes on without Spark; sinks made before are of no use then."""
+    """Close what this process opened, for a program that goes on without Spark; sinks made so far are of no use."""
     while _open_logs:
         _open_logs.popitem()[1].close()

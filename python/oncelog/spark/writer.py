@@ -7,6 +7,7 @@ no-op); `streamWriter` runs at planning and again before each commit, so it writ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,17 @@ def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessag
     return found
 
 
+_drivers: dict[tuple[int, SinkOptions], BatchDriver] = {}
+
+
+def _driver_of(options: SinkOptions) -> BatchDriver:
+    """The driver of a sink, one per process: what it remembers of a commit makes the upkeep due at a later one."""
+    key = (os.getpid(), options)
+    if key not in _drivers:
+        _drivers[key] = BatchDriver(open_log(options.path, options.znodes), options)
+    return _drivers[key]
+
+
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """A streaming write: each micro-batch is one round of the ledger."""
 
@@ -71,8 +83,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
         request = batch_request(options, batch, str(runs.pop()))
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
-        driver = BatchDriver(open_log(options.path, options.znodes), options)
-        driver.run(request, offsets, lambda _: (piece for message in sent for piece in message.written))
+        _driver_of(options).run(request, offsets, lambda _: (piece for message in sent for piece in message.written))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what the tasks wrote are orphan files, which collection removes."""

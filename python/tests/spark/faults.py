@@ -50,7 +50,7 @@ class ArmedDataSource(OncelogDataSource):
 
 
 @contextmanager
-def armed(spark: SparkSession, point: CrashPoint, mark: Path) -> Iterator[None]:
+def armed(spark: SparkSession, point: CrashPoint, mark: Path) -> Iterator[str | None]:
     """Have the Python workers of functions that are made in this block killed at `point`, once.
 
     Spark starts other workers for functions of another environment.
@@ -58,7 +58,7 @@ def armed(spark: SparkSession, point: CrashPoint, mark: Path) -> Iterator[None]:
     environment = spark.sparkContext.environment
     environment[VARIABLE] = f"{point}:0:{mark}"
     try:
-        yield
+        yield None
     finally:
         del environment[VARIABLE]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, TailNode
 from oncelog.runtime import Log
 from oncelog.types import Block, IsolationLevel, Outcome, ProducerIdAndEpoch
-from oncelog.znodes import paths
+from oncelog.znodes import paths, payloads
 from tests.faulty import InterruptedStore
 from tests.logs import (
     TOPIC,
@@ -370,3 +371,22 @@ def test_what_is_rolled_is_what_was_there(world: LogWorld) -> None:
     assert state(log).tail_nodes == 0
     assert not partition_log.roll(store, files, where)
     assert uncommitted(log) == [b"aborted", b"open"]
+
+
+def test_a_limited_read_of_a_large_backlog_reads_what_it_shows_and_not_the_backlog(
+    history: History, tmp_path: Path
+) -> None:
+    """conformance: 29."""
+    with log_world(tmp_path) as world:
+        world.is_checked = False  # its data files are made up
+        world.log.create_topic(TOPIC)
+        where, store = partition(world.log), world.log.services.store
+        stuffed = replace(state(world.log), log_end=ENTRIES, roots=history.roots)
+        store.transact(lambda view: view.set(paths.partition(where), payloads.encode_partition(stuffed)))
+        for start in (0, 40_000, 98_000):
+            history.files.reads = 0
+            files = IndexFiles(history.files)
+            found = snapshot.visible_range(store, files, where, start, ENTRIES, COMMITTED, max_records=10)
+
+            assert found.count == 10
+            assert history.files.reads <= 3 + (snapshot.WINDOW_ENTRIES + OPEN_FOR) // 512 + 2

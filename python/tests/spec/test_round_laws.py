@@ -401,13 +401,12 @@ def test_a_batch_id_with_other_source_offsets_is_refused(log: Log) -> None:
 def test_a_query_that_shares_the_prefix_of_another_is_refused_until_it_names_whom_it_takes_over(log: Log) -> None:
     """conformance: 62."""
     Sink().run(log, 2)
-    theirs = {"query_id": "another", "group_id": GROUP}
     with pytest.raises(BatchRefusedError, match="takeover=<query id>"):
-        run_batch(log, request(0, "run-x", **theirs))
+        run_batch(log, request(0, "run-x", query_id="another"))
     with pytest.raises(BatchRefusedError):
-        run_batch(log, request(0, "run-x", takeover="a third", **theirs))
+        run_batch(log, request(0, "run-x", query_id="another", takeover="a third"))
     assert_written_once(log, 2)
-    taken = begin(log, 0, "run-x", takeover="query", **theirs)
+    taken = begin(log, 0, "run-x", query_id="another", takeover="query")
     taken.write(written(log, {0: [b"taken over"]}))
     taken.decide()
     with pytest.raises(RunSupersededError):

@@ -6,7 +6,9 @@ import pytest
 
 from oncelog import limits
 from oncelog.clients.descriptions import GroupPartitionProgress
+from oncelog.coordinator import group_removal
 from oncelog.errors import GroupOwnedError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetCommitError
+from oncelog.ports import Znode, ZnodeView
 from oncelog.runtime import Log
 from oncelog.znodes import paths
 from tests.copies import open_round
@@ -78,6 +80,27 @@ def test_a_deleted_group_begins_anew(log: Log) -> None:
     log.admin.alter_offsets("readers", {tp(1): 0})
 
     assert [(p.partition, p.offset) for p in progress(log)] == [(1, 0)]
+
+
+def test_an_offset_that_is_committed_while_its_group_is_deleted_goes_with_it(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that was committed before the deletion ended comes back when the name is used again."""
+    log, other = world.log, world.open()
+    log.admin.alter_offsets("readers", {tp(0): 0})
+    bury = group_removal._bury_unless_moved
+    late = [tp(0)]
+
+    def bury_late(view: ZnodeView, group_id: str, seen: Znode | None) -> bool:
+        if late:
+            other.admin.alter_offsets("readers", {late.pop(): 0})
+        return bury(view, group_id, seen)
+
+    monkeypatch.setattr(group_removal, "_bury_unless_moved", bury_late)
+    log.admin.delete_group("readers")
+    log.admin.alter_offsets("readers", {tp(1): 0})
+
+    assert [p.partition for p in progress(log)] == [1]
 
 
 def test_a_settler_that_read_a_deleted_groups_offset_does_not_bring_it_back(log: Log) -> None:

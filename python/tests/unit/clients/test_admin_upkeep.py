@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from oncelog import limits
+from oncelog.clients.admin import Admin
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.znodes import paths
@@ -139,12 +143,15 @@ def test_idle_producers_are_forgotten_but_never_one_with_an_open_transaction(wor
     assert values(world.log) == [b"a", b"b", b"c"]
 
 
-def test_a_decided_transaction_whose_topic_was_deleted_leaves_nothing_behind(world: LogWorld) -> None:
+@pytest.mark.parametrize("tidy", [Admin.settle, Admin.upkeep])
+def test_a_decided_transaction_whose_topic_was_deleted_leaves_nothing_behind(
+    world: LogWorld, tidy: Callable[[Admin], object]
+) -> None:
     write_open(copier := started(world.log), b"a")
     world.log.admin.delete_topic(TOPIC)
     copier.commit_transaction()
 
-    world.log.admin.settle()
+    tidy(world.log.admin)
 
     assert world.log.services.store.children(paths.transaction("copier")) == []
     assert world.log.admin.describe_transaction("copier").state is TxnState.COMPLETE_COMMIT

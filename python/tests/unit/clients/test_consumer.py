@@ -26,6 +26,7 @@ from oncelog.errors import (
     UsageError,
 )
 from oncelog.log import snapshot
+from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 from tests.faulty import Fault, FaultyStore, OvertakenStore
@@ -158,7 +159,7 @@ class Unreliable:
     """Stands in front of `read_block`: the chosen read fails, as a disk that does not answer for a moment."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
-        self._read = consumer_module.read_block
+        self._read = read_block
         self._reads, self._fails_at = 0, fails_at
         monkeypatch.setattr(consumer_module, "read_block", self)
 

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
+from oncelog.coordinator.transactions import own_transaction
 from oncelog.errors import PartitionPinnedError, StaleFileError, UnknownPartitionError, UnknownTopicError
 from oncelog.log import partition_log
 from oncelog.log.partition_log import Append
+from oncelog.protocol.partition import OwnerSpan, PartitionState
 from oncelog.runtime import Log
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths, payloads
 from tests.logs import (
     TOPIC,
     LogWorld,
@@ -60,8 +63,6 @@ def test_unknown_topics_and_partitions_are_named(log: Log) -> None:
 
 
 def test_a_file_or_manifest_of_two_collections_ago_is_refused(log: Log) -> None:
-    from oncelog.znodes import paths
-
     store = log.services.store
     store.transact(lambda view: view.set(paths.GENERATION, paths.encode({"generation": 3})))
     where = partition(log)
@@ -87,10 +88,7 @@ def test_a_full_list_of_owners_refuses_new_ones_and_names_the_oldest(log: Log, m
     assert state(log).log_end == 4
 
 
-def test_the_znode_of_a_partition_with_as_many_owners_as_may_be_stays_small(tmp_path: Path) -> None:
-    from oncelog.protocol.partition import OwnerSpan, PartitionState
-    from oncelog.znodes import paths, payloads
-
+def test_the_znode_of_a_partition_with_as_many_owners_as_may_be_stays_small() -> None:
     owners = tuple(
         OwnerSpan(
             paths.transaction_owner(f"a-rather-long-transactional-id-{at}", 10**9, 32766), 10**12, 10**12, (PRODUCER,)
@@ -127,8 +125,6 @@ def test_the_largest_step_of_appends_fits_into_a_multi(tmp_path: Path) -> None:
         world.is_checked = False
         world.log.create_topic("wide", partitions=partition_log.PARTITIONS_PER_STEP)
         identity = world.log.services.coordinator.init_producer_id("a-rather-long-transactional-id").producer
-        from oncelog.coordinator.transactions import own_transaction
-
         owner = own_transaction("a-rather-long-transactional-id", identity)
         each = partition_log.BLOCKS_PER_STEP // partition_log.PARTITIONS_PER_STEP
         appends = [

@@ -218,6 +218,39 @@ def test_what_retention_removed_is_not_missed(world: LogWorld) -> None:
     world.is_checked = False  # its index names files that went before their time
 
 
+def test_what_goes_while_it_is_looked_at_is_not_missed(world: LogWorld) -> None:
+    """Retention and collection, or the deletion of the topic, come between reading the index and reading a file."""
+    world.is_checked = False  # files go before their time
+    producer = world.log.producer()
+    for at in range(3):
+        producer.send(TOPIC, b"%d" % at, partition=0)
+        producer.flush()
+    files = world.log.services.files
+
+    def retention_overtakes(done: int, total: int) -> None:
+        world.log.admin.delete_records({tp(): 3})
+        for name, _, _ in list(files.names("data")):
+            files.delete(name)
+
+    assert world.log.admin.verify(on_progress=retention_overtakes).problems == ()
+
+
+def test_a_topic_that_is_deleted_while_it_is_looked_at_is_not_missed(world: LogWorld) -> None:
+    producer = world.log.producer()
+    for number in (0, 1):
+        producer.send(TOPIC, b"a", partition=number)
+    producer.close()
+
+    found = world.log.admin.verify(on_progress=lambda done, total: delete_if_there(world))
+
+    assert (found.problems, found.records) == ((), 1)
+
+
+def delete_if_there(world: LogWorld) -> None:
+    if world.log.admin.list_topics():
+        world.log.admin.delete_topic(TOPIC)
+
+
 def named_from(world: LogWorld, start: int) -> set[str]:
     index = partition_log.read_index(world.log.services.store, partition(world.log), state(world.log))
     entries = index.entries(world.log.services.new_index_files(), start, state(world.log).log_end)

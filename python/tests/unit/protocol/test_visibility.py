@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.protocol.partition import IndexEntry, Marker, OwnerSpan, OwnerState, PartitionState
-from oncelog.protocol.visibility import Plan, aborted_pairs, is_overtaken, is_shown, losing_pairs, plan
+from oncelog.protocol.visibility import Plan, aborted_pairs, is_overtaken, is_shown, losing_pairs, outcome_of, plan
 from oncelog.types import NO_SEQUENCE, Block, IsolationLevel, Outcome, ProducerIdAndEpoch
 
 S = 100
@@ -163,6 +163,22 @@ def test_once_its_owner_is_settled_the_markers_say_what_becomes_of_data() -> Non
     assert not is_shown(data("settled", LOSER), COMMITTED, {}, aborted)
     assert is_shown(data("settled", WINNER), COMMITTED, {}, aborted)
     assert is_shown(data("settled", ProducerIdAndEpoch(LOSER.producer_id, LOSER.epoch + 1)), COMMITTED, {}, aborted)
+
+
+@pytest.mark.parametrize(
+    ("entry", "outcome"),
+    [
+        (data(None), None),
+        (data("listed"), Outcome.OPEN),
+        (data("settled", WINNER), Outcome.COMMIT),
+        (data("settled", LOSER), Outcome.ABORT),
+    ],
+    ids=["plain", "listed", "settled, committed", "settled, aborted"],
+)
+def test_what_became_of_data_is_told_by_its_owner_or_else_by_the_markers(
+    entry: IndexEntry, outcome: Outcome | None
+) -> None:
+    assert outcome_of(entry, {"listed": OPEN}, frozenset({LOSER})) is outcome
 
 
 ROUND = OwnerState(Outcome.COMMIT, BEFORE, participants=frozenset({WINNER}))

@@ -194,14 +194,21 @@ def test_an_owner_is_decided_at_the_zxid_of_its_last_write(record: OwnerRecord, 
     )
 
 
-def test_what_is_remembered_is_bounded_and_never_mixed_up() -> None:
-    written = [
-        payloads.encode_group(GroupRecord(nonce=str(number))) for number in range(2 * payloads.CACHED_PAYLOADS + 1)
-    ]
+def test_a_bounded_number_of_payloads_is_remembered_and_the_others_are_read() -> None:
+    read: list[int] = []
 
-    read = [payloads.decode_group(PATH, data) for data in written]
+    def from_json(payload: dict[str, int]) -> int:
+        read.append(payload["number"])
+        return payload["number"]
 
-    assert [group.nonce for group in read] == [str(number) for number in range(len(written))]
+    kind = payloads.Kind(lambda number: {"number": number}, from_json)
+    written = [kind.encode(number) for number in range(payloads.CACHED_PAYLOADS)]
+
+    assert [kind.decode(PATH, data) for data in written] == list(range(payloads.CACHED_PAYLOADS))
+    assert read == []
+    kind.encode(-1)
+    assert [kind.decode(PATH, data) for data in written[:2]] == [0, 1]
+    assert read == [0, 1]
 
 
 # Damaged and newer ----------------------------------------------------------------------------------------------------

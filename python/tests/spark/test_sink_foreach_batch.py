@@ -1,0 +1,202 @@
+"""What is special about the sink as a function of foreachBatch: it runs in the user's process, beside the user's code."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQueryException
+
+import oncelog.spark
+from oncelog import crash_points, limits
+from oncelog.crash_points import CrashPoint
+from oncelog.runtime import Log
+from tests.logs import numbered, started, state, values, write_committed
+from tests.spark.queries import copy, forget_last_commit, into, run_available, stream, until
+
+PREFIX = {"transactionalIdPrefix": "copier"}
+
+
+def write(log: Log, *sent: bytes) -> None:
+    """Commit values to the topic that is copied, in one transaction."""
+    with started(log, "writer") as producer:
+        write_committed(producer, *sent, topic="in")
+
+
+@contextmanager
+def at(point: CrashPoint, action: threading.Event | object) -> Iterator[None]:
+    """Call `action` when this process, the driver, first comes to `point`."""
+    is_due = threading.Lock()
+
+    def act(reached: CrashPoint) -> None:
+        if reached is point and is_due.acquire(blocking=False):
+            action()  # type: ignore[operator]
+
+    crash_points.arm(act)
+    try:
+        yield
+    finally:
+        crash_points.arm(None)
+
+
+# Several sinks in one function ----------------------------------------------------------------------------------------
+
+
+def run_both(spark: SparkSession, log: Log, checkpoint: Path, *sinks: oncelog.spark.Sink) -> None:
+    def write_all(df: DataFrame, batch_id: int) -> None:
+        for sink in sinks:
+            sink(df, batch_id)
+
+    run_available(stream(spark, log).select("value").writeStream.foreachBatch(write_all), checkpoint)
+
+
+@pytest.mark.parametrize("prefix", [{}, PREFIX])
+def test_two_sinks_with_names_each_write_every_batch_once(
+    spark: SparkSession, log: Log, tmp_path: Path, prefix: dict[str, str]
+) -> None:
+    log.create_topic("out-2")
+    sinks = [
+        oncelog.spark.sink(path=log.path, topic="out", sinkName="one", **prefix),
+        oncelog.spark.sink(path=log.path, topic="out", sinkName="two", **prefix),
+        oncelog.spark.sink(path=log.path, topic="out-2", **prefix),
+    ]
+    for at in range(2):
+        write(log, b"%d" % at)
+        run_both(spark, log, tmp_path / "ck", *sinks)
+    forget_last_commit(tmp_path / "ck")
+
+    run_both(spark, log, tmp_path / "ck", *sinks)
+
+    assert sorted(filter(None, values(log, topic="out"))) == [b"0", b"0", b"1", b"1"]
+    assert values(log, topic="out-2") == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("topic", ["out", "out-2"])
+def test_two_sinks_without_names_are_refused_and_nothing_is_written_twice(
+    spark: SparkSession, log: Log, tmp_path: Path, topic: str
+) -> None:
+    log.create_topic("out-2")
+    write(log, b"a")
+    sinks = [oncelog.spark.sink(path=log.path, topic=name) for name in ("out", topic)]
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="give each its own sinkName"):
+            run_both(spark, log, tmp_path / "ck", *sinks)
+
+    assert values(log, topic="out-2") == []
+    run_both(spark, log, tmp_path / "ck", sinks[0])
+    assert values(log, topic="out") == [b"a"]
+
+
+# The driver's process -------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_reports_what_it_did(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    write(log, *numbered("a", 5))
+    sink = oncelog.spark.sink(path=log.path, topic="out")
+    reports = []
+
+    def keep(df: DataFrame, batch_id: int) -> None:
+        sink(df, batch_id)
+        reports.append(sink.last_report)
+
+    run_available(stream(spark, log).writeStream.foreachBatch(keep), tmp_path / "ck")
+    forget_last_commit(tmp_path / "ck")
+    run_available(stream(spark, log).writeStream.foreachBatch(keep), tmp_path / "ck")
+
+    found = [(report.batch_id, report.rows, report.is_replay) for report in reports if report]
+    assert found == [(0, 0, False), (1, 5, False), (1, 0, True)]
+    assert reports[1] is not None
+    assert reports[1].size_bytes == sum(found.size_bytes for found in log.admin.describe_topic("out").partitions)
+
+
+def test_a_sink_that_was_pickled_goes_on(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    sink = oncelog.spark.sink(path=log.path, topic="out")
+    write(log, b"a")
+    run_available(stream(spark, log).writeStream.foreachBatch(sink), tmp_path / "ck")
+    write(log, b"b")
+
+    run_available(stream(spark, log).writeStream.foreachBatch(pickle.loads(pickle.dumps(sink))), tmp_path / "ck")
+
+    assert values(log, topic="out") == [b"a", b"b"]
+
+
+def test_a_round_that_an_operator_aborts_is_written_anew(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    """conformance: 56."""
+    copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
+    write(log, *numbered("a", 5))
+
+    with (
+        at(CrashPoint.ROUND_APPENDED, lambda: log.admin.abort_round("copier")),
+        pytest.raises(StreamingQueryException, match="the round was aborted"),
+    ):
+        copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
+
+    assert values(log, topic="out") == []
+    assert state(log, 0, "out").log_end > 0
+    copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
+    assert values(log, topic="out") == numbered("a", 5)
+
+
+def test_a_stopped_query_whose_function_runs_on_decides_its_batch_once(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    """Spark interrupts its own thread; the user's function goes on."""
+    write(log, *numbered("a", 5))
+    is_reached, may_go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        is_reached.set()
+        assert may_go_on.wait(60)
+
+    with at(CrashPoint.ROUND_DECIDE, pause):
+        writer = into(stream(spark, log), log, "foreachBatch", **PREFIX)
+        query = writer.option("checkpointLocation", str(tmp_path / "ck")).start()
+        assert is_reached.wait(60)
+        stopping = threading.Thread(target=query.stop)
+        stopping.start()
+        may_go_on.set()
+        stopping.join()
+    until(lambda: log.admin.find_hanging(max_age_ms=0) == [])
+
+    copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
+
+    assert values(log, topic="out") == numbered("a", 5)
+
+
+def test_a_partition_that_lists_too_many_rounds_is_settled_and_written(
+    spark: SparkSession, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_UNSETTLED_OWNERS", 2)
+    for number in range(4):  # each time a driver that never looked at the lists before
+        write(log, b"%d" % number)
+        copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
+
+    assert values(log, topic="out") == [b"0", b"1", b"2", b"3"]
+
+
+# Any plan and source --------------------------------------------------------------------------------------------------
+
+
+def test_batches_of_any_source_and_plan_are_written_once(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    """A stateful plan over another source: its batches carry the same rows again only because Spark's state says so."""
+    (tmp_path / "data").mkdir()
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(tmp_path / "data"))
+    counts = lines.groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
+
+    def run() -> None:
+        writer = counts.writeStream.outputMode("update").foreachBatch(oncelog.spark.sink(path=log.path, topic="out"))
+        run_available(writer, tmp_path / "ck")
+
+    for number in range(2):
+        (tmp_path / "data" / f"{number}.txt").write_text("x\ny\n" if number else "x\n")
+        run()
+    forget_last_commit(tmp_path / "ck")
+    run()
+
+    assert sorted(filter(None, values(log, topic="out"))) == [b"1", b"1", b"2"]

@@ -1,0 +1,83 @@
+"""What is special about the sink as a format: its batches are committed by a worker of Spark's, not by the user's process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryException
+
+from oncelog.crash_points import CrashPoint
+from oncelog.log import generations
+from oncelog.runtime import Log
+from oncelog.znodes import paths
+from tests.logs import numbered, records, started, state, values, write_committed
+from tests.spark.faults import armed_source
+from tests.spark.queries import copy, into, stream
+
+
+def write(log: Log, *sent: bytes) -> None:
+    """Commit values to the topic that is copied, in one transaction."""
+    with started(log, "writer") as producer:
+        write_committed(producer, *sent, topic="in")
+
+
+@pytest.mark.parametrize("point", [CrashPoint.ROUND_APPENDED, CrashPoint.ROUND_DECIDE, CrashPoint.ROUND_DECIDED])
+def test_a_committing_worker_that_dies_alone_fails_the_query_and_the_next_run_finishes_its_batch(
+    spark: SparkSession, log: Log, tmp_path: Path, point: CrashPoint
+) -> None:
+    """conformance: 52, 53."""
+    copy(stream(spark, log), log, "oncelog", tmp_path / "ck")
+    write(log, *numbered("a", 5))
+
+    with (
+        armed_source(spark, point, tmp_path / "mark") as door,
+        pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"),
+    ):
+        copy(stream(spark, log), log, door, tmp_path / "ck")
+
+    assert values(log, topic="out") == (numbered("a", 5) if point is CrashPoint.ROUND_DECIDED else [])
+    copy(stream(spark, log), log, "oncelog", tmp_path / "ck")
+    assert values(log, topic="out") == numbered("a", 5)
+
+
+def test_a_long_run_neither_piles_up_unsettled_rounds_nor_writes_files_of_an_old_generation(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    """Each batch has writers of its own, in processes that Spark may keep or start anew."""
+    writer = into(stream(spark, log), log, "oncelog").option("checkpointLocation", str(tmp_path / "ck"))
+    query = writer.trigger(processingTime="300 milliseconds").start()
+    try:
+        for at in range(6):
+            write(log, b"%d" % at)
+            query.processAllAvailable()
+            raise_generation(log)
+    finally:
+        query.stop()
+
+    assert values(log, topic="out") == [b"%d" % at for at in range(6)]
+    assert len(state(log, 0, "out").owners) + len(state(log, 1, "out").owners) < 6
+
+
+def raise_generation(log: Log) -> None:
+    """What a collection does, without its hour of waiting."""
+    now = generations.current(log.services.store)
+    data = paths.encode({"generation": now + 1})
+    log.services.store.transact(lambda view: view.set(paths.GENERATION, data))
+
+
+def test_a_checkpoint_location_that_only_sparks_configuration_knows_is_asked_for(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    write(log, b"a")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "ck"))
+    try:
+        query = into(stream(spark, log), log, "oncelog").trigger(availableNow=True).start()
+        with pytest.raises(StreamingQueryException, match="give its location as an option of writeStream"):
+            query.awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+    assert records(log, "out") == []

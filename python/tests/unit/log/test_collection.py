@@ -1,0 +1,128 @@
+"""Collection of files: what is a candidate, over crashes between its steps, and how much it remembers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from oncelog import limits
+from oncelog.errors import FileUnavailableError
+from oncelog.log import collection, generations
+from oncelog.log.collection import Collected
+from oncelog.runtime import Log
+from tests.faulty import Crashed, Fault, FaultyStore
+from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, values, write_open
+
+
+def collect(log: Log, world: LogWorld, *, dry_run: bool = False) -> Collected:
+    services = log.services
+    return collection.collect(services.store, services.files, now_ms=world.time.now_ms(), dry_run=dry_run)
+
+
+def orphan(world: LogWorld, folder: str = generations.DATA) -> str:
+    """A file of the present generation that no znode names."""
+    name = generations.new_name(folder, generations.current(world.log.services.store))
+    output = world.files.create(name)
+    output.write(b"12345")
+    output.finish()
+    return name
+
+
+def later(world: LogWorld) -> Collected:
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+    return collect(world.log, world)
+
+
+@pytest.mark.parametrize("folder", collection.FOLDERS)
+def test_an_orphan_of_any_kind_waits_until_nobody_can_name_it_any_more(world: LogWorld, folder: str) -> None:
+    name = orphan(world, folder)
+    first, second = later(world), later(world)
+
+    assert (first.removed, first.waiting, first.generation) == ((), (name,), 2)
+    assert (second.removed, second.size_bytes, second.generation) == ((name,), 5, 3)
+    assert list(world.files.names(folder)) == []
+
+
+def test_a_file_that_is_named_in_time_is_no_orphan(world: LogWorld) -> None:
+    """conformance: 28."""
+    producer = started(world.log)
+    write_open(producer, b"a")
+    producer.prepare_transaction()
+    for _ in range(5):
+        assert later(world).removed == ()
+    producer.commit_transaction()
+
+    assert values(world.log) == [b"a"]
+
+
+def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """conformance: 14."""
+    for at in range(10):
+        with log_world(tmp_path / str(at)) as world:
+            world.log.create_topic(TOPIC)
+            with world.log.producer() as producer:
+                for value in numbered("a", 3):
+                    send(producer, value)
+            world.log.admin.delete_records({tp(): 1})
+            name = orphan(world)
+            later(world)
+            world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+            store = FaultyStore(world.store(), Fault.CRASH_AFTER, at)
+            with suppress(Crashed):
+                collect(world.open(store), world)
+            for _ in range(2):
+                later(world)
+
+            left = {found for found, _, _ in world.files.names(generations.DATA)}
+            assert name not in left
+            assert len(left) == 2
+            assert values(world.log) == [b"a-1", b"a-2"]
+            if not store.has_struck:
+                assert at > 0
+                return
+    pytest.fail("the collection never ended")
+
+
+def test_a_file_that_cannot_be_removed_now_is_a_retriable_error_and_goes_later(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = orphan(world)
+    later(world)
+    delete = world.files.delete
+
+    def refuse(_: str) -> None:
+        raise FileUnavailableError("the test's disk is read-only")
+
+    monkeypatch.setattr(world.files, "delete", refuse)
+    with pytest.raises(FileUnavailableError):
+        later(world)
+    monkeypatch.setattr(world.files, "delete", delete)
+    removed = [*later(world).removed, *later(world).removed]
+
+    assert removed == [name]
+
+
+def test_what_does_not_fit_into_its_memory_waits_a_collection_longer(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "MAX_CANDIDATES", 2)
+    names = {orphan(world) for _ in range(5)}
+    removed: list[str] = []
+    for _ in range(5):
+        found = later(world).removed
+        assert len(found) <= 2
+        removed += found
+
+    assert set(removed) == names
+
+
+def test_a_dry_run_says_what_would_go_and_changes_nothing(world: LogWorld) -> None:
+    name = orphan(world)
+    later(world)
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+    for _ in range(2):
+        assert collect(world.log, world, dry_run=True).removed == (name,)
+
+    assert collect(world.log, world).removed == (name,)

@@ -1,0 +1,161 @@
+"""Where retention stops, what it counts, and what it does when somebody else is faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog import limits
+from oncelog.errors import OffsetOutOfRangeError
+from oncelog.log import partition_log, retention
+from oncelog.log.retention import Removed
+from oncelog.protocol.partition import OwnerSpan, PartitionState, TopicState
+from oncelog.types import ProducerIdAndEpoch
+from tests.faulty import InterruptedStore
+from tests.logs import (
+    TOPIC,
+    LogWorld,
+    numbered,
+    partition,
+    send,
+    started,
+    state,
+    tp,
+    uncommitted,
+    values,
+    write_committed,
+    write_open,
+)
+
+EVERYTHING = TopicState("", 2, retention_bytes=0)
+
+
+def enforce(world: LogWorld, topic: TopicState = EVERYTHING, *, dry_run: bool = False) -> Removed | None:
+    services = world.log.services
+    files = services.new_index_files()
+    return retention.enforce(services.store, files, partition(world.log), topic, world.time.now_ms(), dry_run=dry_run)
+
+
+def test_nothing_is_removable_from_the_first_unsettled_offset_on() -> None:
+    spans = tuple(OwnerSpan(f"/transactions/{at}", at, at + 5, (ProducerIdAndEpoch(at, 0),)) for at in (9, 4, 7))
+
+    assert retention.removable_end(PartitionState(log_end=20)) == 20
+    assert retention.removable_end(PartitionState(log_end=20, owners=spans)) == 4
+
+
+def test_what_is_removed_is_told_in_records_and_bytes(world: LogWorld) -> None:
+    with world.log.producer() as producer:
+        send(producer, *numbered("a", 3))
+        send(producer, *numbered("b", 2))
+    size_bytes = state(world.log).size_bytes
+    removed = enforce(world)
+
+    assert removed == Removed(partition(world.log), 5, 5, size_bytes)
+    assert (state(world.log).size_bytes, state(world.log).log_start) == (0, 5)
+    assert enforce(world) is None
+
+
+def test_a_dry_run_tells_the_same_and_changes_nothing(world: LogWorld) -> None:
+    with world.log.producer() as producer:
+        send(producer, *numbered("a", 3))
+    told = enforce(world, dry_run=True)
+
+    assert state(world.log).log_start == 0
+    assert enforce(world) == told
+
+
+def test_size_is_kept_exactly_at_its_bound(world: LogWorld) -> None:
+    with world.log.producer(codec="null") as producer:
+        for _ in range(4):
+            send(producer, b"same size")
+    one = state(world.log).size_bytes // 4
+
+    assert enforce(world, TopicState("", 2, retention_bytes=4 * one)) is None
+    assert enforce(world, TopicState("", 2, retention_bytes=3 * one + 1)) is None
+    removed = enforce(world, TopicState("", 2, retention_bytes=3 * one))
+    assert removed is not None
+    assert removed.records == 1
+
+
+def test_time_is_kept_exactly_at_its_bound(world: LogWorld) -> None:
+    hour_ms = 3_600_000
+    with world.log.producer() as producer:
+        producer.send(TOPIC, b"a", partition=0, timestamp_ms=world.time.now_ms() - hour_ms)
+
+    assert enforce(world, TopicState("", 2, retention_ms=hour_ms)) is None
+    world.time.pass_ms(1)
+    assert enforce(world, TopicState("", 2, retention_ms=hour_ms)) is not None
+
+
+def test_markers_go_with_the_data_before_them(world: LogWorld) -> None:
+    for _ in range(3):
+        write_committed(started(world.log), b"a")
+        world.settle()
+    write_open(started(world.log, "open"), b"open")
+    enforce(world)
+
+    assert state(world.log).log_start == 6
+    assert uncommitted(world.log) == [b"open"]
+
+
+def test_whoever_finds_the_log_changed_leaves_it_to_the_next_run(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conformance: 28."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 3)
+    with world.log.producer() as producer:
+        send(producer, b"a")
+        send(producer, b"b")
+        store = InterruptedStore(world.store(), lambda: send(producer, b"c"))  # which rolls the tail
+        store.interrupt()
+        files = world.log.services.new_index_files()
+        where = partition(world.log)
+        assert retention.enforce(store, files, where, EVERYTHING, world.time.now_ms()) is None
+
+    assert values(world.log) == [b"a", b"b", b"c"]
+    assert enforce(world) is not None
+    assert values(world.log) == []
+
+
+def test_an_append_beside_a_retention_run_is_kept(world: LogWorld) -> None:
+    """conformance: 28."""
+    with world.log.producer() as producer:
+        send(producer, b"a")
+        store = InterruptedStore(world.store(), lambda: send(producer, b"b"))
+        store.interrupt()
+        files = world.log.services.new_index_files()
+        assert retention.enforce(store, files, partition(world.log), EVERYTHING, world.time.now_ms()) is not None
+
+    assert values(world.log) == [b"b"]
+
+
+@pytest.mark.parametrize(("before", "start"), [(0, 0), (1, 0), (2, 2), (3, 2), (5, 5)])
+def test_deleting_records_moves_the_start_to_the_batch_that_holds_the_offset(
+    world: LogWorld, before: int, start: int
+) -> None:
+    with world.log.producer() as producer:
+        send(producer, *numbered("a", 2))
+        send(producer, *numbered("b", 3))
+
+    assert world.log.admin.delete_records({tp(): before}) == {tp(): start}
+
+
+@pytest.mark.parametrize("before", [-1, 3])
+def test_deleting_beyond_the_log_is_refused(world: LogWorld, before: int) -> None:
+    services = world.log.services
+    with world.log.producer() as producer:
+        send(producer, *numbered("a", 2))
+    with pytest.raises(OffsetOutOfRangeError, match=f"offset={before}, log_start=0, log_end=2"):
+        retention.delete_records(services.store, services.new_index_files(), partition(world.log), before)
+
+
+def test_the_store_says_what_is_left_and_readers_start_there(world: LogWorld) -> None:
+    with world.log.producer() as producer:
+        for value in numbered("a", 4):
+            send(producer, value)
+    world.log.admin.delete_records({tp(): 2})
+    seen = partition_log.read_partition(world.log.services.store, partition(world.log))
+
+    assert (seen.log_start, seen.tail_nodes) == (2, 2)
+    with world.log.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp()])
+        assert consumer.position(tp()) == 2
