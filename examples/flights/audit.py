@@ -17,6 +17,21 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
+FINDINGS = (
+    ("rows expected", "expected"),
+    ("found", "found"),
+    ("lost", "lost"),
+    ("duplicated", "duplicated"),
+    ("out of order", "out_of_order"),
+    ("wrong", "wrong"),
+    ("half batches seen", "half_batches"),
+)
+"""The counts of `Findings`, with their names for people."""
+
+FAULTS = frozenset(name for _, name in FINDINGS[2:])
+"""The counts that must be 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """What an output holds, in rows.
@@ -44,7 +59,11 @@ class Findings:
     @property
     def is_exact(self) -> bool:
         """Whether the output is the truth, and never was anything else to its readers."""
-        return not (self.lost or self.duplicated or self.out_of_order or self.wrong or self.half_batches)
+        return not any(self.is_fault(name) for _, name in FINDINGS)
+
+    def is_fault(self, name: str) -> bool:
+        """Whether the count of this name is one of faults, and not 0."""
+        return name in FAULTS and getattr(self, name) > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from flights import chart
-from flights.audit import Findings, Result
+from flights.audit import FINDINGS, Findings, Result
 from flights.markup import table, tag, text
 from flights.story import KillStory
-from flights.table import FINDINGS, is_fault
 
 STYLE = Path(__file__).with_name("page.css")
 WORDS = Path(__file__).with_name("words.html")
@@ -124,7 +123,7 @@ def _count(findings: Findings, name: str) -> str:
 
 
 def _fault(findings: Findings, name: str) -> str | None:
-    return "bad" if is_fault(findings, name) else None
+    return "bad" if findings.is_fault(name) else None
 
 
 def _verdict(findings: Findings) -> str:

@@ -61,12 +61,16 @@ class Trap:
             thread.join()
 
     def _watch(self, pattern: str, is_over: threading.Event) -> None:
-        before = set(glob(pattern, root_dir=self._output))
+        before = self._files(pattern)
         while not is_over.is_set():
             if self._mark.exists():
                 time.sleep(UNARMED_PAUSE_S)
-            elif not before.issuperset(glob(pattern, root_dir=self._output)):
+            elif self._files(pattern) - before:
                 kills.die_once(self._mark)
+
+    def _files(self, pattern: str) -> set[str]:
+        # `Path.glob` takes longer than Spark takes to publish the files of a batch.
+        return set(glob(pattern, root_dir=self._output))  # noqa: PTH207
 
 
 def batch_writer(output: Path, trap: Trap) -> pipeline.WriteBatch:

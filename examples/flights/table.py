@@ -7,25 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from flights.audit import Findings, Result
-
-FINDINGS = (
-    ("rows expected", "expected"),
-    ("found", "found"),
-    ("lost", "lost"),
-    ("duplicated", "duplicated"),
-    ("out of order", "out_of_order"),
-    ("wrong", "wrong"),
-    ("half batches seen", "half_batches"),
-)
-"""What the audit counts: label and field of `Findings`. All but the first two should be 0."""
-
-FAULTS = frozenset(name for _, name in FINDINGS[2:])
-
-
-def is_fault(findings: Findings, name: str) -> bool:
-    """Whether the field is one of the faults, and not 0."""
-    return name in FAULTS and getattr(findings, name) > 0
+from flights.audit import FINDINGS, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:
@@ -41,7 +23,7 @@ def _findings(results: Sequence[Result]) -> Table:
     for label, name in FINDINGS:
         cells = []
         for result in results:
-            style = "bold red" if is_fault(result.findings, name) else "default"
+            style = "bold red" if result.findings.is_fault(name) else "default"
             cells.append(f"[{style}]{getattr(result.findings, name):,}[/]")
         table.add_row(label, *cells)
     verdicts = [
@@ -53,7 +35,8 @@ def _findings(results: Sequence[Result]) -> Table:
 
 
 def _kills(results: Sequence[Result]) -> Table:
-    table = Table("", "kill -9 at", title="Seconds from each kill to a new batch, and the copies it left", title_justify="left")
+    title = "Seconds from each kill to a new batch, and the copies it left"
+    table = Table("", "kill -9 at", title=title, title_justify="left")
     for result in results:
         table.add_column(result.story.pipeline, justify="right")
         table.add_column("copies", justify="right")

@@ -288,10 +288,11 @@ class Consumer:
             self._one(tp).seek(offset)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from the last stable offset, or the log end for read_uncommitted."""
+        """Go on from the last stable offset of all these partitions together, or the log end for read_uncommitted."""
         wanted = list(partitions) or self.assignment()
-        for tp, offset in self.end_offsets(wanted).items():
-            self._one(tp).seek(offset)
+        ends = self._ends_together([self._one(tp).partition for tp in wanted])
+        for tp in wanted:
+            self._one(tp).seek(ends[self._one(tp).partition])
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition."""
@@ -326,22 +327,29 @@ class Consumer:
         committed: groups.GroupOffsets = {}
         if self._group_id is not None:
             committed = self._fetch(self._group_id, [assignment.partition for assignment in missing])
+        starts = self._reset_positions([a.partition for a in missing if a.partition not in committed])
         for assignment in missing:
             found = committed.get(assignment.partition)
-            assignment.position = found.offset if found else self._reset_position(assignment.partition)
+            assignment.position = found.offset if found else starts[assignment.partition]
 
-    def _reset_position(self, partition: TopicIdPartition) -> int:
-        tp = partition.topic_partition
+    def _reset_positions(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if self._reset == "earliest":
-            return self.beginning_offsets([tp])[tp]
+            return {p: partition_log.read_partition(self._store, p).log_start for p in partitions}
         if self._reset == "latest":
-            return self.end_offsets([tp])[tp]
-        raise OffsetOutOfRangeError(
-            "the group has no committed offset for the partition, and auto_offset_reset is none",
-            group_id=self._group_id,
-            topic=tp.topic,
-            partition=tp.partition,
-        )
+            return self._ends_together(partitions)
+        for partition in partitions:
+            raise OffsetOutOfRangeError(
+                "the group has no committed offset for the partition, and auto_offset_reset is none",
+                group_id=self._group_id,
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        return {}
+
+    def _ends_together(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+        """Where a reader of all of these ends: who starts there never gets one half of a transaction alone."""
+        seen = snapshot.take(self._store, partitions)
+        return {partition: seen.end(partition, self._isolation) for partition in partitions}
 
     # Group offsets ----------------------------------------------------------------------------------------------------
 

@@ -181,11 +181,16 @@ class Producer:
         A prepared transaction never times out, and takes no more writes.
 
         Raises:
-            InvalidTxnStateError: nothing was written in this transaction.
+            IllegalStateTransitionError: nothing was written in this transaction; commit or abort it.
         """
         self._check_call("prepare_transaction")
         transactional_id = self._need_transactional_id("prepare_transaction")
         self.flush()
+        if not self._is_begun_at_coordinator:
+            raise IllegalStateTransitionError(
+                "nothing was written in this transaction, so there is nothing to prepare; commit or abort it",
+                transactional_id=transactional_id,
+            )
         token = self._tracked(lambda: self._services.coordinator.prepare(transactional_id, self._need_identity()))
         self._move(ClientState.PREPARED_TRANSACTION, call="prepare_transaction")
         self._prepared = token

@@ -82,9 +82,7 @@ class Sender:
             reach(CrashPoint.PRODUCER_APPENDED)
         self._touched.update(blocks)
 
-    def _write_files(
-        self, buffers: Mapping[TopicIdPartition, PartitionBuffer]
-    ) -> dict[TopicIdPartition, list[Block]]:
+    def _write_files(self, buffers: Mapping[TopicIdPartition, PartitionBuffer]) -> dict[TopicIdPartition, list[Block]]:
         prefix = generations.prefix(generations.DATA, generations.current(self._services.store))
         writer = SegmentWriter(self._services.files, prefix, codec=self._codec)
         gathered = BlockBuffer[TopicIdPartition](writer)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from oncelog import limits
@@ -171,19 +172,20 @@ def _finish(
     """Finish decided, unlisted owners, in steps of bounded size; the first of them begins with `before`."""
     unfinished: frozenset[str] = frozenset()
     for parts in _steps(unlisted) or [[]]:
+        step = partial(_finish_step, parts=parts, before=before, unfinished=unfinished)
+        unfinished, before = store.transact(step), None
 
-        def step(
-            view: ZnodeView,
-            parts: Sequence[_Part] = parts,
-            before: Callable[[ZnodeView], None] | None = before,
-            unfinished: frozenset[str] = unfinished,
-        ) -> frozenset[str]:
-            if before is not None:
-                before(view)
-            return unfinished.union(part.owner for part in parts if not _finish_part(view, part, unfinished))
 
-        if parts or before is not None:
-            unfinished, before = store.transact(step), None
+def _finish_step(
+    view: ZnodeView,
+    parts: Sequence[_Part],
+    before: Callable[[ZnodeView], None] | None,
+    unfinished: frozenset[str],
+) -> frozenset[str]:
+    """Finish some parts; returns the owners of which some part could not be finished, in this step or before."""
+    if before is not None:
+        before(view)
+    return unfinished.union(part.owner for part in parts if not _finish_part(view, part, unfinished))
 
 
 def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bool:

@@ -12,6 +12,7 @@ Order of an append (the numbers are its crash points):
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -158,23 +159,41 @@ def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
     return znode is not None and not payloads.decode_partition(path, znode.data).is_deleted
 
 
-def read_index(reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState) -> PartitionIndex:
-    """The index of the partition, at `state` or later.
+def read_index(
+    reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState, *, start: int = 0
+) -> PartitionIndex:
+    """The index of the partition from `start` on, at `state` or later.
+
+    A reader near the end of the log takes the few tail nodes that it has not seen, and not the whole tail.
 
     Raises:
         CorruptDataError: the tail does not begin where the roots end. It was rolled after `state` was read, or a znode
             is missing; either way markers are, without which aborted data would be shown.
     """
     folder = paths.tail(partition)
-    children = reader.children_data(folder)
-    tail = tuple(payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in children)
     rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
-    tail_start = min(tail[0].base_offset, state.log_end) if tail else state.log_end
+    names, nodes = _read_tail(reader, folder, start if start > rolled_end else None)
+    tail_start = min(int(names[0]), state.log_end) if names else state.log_end
     if tail_start > rolled_end:
         raise CorruptDataError(
             "the index has a hole before its tail", path=folder, missing_offset=rolled_end, tail_start=tail_start
         )
-    return PartitionIndex(state.roots, tail)
+    return PartitionIndex(state.roots, nodes)
+
+
+def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:
+    """The names of all tail nodes, and the nodes from the one that holds `start` on."""
+    if start is None:
+        found = reader.children_data(folder)
+        names = [name for name, _ in found]
+    else:
+        names = reader.children(folder)
+        wanted = names[max(bisect_right(names, paths.tail_name(start)) - 1, 0) :]
+        znodes = reader.get_many(f"{folder}/{name}" for name in wanted)
+        found = [(name, znode) for name, znode in zip(wanted, znodes, strict=True) if znode is not None]
+        if len(found) < len(wanted):
+            raise CorruptDataError("the tail of the index was rolled while it was read", path=folder)
+    return names, tuple(payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in found)
 
 
 def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:

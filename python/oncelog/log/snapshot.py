@@ -174,7 +174,7 @@ def _read_range(
 ) -> VisibleRange:
     state = partition_log.read_partition(reader, partition)
     _check_bounds(state, partition, start, end)
-    index = partition_log.read_index(reader, partition, state)
+    index = partition_log.read_index(reader, partition, state, start=start)
     owners = _owners_within(reader, state, start, end)
     slices: list[BlockSlice] = []
     room = max_records

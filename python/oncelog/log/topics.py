@@ -195,7 +195,8 @@ def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
 def _check_name(name: str) -> None:
     if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
         raise UsageError(
-            "a topic's name has 1 to 249 letters, digits, dots, underscores or dashes, and is not '.' or '..'", topic=name
+            "a topic's name has 1 to 249 letters, digits, dots, underscores or dashes, and is not '.' or '..'",
+            topic=name,
         )
 
 

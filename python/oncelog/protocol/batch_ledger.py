@@ -155,8 +155,7 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
         ledger = replace(ledger, query_id=request.query_id, last=None, sink_name=request.sink_name)
     if ledger.sink_name != request.sink_name:
         raise BatchRefusedError(
-            "another sink of this query (of another sinkName) writes under this prefix; give each its own "
-            "transactionalIdPrefix",
+            "another sink of this query writes under this prefix; give each its own sinkName",
             prefix=request.prefix,
             stored_sink_name=ledger.sink_name,
             sink_name=request.sink_name,
@@ -185,7 +184,6 @@ def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:
         )
     if request.run_id == last.run_id:
         raise BatchRefusedError(
-            "this batch was already written in this run: two sinks share a prefix; give each its own "
-            "transactionalIdPrefix",
+            "this batch was already written in this run: two sinks share a prefix; give each its own sinkName",
             **details,
         )

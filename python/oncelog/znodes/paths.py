@@ -80,7 +80,12 @@ def tail(tip: TopicIdPartition) -> str:
 
 
 def tail_node(tip: TopicIdPartition, base_offset: int) -> str:
-    return f"{partition(tip)}/tail/{base_offset:019d}"
+    return f"{tail(tip)}/{tail_name(base_offset)}"
+
+
+def tail_name(base_offset: int) -> str:
+    """The last part of a tail node's path: names sort as their offsets do."""
+    return f"{base_offset:019d}"
 
 
 def producers(tip: TopicIdPartition) -> str:

@@ -143,20 +143,21 @@ def the_same_rolled_and_its_markers_not(scene: Scene) -> None:
     settle(scene)
 
 
-def rows(scene: Scene, store: Any) -> list[int]:
-    """The offsets that are shown of the first three."""
+def rows(scene: Scene, store: Any, start: int) -> list[int]:
+    """The offsets that are shown from `start` to the end of the committed transaction."""
     where = scene.partitions[0]
-    found = snapshot.visible_range(store, scene.index_files, where, 0, 3, IsolationLevel.READ_COMMITTED)
+    found = snapshot.visible_range(store, scene.index_files, where, start, 3, IsolationLevel.READ_COMMITTED)
     return [piece.base_offset + row for piece in found.slices for row in range(piece.first_row, piece.end_row)]
 
 
 @pytest.mark.parametrize("before", [an_aborted_and_a_committed_transaction, the_same_rolled_and_its_markers_not])
 @pytest.mark.parametrize("meanwhile", [settle, roll, settle_and_roll])
+@pytest.mark.parametrize("start", [0, 1])
 def test_aborted_rows_stay_hidden_while_the_index_moves(
-    tmp_path: Path, before: Happening, meanwhile: Happening
+    tmp_path: Path, before: Happening, meanwhile: Happening, start: int
 ) -> None:
-    """conformance: 29, 36."""
-    found = answers(tmp_path, before, meanwhile, rows)
+    """Also where the read begins within the aborted transaction. conformance: 29, 36, 38."""
+    found = answers(tmp_path, before, meanwhile, partial(rows, start=start))
 
     assert found == [[2]] * len(found)
 

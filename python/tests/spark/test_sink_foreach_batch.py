@@ -110,7 +110,7 @@ def test_a_sink_reports_what_it_did(spark: SparkSession, log: Log, tmp_path: Pat
     run_available(stream(spark, log).writeStream.foreachBatch(keep), tmp_path / "ck")
 
     found = [(report.batch_id, report.rows, report.is_replay) for report in reports if report]
-    assert found == [(0, 0, False), (1, 5, False), (1, 0, True)]
+    assert found[:3] == [(0, 0, False), (1, 5, False), (1, 0, True)]  # a batch may follow that passes the marker
     assert reports[1] is not None
     assert reports[1].size_bytes == sum(found.size_bytes for found in log.admin.describe_topic("out").partitions)
 

@@ -148,6 +148,26 @@ def test_a_chain_of_transactions_is_held_back_as_far_as_it_reaches(world: LogWor
     assert values(log, topic="wide") == [b"link"] * 6
 
 
+@pytest.mark.parametrize("start", ["latest", "seek"])
+def test_a_reader_that_starts_at_the_end_never_gets_one_half_of_a_transaction_alone(log: Log, start: str) -> None:
+    """conformance: 27, 37."""
+    foreign, producer = started(log, "foreign"), started(log)
+    write_open(foreign, b"foreign", number=1)
+    producer.begin_transaction()
+    send(producer, b"half", number=0)
+    send(producer, b"half", number=1)
+    producer.commit_transaction()
+    with log.consumer(auto_offset_reset="latest" if start == "latest" else "earliest") as consumer:
+        consumer.subscribe([TOPIC])
+        if start == "seek":
+            consumer.seek_to_end()
+        assert consumer.poll() == []
+        foreign.abort_transaction()
+        found = [record.value for record in consumer.poll()]
+
+    assert found == [b"half", b"half"]
+
+
 # What is undecided ----------------------------------------------------------------------------------------------------
 
 

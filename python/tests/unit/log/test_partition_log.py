@@ -177,3 +177,21 @@ def test_an_append_and_a_settle_touch_only_their_partition(world: LogWorld) -> N
     world.settle()
 
     assert state(world.log, 1) == before
+
+
+def test_an_index_read_from_any_offset_holds_what_comes_from_there_on(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with log.producer() as producer:
+        for value in numbered("a", 6):
+            send(producer, value, value)
+        monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
+        partition_log.roll(log.services.store, log.services.new_index_files(), partition(log))
+    where, store, files = partition(log), log.services.store, log.services.new_index_files()
+    whole = partition_log.read_partition(store, where)
+    assert (len(whole.roots), whole.tail_nodes) == (1, 2)
+
+    for start in range(12):
+        found = partition_log.read_index(store, where, whole, start=start)
+        assert [entry.base_offset for entry in found.entries(files, start, 12)] == list(range(start // 2 * 2, 12, 2))
+        assert len(found.tail) == (1 if start >= 10 else 2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.errors import BatchRefusedError, OncelogError, RunSupersededError
+from oncelog.errors import BatchRefusedError, RunSupersededError
 from oncelog.protocol.batch_ledger import (
     REMEMBERED_RUNS,
     AlreadyDecided,
@@ -215,8 +215,10 @@ def verdict_on(ledger: QueryLedger | None, request: BatchRequest) -> Verdict:
     """The name of the verdict; that what is stored fits to it is checked on the way."""
     try:
         verdict = plan_batch(ledger, request)
-    except OncelogError as error:
-        return {RunSupersededError: "superseded", BatchRefusedError: "refused"}[type(error)]
+    except RunSupersededError:
+        return "superseded"
+    except BatchRefusedError:
+        return "refused"
     stored = verdict.ledger
     assert (stored.query_id, stored.sink_name, stored.run_id) == (request.query_id, request.sink_name, request.run_id)
     assert stored.group_id == request.group_id
