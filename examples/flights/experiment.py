@@ -31,7 +31,7 @@ BATCHES_BETWEEN_KILLS = 3
 """A restarted query writes so many before it may be killed again, so that every kill finds it at work."""
 
 PATIENCE_S = 180.0
-PAUSE_S = 0.02
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,15 @@ class _Experiment:
         self._lane.does("the query catches up")
         self._folders.hurry.touch()
         await self._until(lambda: loading.status == 0, "write all flights", loading, running)
-        ends = self._report().ends
-        await self._until(lambda: self._watcher.has_read(ends), "read all flights", running)
+        await self._until(self._has_read_all, "read all flights", running)
         await self._two_looks()
         running.ask_to_stop()
         await self._until(lambda: running.status == 0, "stop", running)
         running.end_session()
+
+    def _has_read_all(self) -> bool:
+        read = self._folders.offsets_read()
+        return bool(read) and all(read[partition] >= end for partition, end in enumerate(self._report().ends))
 
     async def _two_looks(self) -> None:
         """Wait until the watcher has seen what is there now: the first look may have begun before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,5 +61,18 @@ class Folders:
 
     def batch_in_flight(self) -> int | None:
         """The newest batch that Spark has begun: it logs the offsets before it runs the batch."""
-        logged = [int(file.name) for file in (self.checkpoint / "offsets").glob("*") if file.name.isdecimal()]
-        return max(logged, default=None)
+        return max(_batches(self.checkpoint / "offsets"), default=None)
+
+    def offsets_read(self) -> dict[int, int]:
+        """The next offset to read of each partition of `flights`, after the newest batch that Spark has finished."""
+        finished = max(_batches(self.checkpoint / "commits"), default=None)
+        if finished is None:
+            return {}
+        _version, _metadata, source = (self.checkpoint / "offsets" / str(finished)).read_text().splitlines()
+        offsets = json.loads(source)["topics"][FLIGHTS]["offsets"]
+        return {int(partition): offset for partition, offset in offsets.items()}
+
+
+def _batches(folder: Path) -> list[int]:
+    """The batches that a folder of a checkpoint has a file of."""
+    return [int(file.name) for file in folder.glob("*") if file.name.isdecimal()]

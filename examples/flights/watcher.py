@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -47,17 +46,6 @@ class Watcher:
         """A time of the wall clock, as seconds since the run began."""
         return clock_s - self._started_s
 
-    def has_read(self, ends: Sequence[int]) -> bool:
-        """Whether the query's group has come to the end of each partition."""
-        return all(offset >= end for offset, end in zip(self._position(), ends, strict=True))
-
-    def _position(self) -> tuple[int, ...]:
-        """The next offset of each partition that the query's group reads."""
-        with self._log.consumer(group_id=GROUP) as consumer:
-            consumer.subscribe([FLIGHTS])
-            committed = consumer.committed(consumer.assignment(), require_stable=False)
-            return tuple(committed[p].offset if p in committed else 0 for p in consumer.assignment())
-
     def _run(self) -> None:
         next_sample_s = 0.0
         try:
@@ -78,7 +66,13 @@ class Watcher:
         self.looks += 1
 
     def _sample(self) -> Sample:
-        return Sample(self.now_s(), self._end("read_uncommitted"), self._end("read_committed"), sum(self._position()))
+        return Sample(self.now_s(), self._end("read_uncommitted"), self._end("read_committed"), self._position())
+
+    def _position(self) -> int:
+        with self._log.consumer(group_id=GROUP) as consumer:
+            consumer.subscribe([FLIGHTS])
+            committed = consumer.committed(consumer.assignment(), require_stable=False)
+            return sum(position.offset for position in committed.values())
 
     def _end(self, isolation_level: str) -> int:
         with self._log.consumer(isolation_level=isolation_level) as consumer:

@@ -16,7 +16,7 @@ import pytest
 
 from oncelog import runtime
 from oncelog.clients.producer import Producer
-from oncelog.coordinator import sweeper
+from oncelog.coordinator import metadata, sweeper
 from oncelog.coordinator.sweeper import Overdue
 from oncelog.log import partition_log, topics
 from oncelog.log.files import LocalFileStore
@@ -24,7 +24,7 @@ from oncelog.ports import FileStore, OutputFile, ZnodeStore
 from oncelog.protocol.partition import PartitionState
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
-from oncelog.znodes import paths
+from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from tests import invariants
@@ -328,9 +328,6 @@ def columns(*sent: bytes | None, **more: list[object]) -> pa.RecordBatch:
 
 def set_epoch(log: Log, transactional_id: str, epoch: int) -> None:
     """Rewrite an idle id's metadata, as if it had come to `epoch` by as many transactions."""
-    from oncelog.coordinator import metadata
-    from oncelog.znodes import paths, payloads
-
     store = log.services.store
     stored = metadata.load(store, transactional_id)
     assert stored is not None

@@ -141,7 +141,11 @@ def _superseding(ledger: QueryLedger, run_id: str) -> QueryLedger:
 
 
 def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
-    """The ledger as the requesting query may use it; a query that does not own it must name whom it takes over."""
+    """The ledger as the requesting query may use it.
+
+    A query that does not own it must name whom it takes over. Before the first decision there is no history that a
+    sink of another name could continue by mistake, and a query that failed may be mended.
+    """
     if ledger.query_id != request.query_id:
         if request.takeover != ledger.query_id:
             raise BatchRefusedError(
@@ -152,15 +156,15 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
                 stored_query_id=ledger.query_id,
                 query_id=request.query_id,
             )
-        ledger = replace(ledger, query_id=request.query_id, last=None, sink_name=request.sink_name)
-    if ledger.sink_name != request.sink_name:
+        ledger = replace(ledger, query_id=request.query_id, last=None)
+    if ledger.last is not None and ledger.sink_name != request.sink_name:
         raise BatchRefusedError(
             "another sink of this query writes under this prefix; give each its own sinkName",
             prefix=request.prefix,
             stored_sink_name=ledger.sink_name,
             sink_name=request.sink_name,
         )
-    return replace(ledger, group_id=request.group_id)
+    return replace(ledger, sink_name=request.sink_name, group_id=request.group_id)
 
 
 def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:

@@ -21,7 +21,7 @@ class FailedOnPurposeError(Exception):
 
 
 def failing_once(folder: Path) -> MapBatches:
-    """A function for `mapInArrow` that passes its rows on; each task fails behind its last row when it is first tried."""
+    """A function for `mapInArrow` that passes its rows on; each task fails behind its last row at its first try."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

@@ -1,4 +1,4 @@
-"""What is special about the sink as a function of foreachBatch: it runs in the user's process, beside the user's code."""
+"""What is special about the sink as a function of foreachBatch: it runs in the user's process, beside his code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQueryException
 
 import oncelog.spark
 from oncelog import crash_points, limits

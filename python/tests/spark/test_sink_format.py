@@ -1,13 +1,12 @@
-"""What is special about the sink as a format: its batches are committed by a worker of Spark's, not by the user's process."""
+"""What is special about the sink as a format: its batches are committed by a worker of Spark's."""
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQueryException
 
 from oncelog.crash_points import CrashPoint
 from oncelog.log import generations

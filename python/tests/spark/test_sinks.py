@@ -7,13 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQueryException
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord
-from tests.logs import numbered, records, started, state, values, write_aborted, write_committed
+from tests.logs import numbered, records, started, values, write_aborted, write_committed
 from tests.spark.faults import armed, armed_source, failing_always, failing_once
 from tests.spark.queries import (
     DOORS,
@@ -21,7 +22,6 @@ from tests.spark.queries import (
     forget_last_commit,
     into,
     last_batch,
-    run_available,
     stream,
 )
 
@@ -219,7 +219,7 @@ def test_a_job_that_fails_writes_nothing_and_the_next_run_goes_on(
 # Histories that do not fit --------------------------------------------------------------------------------------------
 
 
-def runs(spark: SparkSession, log: Log, door: str, checkpoint: Path, **options: object) -> DataFrame:
+def runs(spark: SparkSession, log: Log, door: str, checkpoint: Path, **options: object) -> StreamingQuery:
     """Copy one more row."""
     write(log, b"%d" % len(values(log, topic="in")))
     return copy(stream(spark, log), log, door, checkpoint, **options)
@@ -237,7 +237,9 @@ def test_a_checkpoint_that_is_older_than_the_log_is_refused_and_the_newest_goes_
     write(log, b"3")
     before = ends(log)
 
-    for checkpoint, reason in zip(ages, ("the log holds a later batch", "written with other source offsets"), strict=False):
+    for checkpoint, reason in zip(
+        ages, ("the log holds a later batch", "written with other source offsets"), strict=False
+    ):
         with pytest.raises(StreamingQueryException, match=reason):
             copy(stream(spark, log), log, door, checkpoint)
     assert ends(log) == before

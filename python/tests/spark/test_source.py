@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming import StreamingQueryException
 
 from oncelog.runtime import Log
-from tests.logs import lso, numbered, send, started, state, tp, values, write_aborted, write_committed, write_open
+from tests.logs import lso, numbered, send, started, state, tp, write_aborted, write_committed, write_open
 from tests.spark.queries import (
     Rows,
     forget_last_commit,
@@ -80,7 +80,7 @@ def test_rows_have_the_columns_of_sparks_kafka_source(spark: SparkSession, log: 
 
 # Where it starts ------------------------------------------------------------------------------------------------------
 
-STARTS: dict[str, tuple[dict[str, object], list[str]]] = {
+STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "earliest": ({}, ["a0", "a1", "a2", "b0", "b1", "b2", "late"]),
     "latest": ({"startingOffsets": "latest"}, ["late"]),
     "default": ({"startingOffsets": None}, ["late"]),
@@ -103,7 +103,9 @@ def test_a_new_query_starts_where_it_is_told(spark: SparkSession, log: Log, tmp_
             producer.send("in", b"a%d" % at, partition=0, timestamp_ms=1000 * at)
             producer.send("in", b"b%d" % at, partition=1, timestamp_ms=1000 * (at + 1))
     log.admin.alter_offsets("g", {tp(0, "in"): 2})
-    streams = [stream(spark, log, **options).selectExpr(f"'{name}' AS start", "value") for name, (options, _) in STARTS.items()]
+    streams = [
+        stream(spark, log, **options).selectExpr(f"'{name}' AS start", "value") for name, (options, _) in STARTS.items()
+    ]
     rows = Rows("start", "CAST(value AS STRING) AS value")
 
     with running(reduce(DataFrame.union, streams), rows, tmp_path / "ck") as query:
@@ -150,7 +152,10 @@ def test_only_committed_rows_show_unless_the_query_asks_for_all(spark: SparkSess
         write_open(producer, b"open", topic="in")
         write(log, b"b")
         levels = ("committed", "uncommitted")
-        streams = [stream(spark, log, isolationLevel=f"read_{level}").selectExpr(f"'{level}' AS level", "value") for level in levels]
+        streams = [
+            stream(spark, log, isolationLevel=f"read_{level}").selectExpr(f"'{level}' AS level", "value")
+            for level in levels
+        ]
         rows = Rows("level", "CAST(value AS STRING)")
 
         with running(reduce(DataFrame.union, streams), rows, tmp_path / "ck") as query:
@@ -279,9 +284,7 @@ def test_a_batch_waits_no_longer_than_its_delay(spark: SparkSession, log: Log, t
     assert rows.values() == numbered("a", 3)
 
 
-def test_a_query_for_what_is_available_ends_while_writers_go_on(
-    spark: SparkSession, log: Log, tmp_path: Path
-) -> None:
+def test_a_query_for_what_is_available_ends_while_writers_go_on(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     write(log, *numbered("a", 6))
     rows = Rows()
     first = stream(spark, log, maxOffsetsPerTrigger=2)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import oncelog
-from flights.folders import DELAYED, Folders
+from flights.folders import DELAYED, FLIGHTS, Folders
 from flights.reading import ROWS, FolderReader, TopicReader
 
 
@@ -48,3 +48,21 @@ def test_the_folder_shows_each_published_file_once_in_the_order_of_writing(tmp_p
 
         assert reader.look()["row"].to_pylist() == [1, 2]
         assert reader.look().num_rows == 0
+
+
+def test_a_query_has_read_what_its_newest_finished_batch_ends_with(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    assert folders.offsets_read() == {}
+
+    for batch, offset in ((9, 100), (10, 200), (11, 300)):
+        source = json.dumps({"topics": {FLIGHTS: {"id": "x", "offsets": {"0": offset, "1": offset + 1}}}})
+        path = folders.checkpoint / "offsets" / str(batch)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"v1\n{{}}\n{source}")
+    for batch in (9, 10):
+        path = folders.checkpoint / "commits" / str(batch)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    assert folders.batch_in_flight() == 11
+    assert folders.offsets_read() == {0: 200, 1: 201}

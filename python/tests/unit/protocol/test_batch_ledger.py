@@ -166,9 +166,9 @@ def expected(ledger: QueryLedger | None, request: BatchRequest) -> Verdict:
     is_takeover = request.query_id != ledger.query_id and request.takeover == ledger.query_id
     if request.query_id != ledger.query_id and not is_takeover:
         return "refused"
-    if request.sink_name != ledger.sink_name and not is_takeover:
-        return "refused"
     last = None if is_takeover else ledger.last
+    if last is not None and request.sink_name != ledger.sink_name:
+        return "refused"
     if last is None or request.batch_id > last.batch_id:
         return "new round"
     is_replay = (request.batch_id, request.fingerprint) == (last.batch_id, last.fingerprint)
