@@ -10,7 +10,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python examples benchmarks integration_tests docs/*.py)

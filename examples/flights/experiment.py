@@ -27,7 +27,7 @@ from flights.watcher import Watcher
 EXAMPLES = Path(__file__).parents[1]
 PARTITIONS = 4
 
-BATCHES_BETWEEN_KILLS = 3
+BATCHES_BETWEEN_KILLS = 2
 """A restarted query writes so many before it may be killed again, so that every kill finds it at work."""
 
 PATIENCE_S = 180.0

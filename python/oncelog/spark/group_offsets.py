@@ -40,7 +40,8 @@ def of_batch(batch: BatchContext, group_id: str) -> BatchOffsets:
             sources=len(batch.end_offsets),
             groups=sorted({str(end.group_id) for end in ends}),
         )
-    starts = [parse_offset(text) for text in batch.start_offsets if text is not None]
+    # A source that has no start yet begins with an empty batch (source.py): its end is where the query starts.
+    starts = [end if text is None else parse_offset(text) for text, end in zip(batch.start_offsets, ends, strict=True)]
     return BatchOffsets(group_id, _positions(starts, group_id), _positions(ends, group_id))
 
 

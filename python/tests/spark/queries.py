@@ -142,4 +142,4 @@ def until(is_reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_reached():
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
+        time.sleep(0.2)

@@ -196,8 +196,9 @@ def _apply(connection: StoreConnection, ops: Sequence[Op], wall_now_ms: int) -> 
     """Apply all operations to the transaction, or raise MultiFailedError and leave the rest to a rollback."""
     zxid, now_ms = 0, 0
     if not all(isinstance(op, Check) for op in ops):
-        connection.change("UPDATE meta SET zxid = zxid + 1, last_ms = max(last_ms, ?)", (wall_now_ms,))
-        zxid, now_ms = connection.rows("SELECT zxid, last_ms FROM meta")[0]
+        ((zxid, now_ms),) = connection.rows(
+            "UPDATE meta SET zxid = zxid + 1, last_ms = max(last_ms, ?) RETURNING zxid, last_ms", (wall_now_ms,)
+        )
     for index, op in enumerate(ops):
         refusal = _apply_one(connection, op, zxid, now_ms)
         if refusal is not None:

@@ -1,0 +1,1 @@
+"""Programs that the tests start as processes of their own, to kill or to stop them."""
