@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint test unit sim spark run bench bench-quick docs clean
+.PHONY: help setup format lint test unit sim spark crash run bench bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -43,8 +43,8 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test: lint ## Lint and every test (unit, properties, spec, golden, simulation, Spark, style, packaging)
-	$(PYTEST)
+test: lint ## Lint and every test but the long walk of `make crash`
+	$(PYTEST) -m "not walk"
 
 unit: $(READY) ## The quick tests: all but Spark, simulation and packaging
 	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging"
@@ -53,7 +53,10 @@ sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 	$(PYTEST) python/tests/simulation
 
 spark: $(READY) ## The tests on Spark
-	$(PYTEST) python/tests/spark
+	$(PYTEST) python/tests/spark -m "not walk"
+
+crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
+	$(BIN)/python -m pytest python/tests -m walk
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py

@@ -83,22 +83,40 @@ ROWS: dict[str, tuple[Change, dict[str, object], list[str]]] = {
 }  # fmt: skip
 
 
+def two_lines(spark: SparkSession, folder: Path) -> DataFrame:
+    (folder / "data").mkdir()
+    (folder / "data" / "lines").write_text("a\nb\n")
+    return spark.readStream.format("text").load(str(folder / "data"))
+
+
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("case", ROWS)
 def test_a_sink_refuses(spark: SparkSession, log: Log, tmp_path: Path, door: str, case: str) -> None:
     """conformance: 63."""
     change, options, expected = ROWS[case]
     options = {name: str(value).format(tmp_path) if value else None for name, value in options.items()}
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "lines").write_text("a\nb\n")
-    lines = spark.readStream.format("text").load(str(tmp_path / "data"))
+    lines = two_lines(spark, tmp_path)
 
     with pytest.raises(REFUSALS) as caught:
         copy(change(lines), log, door, tmp_path / "ck", **options)
 
     assert [text for text in expected if text not in str(caught.value)] == [], str(caught.value)
     assert [found.log_end for found in log.admin.describe_topic("out").partitions] == [0, 0]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("case", ["a key that is a number", "a row's topic that does not exist"])
+def test_a_query_that_was_refused_goes_on_when_it_is_mended(
+    spark: SparkSession, log: Log, tmp_path: Path, door: str, case: str
+) -> None:
+    """One that the driver refuses before the tasks run, and one that a task refuses."""
+    change, options, _ = ROWS[case]
+    lines = two_lines(spark, tmp_path)
+    with pytest.raises(REFUSALS):
+        copy(change(lines), log, door, tmp_path / "ck", **options)
+
     copy(lines, log, door, tmp_path / "ck")
+
     assert sorted(filter(None, values(log, topic="out"))) == [b"a", b"b"]
 
 

@@ -1,8 +1,8 @@
-"""A driver is killed with its JVM at every named point that a query passes; the next one leaves exactly one copy.
+"""A driver is killed with its JVM at named points that a query passes; the next one leaves exactly one copy.
 
-Both doors of the sink are walked through side by side: two copiers of one topic, each with its own checkpoint, prefix
-and consumer group, die at the same point. Then their successors recover, and are the next ones to die: so each point
-costs one start of Spark.
+`make crash` walks through every point, `make test` through those around the decision. Both doors of the sink are walked
+through side by side: two copiers of one topic, each with its own checkpoint, prefix and consumer group, die at the same
+point. Then their successors recover, and are the next ones to die: so each point costs one start of Spark.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ PASSED = (
     CrashPoint.ROLLED,
 )
 """Every point that a streaming query passes. Those of producers and of collection are elsewhere (tests/spec)."""
+
+AROUND_THE_DECISION = (CrashPoint.ROUND_STAGED, CrashPoint.ROUND_DECIDED, CrashPoint.SINK_DONE)
+
+WALKS = [
+    pytest.param(AROUND_THE_DECISION, id="around the decision"),
+    pytest.param(PASSED, id="everywhere", marks=pytest.mark.walk),
+]
 
 ROWS_PER_TRANSACTION = 6
 FILLER = b"filler"
@@ -177,10 +184,13 @@ def world(tmp_path: Path) -> Iterator[World]:
         invariants.check(log)
 
 
-def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
+@pytest.mark.parametrize("points", WALKS)
+def test_a_driver_that_is_killed_at_a_point_leaves_exactly_one_copy(
+    world: World, points: tuple[CrashPoint, ...]
+) -> None:
     """conformance: 44, 52, 53, 57."""
-    die_in_the_first_batch(world)
-    for point, following in zip(PASSED, (*PASSED[1:], None), strict=True):
+    die_in_the_first_batch(world, points[0])
+    for point, following in zip(points, (*points[1:], None), strict=True):
         try:
             die_at(world, point)
             world.live(following)
@@ -195,7 +205,7 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: Wor
         assert group.owning_prefix == f"copier-{copier.door}"
 
 
-def die_in_the_first_batch(world: World) -> None:
+def die_in_the_first_batch(world: World, following: CrashPoint) -> None:
     """The queries start at the latest offset: what is written while they are dead would be behind it."""
     world.live(CrashPoint.SINK_PLANNED)
     for copier in world.copiers:
@@ -203,7 +213,7 @@ def die_in_the_first_batch(world: World) -> None:
     for copier in world.copiers:
         copier.program.wait_killed()
     world.write()
-    world.live(PASSED[0])
+    world.live(following)
     world.recover()
 
 
