@@ -85,7 +85,8 @@ SETTLE_LAG_MS = 200
 """A settler uses a snapshot of /commits at least this old, so that plans faster than this never start over."""
 
 PLAN_ATTEMPTS = 10
-"""How often a plan starts over because settling overtook it, before the previous ends are kept."""
+"""How often a plan starts over because settling overtook it, before the previous ends are kept; and how often a read of
+several znodes starts over that others change meanwhile, before a contradiction counts as damage."""
 
 ROUND_TIMEOUT_MS = 30 * 60 * 1000
 """An undecided micro-batch may be aborted by anyone after this long without renewal by its driver."""

@@ -18,9 +18,9 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
 from oncelog.ports import ZnodeReader
 from oncelog.protocol.batch_ledger import QueryLedger
-from oncelog.protocol.coordinator_core import TransactionMetadata
 from oncelog.protocol.partition import IndexEntry, PartitionState
 from oncelog.protocol.sequencing import ProducerEntry, sequence_add
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition

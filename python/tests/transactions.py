@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from oncelog.protocol.coordinator_core import (
+from oncelog.protocol.coordinator_core import step
+from oncelog.protocol.coordinator_events import (
     AddOffsets,
     AddPartitions,
     Complete,
@@ -27,9 +28,8 @@ from oncelog.protocol.coordinator_core import (
     ProducerIdNeeded,
     Step,
     TimedOut,
-    TransactionMetadata,
-    step,
 )
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 

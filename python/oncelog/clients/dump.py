@@ -15,8 +15,9 @@ from oncelog.clients.services import LogServices
 from oncelog.errors import InvariantViolation, OffsetOutOfRangeError
 from oncelog.log import partition_log, segment, snapshot
 from oncelog.log.index import PartitionIndex
+from oncelog.ports import ZnodeReader
 from oncelog.protocol import visibility
-from oncelog.protocol.partition import IndexEntry, OwnerState
+from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.protocol.sequencing import sequence_add
 from oncelog.types import ConsumerRecord, IsolationLevel, Outcome, ProducerIdAndEpoch, TopicIdPartition
 
@@ -106,10 +107,13 @@ def dump(
         DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
     """
     end = snapshot.take(services.store, [partition]).end(partition, isolation)
-    with services.store.snapshot() as reader:
+
+    def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
         state = partition_log.read_partition(reader, partition)
         index = partition_log.read_index(reader, partition, state)
-        read = [(span.owner, partition_log.read_owner(reader, span.owner)) for span in state.owners]
+        return state, index, snapshot.read_owners(reader, [span.owner for span in state.owners])
+
+    state, index, owners = partition_log.consistently(services.store, read)
     first = state.log_start if start is None else start
     if not state.log_start <= first <= state.log_end:
         raise OffsetOutOfRangeError(
@@ -119,7 +123,6 @@ def dump(
             log_start=state.log_start,
             log_end=state.log_end,
         )
-    owners = {name: owner for name, owner in read if owner is not None}
     return _entries(services, _Range(partition, isolation, first, end, index, owners))
 
 

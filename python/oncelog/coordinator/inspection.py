@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from oncelog.coordinator import metadata, owners, rounds
 from oncelog.errors import InvalidProducerIdMappingError, UnknownPrefixError
 from oncelog.ports import ZnodeReader, ZnodeStore
-from oncelog.protocol.coordinator_core import TransactionMetadata
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicPartition
 from oncelog.znodes import paths, payloads

@@ -15,8 +15,10 @@ from oncelog.errors import InvalidTxnStateError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.protocol import coordinator_core as core
-from oncelog.protocol.coordinator_core import ProducerIdNeeded, Step, TransactionMetadata
+from oncelog.protocol import coordinator_events as events
+from oncelog.protocol.coordinator_events import ProducerIdNeeded, Step
 from oncelog.protocol.partition import OwnerState
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
@@ -62,7 +64,7 @@ def _lists(reader: ZnodeReader, partition: TopicIdPartition, owner: str) -> bool
     return partition_log.read_partition(reader, partition).span_of(owner) is not None
 
 
-def apply(view: ZnodeView, event: core.Event) -> Step:
+def apply(view: ZnodeView, event: events.Event) -> Step:
     """Run one step of the core on the stored metadata, and write what it leads to.
 
     Raises:
@@ -76,17 +78,17 @@ def apply(view: ZnodeView, event: core.Event) -> Step:
         write(path, payloads.encode_transaction(step.metadata))
     for instruction in step.instructions:
         _execute(view, instruction, step.metadata.timeout_ms)
-        if isinstance(instruction, core.Decide):
+        if isinstance(instruction, events.Decide):
             _finish_if_unlisted(view, instruction.owner)
     return step
 
 
-def _execute(view: ZnodeView, instruction: core.Instruction, timeout_ms: int) -> None:
-    if isinstance(instruction, core.Decide):
+def _execute(view: ZnodeView, instruction: events.Instruction, timeout_ms: int) -> None:
+    if isinstance(instruction, events.Decide):
         _decide(view, instruction)
         return
     partitions = tuple(paths.partition(partition) for partition in instruction.partitions)
-    if isinstance(instruction, core.CreateOwner):
+    if isinstance(instruction, events.CreateOwner):
         record = OwnerRecord(Outcome.OPEN, partitions, timeout_ms=timeout_ms)
         view.create(instruction.owner, payloads.encode_owner(record))
     elif not paths.is_round(instruction.owner):  # a round's znode is its driver's (rounds.py)
@@ -94,7 +96,7 @@ def _execute(view: ZnodeView, instruction: core.Instruction, timeout_ms: int) ->
         view.set(instruction.owner, payloads.encode_owner(replace(record, partitions=partitions)))
 
 
-def _decide(view: ZnodeView, decision: core.Decide) -> None:
+def _decide(view: ZnodeView, decision: events.Decide) -> None:
     record = _open_owner(view, decision.owner)
     view.set(decision.owner, payloads.encode_owner(replace(record, outcome=decision.outcome)))
     view.set_blind(paths.COMMITS, b"")
@@ -131,7 +133,7 @@ def join_round(
 ) -> ProducerIdAndEpoch:
     """Initialise a participant for an open round; completes what an earlier round left, with that round's outcome."""
     stored = load(view, transactional_id)
-    event = core.InitProducerId(
+    event = events.InitProducerId(
         transactional_id=transactional_id,
         timeout_ms=limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
         max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
@@ -151,7 +153,7 @@ def add_partitions(
     owner: str,
 ) -> Step:
     """Register partitions in the transaction; the first ones begin it."""
-    event = core.AddPartitions(
+    event = events.AddPartitions(
         transactional_id=transactional_id, producer=producer, partitions=tuple(partitions), owner=owner
     )
     return apply(view, event)
@@ -159,7 +161,7 @@ def add_partitions(
 
 def prepare(view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
     """Mark the open transaction as prepared; returns its token."""
-    return apply(view, core.Prepare(transactional_id=transactional_id, producer=producer)).answer
+    return apply(view, events.Prepare(transactional_id=transactional_id, producer=producer)).answer
 
 
 # Upkeep ---------------------------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ def fold(view: ZnodeView, owner: str, state: OwnerState) -> bool:
         if stored is None or stored.owner != owner or stored.state is TxnState.DEAD:
             continue
         try:
-            apply(view, core.Complete(transactional_id=transactional_id, owner_outcome=state.outcome))
+            apply(view, events.Complete(transactional_id=transactional_id, owner_outcome=state.outcome))
         except ProducerIdNeeded:
             return False
     return True
@@ -206,7 +208,9 @@ def time_out(view: ZnodeView, owner: str, fresh_producer_id: int | None) -> bool
         return False
     apply(
         view,
-        core.TimedOut(transactional_id=transactional_id, producer=stored.producer, fresh_producer_id=fresh_producer_id),
+        events.TimedOut(
+            transactional_id=transactional_id, producer=stored.producer, fresh_producer_id=fresh_producer_id
+        ),
     )
     return True
 
@@ -225,7 +229,7 @@ def force_abort(view: ZnodeView, transactional_id: str, owner: str, fresh_produc
         return False
     apply(
         view,
-        core.EndTxn(
+        events.EndTxn(
             transactional_id=transactional_id,
             producer=stored.producer,
             commit=False,
@@ -243,7 +247,7 @@ def expire(view: ZnodeView, transactional_id: str, version: int) -> bool:
     stored = load(view, transactional_id)
     outcome = owner_outcome(view, stored)
     try:
-        apply(view, core.Expire(transactional_id=transactional_id, owner_outcome=outcome))
+        apply(view, events.Expire(transactional_id=transactional_id, owner_outcome=outcome))
     except (InvalidTxnStateError, ProducerIdNeeded):
         return False
     return True

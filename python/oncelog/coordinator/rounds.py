@@ -33,7 +33,7 @@ from oncelog.log.partition_log import Append
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
-from oncelog.protocol.coordinator_core import ProducerIdNeeded
+from oncelog.protocol.coordinator_events import ProducerIdNeeded
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord

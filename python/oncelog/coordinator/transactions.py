@@ -18,8 +18,9 @@ from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError
 from oncelog.log import partition_log
 from oncelog.log.partition_log import Append, Appended
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol import coordinator_core as core
-from oncelog.protocol.coordinator_core import ProducerIdNeeded, TransactionMetadata
+from oncelog.protocol import coordinator_events as events
+from oncelog.protocol.coordinator_events import ProducerIdNeeded
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.types import OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
 
@@ -67,7 +68,7 @@ class TransactionCoordinator:
             found = metadata.load(view, transactional_id)
             base_nonce = seen[-1] if is_repeated else None
             seen.append(found.nonce if found else "")
-            event = core.InitProducerId(
+            event = events.InitProducerId(
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,
                 max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
@@ -109,7 +110,7 @@ class TransactionCoordinator:
         owner = own_transaction(transactional_id, producer)
 
         def stage(view: ZnodeView, some: groups.GroupOffsets) -> None:
-            event = core.AddOffsets(transactional_id=transactional_id, producer=producer, group=group_id, owner=owner)
+            event = events.AddOffsets(transactional_id=transactional_id, producer=producer, group=group_id, owner=owner)
             metadata.apply(view, event)
             order = groups.next_order(view, group_id)
             listed = groups.stage(view, group_id, some, owner, order)
@@ -126,7 +127,7 @@ class TransactionCoordinator:
         """Commit or abort: one multi that decides the owner; returns the identity of the next transaction."""
 
         def end(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
-            event = core.EndTxn(
+            event = events.EndTxn(
                 transactional_id=transactional_id,
                 producer=producer,
                 commit=commit,
@@ -142,7 +143,7 @@ class TransactionCoordinator:
         """End the prepared transaction by another database's token: commit if it names it, else abort (KIP-939)."""
 
         def complete(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
-            event = core.CompleteTransaction(
+            event = events.CompleteTransaction(
                 transactional_id=transactional_id,
                 producer=producer,
                 token=token,

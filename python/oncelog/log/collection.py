@@ -94,9 +94,7 @@ def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
     named: set[str] = set()
     for topic in topics.names(store):
         for partition in topics.partitions_of(store, topic):
-            with store.snapshot() as reader:
-                state = partition_log.read_partition(reader, partition)
-                index = partition_log.read_index(reader, partition, state)
+            _, index = partition_log.read_with_index(store, partition)
             named.update(index.files_named(index_files))
     return named
 

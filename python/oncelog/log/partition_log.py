@@ -13,7 +13,7 @@ Order of an append (the numbers are its crash points):
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -23,6 +23,7 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     AbortableError,
     CorruptDataError,
+    DataLossError,
     InvalidTxnStateError,
     OutcomeUnknownError,
     PartitionPinnedError,
@@ -102,6 +103,7 @@ class HasBlocks(Protocol):
     def manifest_file(self) -> str | None: ...
 
 
+T = TypeVar("T")
 B = TypeVar("B", bound=HasBlocks)
 
 
@@ -179,6 +181,36 @@ def read_index(
             "the index has a hole before its tail", path=folder, missing_offset=rolled_end, tail_start=tail_start
         )
     return PartitionIndex(state.roots, nodes)
+
+
+def consistently(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
+    """Run a read of several znodes, again where they contradict each other.
+
+    A store whose snapshots are reads one after another may show a partition before a roll and its tail behind it.
+
+    Raises:
+        CorruptDataError, DataLossError: by `read`, every time.
+    """
+    for _ in range(limits.PLAN_ATTEMPTS - 1):
+        with suppress(CorruptDataError, DataLossError), store.snapshot() as reader:
+            return read(reader)
+        store.sync()
+    with store.snapshot() as reader:
+        return read(reader)
+
+
+def read_with_index(store: ZnodeStore, partition: TopicIdPartition) -> tuple[PartitionState, PartitionIndex]:
+    """A partition's znode, and the whole index that belongs to it.
+
+    Raises:
+        UnknownTopicError, CorruptDataError: see `read_partition` and `read_index`.
+    """
+
+    def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex]:
+        state = read_partition(reader, partition)
+        return state, read_index(reader, partition, state)
+
+    return consistently(store, read)
 
 
 def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:

@@ -48,9 +48,7 @@ def enforce(
     Returns:
         what was removed; None if nothing may go.
     """
-    with store.snapshot() as reader:
-        state = partition_log.read_partition(reader, partition)
-        index = partition_log.read_index(reader, partition, state)
+    state, index = partition_log.read_with_index(store, partition)
     going: list[IndexEntry] = []
     excess_bytes = state.size_bytes - topic.retention_bytes if topic.retention_bytes is not None else 0
     horizon_ms = now_ms - topic.retention_ms if topic.retention_ms is not None else -1
@@ -78,9 +76,7 @@ def delete_records(
     Raises:
         OffsetOutOfRangeError: the offset is below the log start or above the log end.
     """
-    with store.snapshot() as reader:
-        state = partition_log.read_partition(reader, partition)
-        index = partition_log.read_index(reader, partition, state)
+    state, index = partition_log.read_with_index(store, partition)
     if not state.log_start <= before_offset <= state.log_end:
         raise OffsetOutOfRangeError(
             "the offset is not within the log",

@@ -6,10 +6,9 @@ blocks it then gets. Used by the consumer, by Spark's source and by the settler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError, DataLossError, PlanOvertakenError
@@ -20,8 +19,6 @@ from oncelog.protocol import visibility
 from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
 from oncelog.znodes import paths, payloads
-
-T = TypeVar("T")
 
 WINDOW_ENTRIES = 1000
 """Index entries of a range that are judged together."""
@@ -158,7 +155,7 @@ def visible_range(
     """
     if start >= end:
         return VisibleRange((), end)
-    return _repeat_while_moving(
+    return partition_log.consistently(
         store, lambda reader: _read_range(reader, files, partition, start, end, isolation, max_records)
     )
 
@@ -202,24 +199,21 @@ def _windows(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
 
 
 def _owners_within(reader: ZnodeReader, state: PartitionState, start: int, end: int) -> dict[str, OwnerState]:
-    names = [span.owner for span in state.owners if span.first < end and span.last >= start]
+    return read_owners(reader, [span.owner for span in state.owners if span.first < end and span.last >= start])
+
+
+def read_owners(reader: ZnodeReader, names: list[str]) -> dict[str, OwnerState]:
+    """The owners that a partition lists.
+
+    Raises:
+        CorruptDataError: one is gone. It was settled after the partition was read, or never existed.
+    """
     owners = {}
     for name, znode in zip(names, reader.get_many(names), strict=True):
         if znode is None:
             raise CorruptDataError("a partition lists an owner that does not exist", owner=name)
         owners[name] = payloads.owner_state(name, znode)
     return owners
-
-
-def _repeat_while_moving(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
-    """Run a read of several znodes; a contradiction may come from a concurrent roll or settle, so look once more."""
-    try:
-        with store.snapshot() as reader:
-            return read(reader)
-    except (CorruptDataError, DataLossError):
-        store.sync()
-        with store.snapshot() as reader:
-            return read(reader)
 
 
 def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int, end: int) -> None:
@@ -254,9 +248,7 @@ def offset_for_time(
 
     Like Kafka's, it looks at every record, also at those an isolation level does not show.
     """
-    with store.snapshot() as reader:
-        state = partition_log.read_partition(reader, partition)
-        index = partition_log.read_index(reader, partition, state)
+    state, index = partition_log.read_with_index(store, partition)
     entry = index.first_entry_since(index_files, timestamp_ms, state.log_start)
     if entry is None or entry.block is None:
         return None

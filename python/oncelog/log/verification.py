@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from oncelog import limits
 from oncelog.errors import (
     CorruptDataError,
     DataLossError,
@@ -135,15 +136,27 @@ class _Run:
         """Check one partition: its index, its files, its owners, its totals."""
         before = len(self.problems)
         self.partitions += 1
-        with self.store.snapshot() as reader:
-            state = self._read_state(partition, reader)
-            tail = self._read_tail(partition, reader) if state else []
-            if state is not None:
-                self._check_owners(partition, state, reader)
+        state, tail = self._look(partition)
         if state is not None:
             _PartitionCheck(self, partition, state, tail).run()
         if len(self.problems) > before:
             self.problems[before:] = self._still_there(partition, self.problems[before:])
+
+    def _look(self, partition: TopicIdPartition) -> tuple[PartitionState | None, list[TailNode]]:
+        """The partition's znode and its tail, with its owners checked: again as long as others change it meanwhile."""
+        before, path = len(self.problems), paths.partition(partition)
+        attempts = 0
+        while True:
+            attempts += 1
+            with self.store.snapshot() as reader:
+                found = reader.get(path)
+                state = self._read_state(partition, reader)
+                tail = self._read_tail(partition, reader) if state else []
+                if state is not None:
+                    self._check_owners(partition, state, reader)
+                if reader.get(path) == found or attempts == limits.PLAN_ATTEMPTS:
+                    return state, tail
+            del self.problems[before:]
 
     def _read_state(self, partition: TopicIdPartition, reader: ZnodeReader) -> PartitionState | None:
         path = paths.partition(partition)

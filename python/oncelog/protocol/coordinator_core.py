@@ -1,7 +1,7 @@
 """The transaction coordinator, pure: what one request does to one transactional id, and what is written with it.
 
-Owns the metadata of a transactional id (`TransactionMetadata`), the requests made of it (the events below) and `step`,
-the only function that turns the one by the other. It must never read a znode, a clock or a random number: the caller
+Owns `step`, the only function that turns the metadata of a transactional id (transaction_metadata.py) into other
+metadata, by a request (coordinator_events.py). It must never read a znode, a clock or a random number: the caller
 puts what it read into the event. Callers: the coordinator service and the rounds of micro-batches; both run `step`
 inside one `transact`, store `Step.metadata` and carry out `Step.instructions` in the same multi.
 
@@ -31,7 +31,7 @@ Source: Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` with tran
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, assert_never
@@ -45,7 +45,27 @@ from oncelog.errors import (
     ProducerFencedError,
     ensure,
 )
-from oncelog.protocol.txn_state import PENDING_ONLY, TxnState, transition
+from oncelog.protocol.coordinator_events import (
+    AddOffsets,
+    AddPartitions,
+    Complete,
+    CompleteTransaction,
+    CreateOwner,
+    Decide,
+    EndTxn,
+    Event,
+    Expire,
+    ExtendOwner,
+    InitProducerId,
+    Instruction,
+    Prepare,
+    ProducerIdNeeded,
+    Step,
+    TimedOut,
+    Transactional,
+)
+from oncelog.protocol.transaction_metadata import TransactionMetadata
+from oncelog.protocol.txn_state import COMPLETIONS, TxnState, transition
 from oncelog.types import (
     MAX_PRODUCER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -60,254 +80,6 @@ LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
 _PREPARE: Mapping[Outcome, TxnState] = MappingProxyType(
     {Outcome.COMMIT: TxnState.PREPARE_COMMIT, Outcome.ABORT: TxnState.PREPARE_ABORT}
 )
-_COMPLETE: Mapping[TxnState, TxnState] = MappingProxyType(
-    {TxnState.PREPARE_COMMIT: TxnState.COMPLETE_COMMIT, TxnState.PREPARE_ABORT: TxnState.COMPLETE_ABORT}
-)
-
-
-# Metadata -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionMetadata:
-    """Everything stored of one transactional id. Its times are the store's: this znode's mtime, its owner's ctime.
-
-    Attributes:
-        producer_id, epoch: the open transaction's pair, or the one that may begin the next.
-        previous_producer_id, last_epoch: the pair before, as far as a retry may name it.
-        next_producer_id, next_epoch: who may act on a prepared transaction that was kept; absent otherwise.
-        partitions, pending_groups: what the open (or decided, not completed) transaction has touched, sorted.
-        prepared: the open transaction takes no more writes and never times out (KIP-939).
-        owner: znode path of the owner of the open or last transaction.
-        round: path of the micro-batch's round that initialised the id, and so owns its transaction; None otherwise.
-        nonce: of the last InitProducerId; an attempt that finds its own has won before.
-    """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    timeout_ms: int
-    state: TxnState = TxnState.EMPTY
-    previous_producer_id: int = NO_PRODUCER_ID
-    last_epoch: int = NO_PRODUCER_EPOCH
-    next_producer_id: int = NO_PRODUCER_ID
-    next_epoch: int = NO_PRODUCER_EPOCH
-    partitions: tuple[TopicIdPartition, ...] = ()
-    pending_groups: tuple[str, ...] = ()
-    prepared: bool = False
-    owner: str | None = None
-    round: str | None = None
-    nonce: str = ""
-
-    def __post_init__(self) -> None:
-        is_open, touched = self.state is TxnState.ONGOING, bool(self.partitions or self.pending_groups)
-        named = {"transactional_id": self.transactional_id, "state": self.state, "producer": str(self.producer)}
-        ensure(self.state not in PENDING_ONLY, "a pending state is never stored", **named)
-        ensure(self.producer_id >= 0, "a producer id is not negative", **named)
-        ensure(0 <= self.epoch <= MAX_PRODUCER_EPOCH, "an epoch is in range", **named)
-        ensure(not is_open or self.owner is not None, "an open transaction has an owner", **named)
-        ensure(not is_open or touched, "a transaction is open once it touched something", **named)
-        ensure(is_open or self.state in _COMPLETE or not touched, "what is finished touches nothing", **named)
-        ensure(is_open or not self.prepared, "only an open transaction is prepared", **named)
-        ensure(self.prepared or self.next_epoch == NO_PRODUCER_EPOCH, "only a prepared transaction is kept", **named)
-
-    @property
-    def producer(self) -> ProducerIdAndEpoch:
-        """Whose requests are accepted."""
-        if self.next_epoch != NO_PRODUCER_EPOCH:
-            return ProducerIdAndEpoch(self.next_producer_id, self.next_epoch)
-        return ProducerIdAndEpoch(self.producer_id, self.epoch)
-
-    @property
-    def last(self) -> ProducerIdAndEpoch | None:
-        """Who was `producer` before; None where a request of that one is no retry."""
-        if self.last_epoch == NO_PRODUCER_EPOCH:
-            return None
-        return ProducerIdAndEpoch(self.previous_producer_id, self.last_epoch)
-
-    @property
-    def open_transaction(self) -> ProducerIdAndEpoch | None:
-        """The pair that names the open transaction."""
-        return ProducerIdAndEpoch(self.producer_id, self.epoch) if self.state is TxnState.ONGOING else None
-
-    @property
-    def prepared_transaction(self) -> ProducerIdAndEpoch | None:
-        """The pair that names the prepared transaction: the token to complete it by."""
-        return self.open_transaction if self.prepared else None
-
-
-# Events ---------------------------------------------------------------------------------------------------------------
-#
-# Where an event has `fresh_producer_id`, offer an id from the allocator only when `ProducerIdNeeded` asked for one.
-# Where it has `owner_outcome`, it is what the znode of the stored metadata's `owner` says now, in the same snapshot;
-# None when there is no such znode: it was settled and deleted.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerId:
-    """A producer starts, or goes on after an error: it gets an identity, and every older one is fenced.
-
-    Attributes:
-        timeout_ms: of its transactions, within (0, `max_timeout_ms`].
-        nonce: minted by the caller once for all attempts of this call.
-        base_nonce: the metadata's nonce that an attempt with an unknown outcome was based on ("" where there was no
-            metadata); None before such an attempt. Another nonce found now means that a newer producer started in
-            between, so this call is superseded and not repeated (invariant I5).
-        expected: the identity the caller has and wants to go on from (KIP-360); None to fence whoever has one.
-        keep_prepared: leave a prepared transaction as it is, to be completed by this producer (KIP-939).
-        round: path of the open round that this producer takes part in; None for a producer of its own.
-    """
-
-    transactional_id: str
-    timeout_ms: int
-    max_timeout_ms: int
-    nonce: str
-    owner_outcome: Outcome | None
-    base_nonce: str | None = None
-    expected: ProducerIdAndEpoch | None = None
-    keep_prepared: bool = False
-    round: str | None = None
-    fresh_producer_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions:
-    """Write to these partitions in the transaction; the first ones begin it.
-
-    Attributes:
-        owner: path of the transaction's owner: the round's, where a round initialised the id.
-    """
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-    partitions: tuple[TopicIdPartition, ...]
-    owner: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddOffsets:
-    """Stage offsets of a consumer group in the transaction; begins it like `AddPartitions`."""
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-    group: str
-    owner: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
-    """Promise that the open transaction can be committed: no more writes, no time-out, only an end may follow."""
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxn:
-    """Commit or abort the open transaction."""
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-    commit: bool
-    fresh_producer_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompleteTransaction:
-    """End the prepared transaction by a token of an outside database: commit if the token names it, else abort.
-
-    Attributes:
-        token: what that database recorded with its own last commit (KIP-939).
-    """
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-    token: ProducerIdAndEpoch
-    fresh_producer_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOut:
-    """The open transaction of `producer` is older than its timeout: abort and fence it."""
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-    fresh_producer_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complete:
-    """Nothing lists the owner of the last transaction any more. Harmless when the id went on meanwhile."""
-
-    transactional_id: str
-    owner_outcome: Outcome | None
-    fresh_producer_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expire:
-    """The id was not used for its expiration time."""
-
-    transactional_id: str
-    owner_outcome: Outcome | None
-
-
-_Transactional = AddPartitions | AddOffsets | Prepare | EndTxn | CompleteTransaction | TimedOut
-Event = InitProducerId | _Transactional | Complete | Expire
-
-
-# Results --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CreateOwner:
-    """Create the owner's znode, open, listing these partitions and groups for `producer`."""
-
-    owner: str
-    producer: ProducerIdAndEpoch
-    partitions: tuple[TopicIdPartition, ...]
-    groups: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ExtendOwner:
-    """Make the owner's znode, which exists and must be open, list these partitions and groups as well."""
-
-    owner: str
-    producer: ProducerIdAndEpoch
-    partitions: tuple[TopicIdPartition, ...]
-    groups: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Decide:
-    """Write the outcome, commit or abort, into the owner's znode, which must be open. This is the decision."""
-
-    owner: str
-    outcome: Outcome
-
-
-Instruction = CreateOwner | ExtendOwner | Decide
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step leads to.
-
-    Attributes:
-        metadata: to be stored; the very object the step was given when there is nothing to write.
-        instructions: to be carried out in the same multi, in order.
-        answer: the identity to go on with. For `Prepare`, the prepared transaction: its token. After an
-            `InitProducerId` that kept one, the token is ``metadata.prepared_transaction``.
-    """
-
-    metadata: TransactionMetadata
-    instructions: tuple[Instruction, ...]
-    answer: ProducerIdAndEpoch
-
-
-class ProducerIdNeeded(Exception):  # noqa: N818 - a question to the service, never an error a user sees
-    """The step needs a fresh producer id: allocate one and run it again with ``fresh_producer_id``."""
 
 
 # The step -------------------------------------------------------------------------------------------------------------
@@ -353,7 +125,7 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
             return _transactional_step(metadata, event, is_retry=is_retry)
 
 
-def _transactional_step(metadata: TransactionMetadata, event: _Transactional, *, is_retry: bool) -> Step:
+def _transactional_step(metadata: TransactionMetadata, event: Transactional, *, is_retry: bool) -> Step:
     match event:
         case AddPartitions(partitions=partitions):
             return _add(metadata, event, partitions=partitions)
@@ -631,7 +403,7 @@ def _expire(metadata: TransactionMetadata, event: Expire) -> Step:
     if metadata.state is TxnState.DEAD:
         return Step(metadata, (), metadata.producer)
     is_settled_round = _round_is_over(metadata, event)
-    if metadata.state in _COMPLETE or (metadata.state is TxnState.ONGOING and not is_settled_round):
+    if metadata.state in COMPLETIONS or (metadata.state is TxnState.ONGOING and not is_settled_round):
         raise InvalidTxnStateError("An id with an unfinished transaction does not expire", **_story(metadata, event))
     end = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT) if is_settled_round else ()
     dead = replace(
@@ -698,7 +470,7 @@ def _ended_by_round(metadata: TransactionMetadata, event: InitProducerId | Compl
 
 def _completed(metadata: TransactionMetadata) -> TransactionMetadata:
     """Finish a decided transaction, whatever its outcome; any other state stays."""
-    target = _COMPLETE.get(metadata.state)
+    target = COMPLETIONS.get(metadata.state)
     if target is None:
         return metadata
     return replace(metadata, state=transition(metadata.state, target), partitions=(), pending_groups=())

@@ -176,9 +176,6 @@ class PartitionState:
         grown = OwnerSpan(owner, span.first, last, producers)
         return replace(self, owners=tuple(grown if listed is span else listed for listed in self.owners))
 
-    def without_owner(self, owner: str) -> PartitionState:
-        return replace(self, owners=tuple(span for span in self.owners if span.owner != owner))
-
 
 @dataclass(frozen=True, slots=True)
 class OwnerState:

@@ -46,6 +46,11 @@ TRANSITIONS: Mapping[TxnState, frozenset[TxnState]] = MappingProxyType(
 )
 """From each state, the states that may follow. What leaves `DEAD` is the removal of the id, which is no state."""
 
+COMPLETIONS: Mapping[TxnState, TxnState] = MappingProxyType(
+    {TxnState.PREPARE_COMMIT: TxnState.COMPLETE_COMMIT, TxnState.PREPARE_ABORT: TxnState.COMPLETE_ABORT}
+)
+"""What a decided transaction becomes once nothing lists it any more."""
+
 PENDING_ONLY = frozenset({TxnState.PREPARE_EPOCH_FENCE})
 """Passed through within one step, on the way from an open transaction to its abort by someone else; never stored."""
 

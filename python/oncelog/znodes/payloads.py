@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 
 from oncelog.ports import Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
-from oncelog.protocol.coordinator_core import TransactionMetadata
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
     IndexEntry,
@@ -25,6 +24,7 @@ from oncelog.protocol.partition import (
     TopicState,
 )
 from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch
 from oncelog.znodes import paths
@@ -34,8 +34,8 @@ T = TypeVar("T")
 Json = Any
 Payload = dict[str, Any]
 
-CACHED_PAYLOADS = 512
-"""Of each kind: a client reads the same few znodes again and again, often as it wrote them itself."""
+CACHE_BYTES = 2**20
+"""Payloads each kind remembers: a client reads the same few znodes again and again, often as it wrote them itself."""
 
 
 class Kind(Generic[T]):
@@ -45,6 +45,7 @@ class Kind(Generic[T]):
         self._to_json = to_json
         self._from_json = from_json
         self._known: dict[bytes, T] = {}
+        self._known_bytes = 0
 
     def encode(self, value: T) -> bytes:
         """The bytes of a znode that holds `value`."""
@@ -66,9 +67,11 @@ class Kind(Generic[T]):
         return value
 
     def _remember(self, data: bytes, value: T) -> None:
-        if len(self._known) >= CACHED_PAYLOADS:
+        if self._known_bytes + len(data) > CACHE_BYTES:
             self._known.clear()
+            self._known_bytes = 0
         self._known[data] = value
+        self._known_bytes += len(data)
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

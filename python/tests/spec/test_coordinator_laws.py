@@ -27,7 +27,8 @@ from oncelog.errors import (
     OncelogError,
     ProducerFencedError,
 )
-from oncelog.protocol.coordinator_core import EndTxn, Event, TransactionMetadata
+from oncelog.protocol.coordinator_events import EndTxn, Event
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import PENDING_ONLY, TRANSITIONS, TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch
 from tests.transactions import ID, MAX_TIMEOUT_MS, World, owner_of, partition, stored

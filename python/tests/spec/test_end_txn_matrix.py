@@ -16,7 +16,9 @@ from oncelog.errors import (
     OncelogError,
     ProducerFencedError,
 )
-from oncelog.protocol.coordinator_core import Decide, EndTxn, Step, TransactionMetadata, step
+from oncelog.protocol.coordinator_core import step
+from oncelog.protocol.coordinator_events import Decide, EndTxn, Step
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 from tests.transactions import ID, owner_of, partition, stored

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,8 @@ def stop_once_at(point: CrashPoint, mark: Path) -> Callable[[CrashPoint], None]:
                 file.write(str(os.getpid()))
         except FileExistsError:
             return
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # Sent to the process, another thread may take it, and this one runs on for a moment, into the store's lock.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     return action
 

@@ -15,7 +15,8 @@ from oncelog.errors import (
     OncelogError,
     ProducerFencedError,
 )
-from oncelog.protocol.coordinator_core import (
+from oncelog.protocol.coordinator_core import step
+from oncelog.protocol.coordinator_events import (
     AddOffsets,
     AddPartitions,
     Complete,
@@ -29,7 +30,6 @@ from oncelog.protocol.coordinator_core import (
     Prepare,
     ProducerIdNeeded,
     TimedOut,
-    step,
 )
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH, Outcome, ProducerIdAndEpoch

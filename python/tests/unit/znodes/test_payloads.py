@@ -14,7 +14,6 @@ from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.limits import DEDUPE_WINDOW
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
-from oncelog.protocol.coordinator_core import TransactionMetadata
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
     IndexEntry,
@@ -28,6 +27,7 @@ from oncelog.protocol.partition import (
     TopicState,
 )
 from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH, Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
@@ -194,17 +194,18 @@ def test_an_owner_is_decided_at_the_zxid_of_its_last_write(record: OwnerRecord, 
     )
 
 
-def test_a_bounded_number_of_payloads_is_remembered_and_the_others_are_read() -> None:
+def test_payloads_of_some_bytes_are_remembered_and_the_others_are_read() -> None:
     read: list[int] = []
 
     def from_json(payload: dict[str, int]) -> int:
         read.append(payload["number"])
         return payload["number"]
 
-    kind = payloads.Kind(lambda number: {"number": number}, from_json)
-    written = [kind.encode(number) for number in range(payloads.CACHED_PAYLOADS)]
+    kind = payloads.Kind(lambda number: {"number": number, "padding": "x" * 2**16}, from_json)
+    room = payloads.CACHE_BYTES // (2**16 + 100)
+    written = [kind.encode(number) for number in range(room)]
 
-    assert [kind.decode(PATH, data) for data in written] == list(range(payloads.CACHED_PAYLOADS))
+    assert [kind.decode(PATH, data) for data in written] == list(range(room))
     assert read == []
     kind.encode(-1)
     assert [kind.decode(PATH, data) for data in written[:2]] == [0, 1]
