@@ -16,13 +16,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import appends, memory, planning, report, spark_scan, spark_sink, transactions
+from benchmarks import appends, memory, planning, report, round_trips, spark_scan, spark_sink, transactions
 from benchmarks.report import Finding
 
 PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "transactions": ("Small transactions", transactions.EXPLANATION, transactions.run),
     "appends": ("Large appends", appends.EXPLANATION, appends.run),
     "planning": ("Planning behind a long history", planning.EXPLANATION, planning.run),
+    "round-trips": ("Round trips of a micro-batch", round_trips.EXPLANATION, round_trips.run),
     "memory": ("Memory of a task", memory.EXPLANATION, memory.run),
 }
 ON_SPARK: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {

@@ -72,7 +72,11 @@ class Sender:
     ) -> None:
         """Append durable blocks; arguments and errors as of `send`."""
         owner = own_transaction(transactional_id, producer) if transactional_id else None
-        requests = ([self._request(p, producer, owner, tuple(blocks[p]))] for p in sorted(blocks))
+        manifests = partition_log.write_manifests(self._services.store, self._index_files, blocks)
+        requests = (
+            [Append(p, producer, self._sequences.get(p, 0), owner, tuple(blocks[p]), manifests.get(p))]
+            for p in sorted(blocks)
+        )
         for appends in partition_log.in_steps(requests):
             reach(CrashPoint.PRODUCER_APPEND)
             appended = self._retrying(transactional_id, producer, appends)
@@ -98,12 +102,6 @@ class Sender:
             raise
         return blocks
 
-    def _request(
-        self, partition: TopicIdPartition, producer: ProducerIdAndEpoch, owner: str | None, blocks: tuple[Block, ...]
-    ) -> Append:
-        manifest = partition_log.manifest_for(self._services.store, self._index_files, blocks)
-        return Append(partition, producer, self._sequences.get(partition, 0), owner, blocks, manifest)
-
     def _append(
         self, transactional_id: str | None, producer: ProducerIdAndEpoch, appends: list[Append]
     ) -> list[Appended]:
@@ -111,7 +109,7 @@ class Sender:
             appended = self._services.coordinator.append(transactional_id, producer, appends)
         else:
             store = self._services.store
-            appended = resolving(lambda: store.transact(lambda view: [partition_log.append(view, a) for a in appends]))
+            appended = resolving(lambda: store.transact(lambda view: partition_log.append_all(view, appends)))
         for request, landed in zip(appends, appended, strict=True):
             partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
         return appended

@@ -34,6 +34,7 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
+from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
@@ -226,6 +227,7 @@ class Round:
         written = set(record.partitions)
         if paths.partition(chunk[0].partition) in written:
             return {}  # an earlier try of this step won
+        self._read_ahead(view, [part.partition for part in chunk])
         tails: dict[TopicIdPartition, int] = {}
         participants = list(record.participants or ())
         by_number: dict[int, list[PartitionBlocks]] = {}
@@ -244,7 +246,7 @@ class Round:
         self, view: ZnodeView, number: int, parts: Sequence[PartitionBlocks], fresh_id: int | None
     ) -> tuple[ProducerIdAndEpoch, dict[TopicIdPartition, int]]:
         """Init, begin, append and prepare the participant of log partition `number` (of one or more topics)."""
-        transactional_id = f"{self._request.prefix}-{number}"
+        transactional_id = self._transactional_id(number)
         producer = metadata.join_round(view, transactional_id, self.path, self._nonce, fresh_id)
         metadata.add_partitions(view, transactional_id, producer, [part.partition for part in parts], self.path)
         tails = {}
@@ -254,18 +256,29 @@ class Round:
         metadata.prepare(view, transactional_id, producer)
         return producer, tails
 
+    def _transactional_id(self, number: int) -> str:
+        return f"{self._request.prefix}-{number}"
+
+    def _read_ahead(self, view: ZnodeView, partitions: Sequence[TopicIdPartition]) -> None:
+        ids = {partition.partition: self._transactional_id(partition.partition) for partition in partitions}
+        view.get_many(paths.transaction(transactional_id) for transactional_id in ids.values())
+        stored = {number: metadata.load(view, transactional_id) for number, transactional_id in ids.items()}
+
+        def producers(partition: TopicIdPartition, _: PartitionState) -> list[str]:
+            participant = stored[partition.partition]
+            return [] if participant is None else [paths.producer(partition, participant.producer_id)]
+
+        partition_log.read_ahead(view, partitions, producers)
+
     def _by_number(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
         """What the batch appends, by participant: all topics' partitions of one number."""
 
         def number_of(partition: TopicIdPartition) -> int:
             return partition.partition
 
+        manifests = partition_log.write_manifests(self._store, self._services.index_files, blocks)
         for _, group in groupby(sorted(blocks, key=number_of), key=number_of):
-            yield [self._with_manifest(partition, tuple(blocks[partition])) for partition in group]
-
-    def _with_manifest(self, partition: TopicIdPartition, blocks: tuple[Block, ...]) -> PartitionBlocks:
-        manifest_file = partition_log.manifest_for(self._store, self._services.index_files, blocks)
-        return PartitionBlocks(partition, blocks, manifest_file)
+            yield [PartitionBlocks(part, tuple(blocks[part]), manifests.get(part)) for part in group]
 
     def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> int:
         _, record = self._check_open(view)

@@ -27,7 +27,7 @@ from oncelog.errors import PlanOvertakenError
 from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.protocol.partition import OwnerState
+from oncelog.protocol.partition import OwnerState, PartitionState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
@@ -105,6 +105,13 @@ def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartit
 
 
 def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:
+    def to_settle(partition: TopicIdPartition, state: PartitionState) -> Iterator[str]:
+        for span in state.owners:
+            if span.owner in ready:
+                yield span.owner
+                yield from (paths.producer(partition, pair.producer_id) for pair in span.producers)
+
+    partition_log.read_ahead(view, chunk, to_settle)
     for partition in chunk:
         if not partition_log.exists(view, partition):
             continue  # the topic was deleted since

@@ -95,7 +95,7 @@ class TransactionCoordinator:
             partitions = [request.partition for request in appends]
             owner = own_transaction(transactional_id, producer)
             metadata.add_partitions(view, transactional_id, producer, partitions, owner)
-            return [partition_log.append(view, request) for request in appends]
+            return partition_log.append_all(view, appends)
 
         return resolving(lambda: self._store.transact(append))
 

@@ -13,7 +13,7 @@ Order of an append (the numbers are its crash points):
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -144,21 +144,47 @@ def read_partition(reader: ZnodeReader, partition: TopicIdPartition) -> Partitio
     Raises:
         UnknownTopicError: the topic was deleted, or deleted and created again, since `partition` was identified.
     """
-    path = paths.partition(partition)
-    znode = reader.get(path)
-    state = payloads.decode_partition(path, znode.data) if znode else None
-    if state is None or state.is_deleted:
-        raise UnknownTopicError(
-            "the topic was deleted (or deleted and created again)", topic=partition.topic, topic_id=partition.topic_id
-        )
-    return state
+    return read_partitions(reader, [partition])[partition]
+
+
+def read_existing(
+    reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, PartitionState]:
+    """The znodes of those of `partitions` that are there and not being deleted, read together."""
+    wanted = list(partitions)
+    found = {}
+    for partition, znode in zip(wanted, reader.get_many(map(paths.partition, wanted)), strict=True):
+        state = payloads.decode_partition(paths.partition(partition), znode.data) if znode else None
+        if state is not None and not state.is_deleted:
+            found[partition] = state
+    return found
+
+
+def read_partitions(
+    reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, PartitionState]:
+    """The znodes of `partitions`, read together.
+
+    Raises:
+        UnknownTopicError: see `read_partition`.
+    """
+    wanted = list(partitions)
+    found = read_existing(reader, wanted)
+    for partition in wanted:
+        if partition not in found:
+            raise _no_partition(partition)
+    return found
 
 
 def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
     """Whether the partition is there and not being deleted."""
-    path = paths.partition(partition)
-    znode = reader.get(path)
-    return znode is not None and not payloads.decode_partition(path, znode.data).is_deleted
+    return bool(read_existing(reader, [partition]))
+
+
+def _no_partition(partition: TopicIdPartition) -> UnknownTopicError:
+    return UnknownTopicError(
+        "the topic was deleted (or deleted and created again)", topic=partition.topic, topic_id=partition.topic_id
+    )
 
 
 def read_index(
@@ -237,13 +263,17 @@ def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
 # Appending ------------------------------------------------------------------------------------------------------------
 
 
-def manifest_for(store: ZnodeStore, files: IndexFiles, blocks: Sequence[Block]) -> str | None:
-    """Write the manifest of an append whose blocks are too many for a znode; None where it needs none."""
-    if len(blocks) <= limits.INLINE_BLOCKS_MAX:
-        return None
-    name = generations.new_name(generations.MANIFESTS, generations.current(store))
-    files.write_manifest(name, blocks)
-    return name
+def write_manifests(
+    store: ZnodeStore, files: IndexFiles, blocks: Mapping[TopicIdPartition, Sequence[Block]]
+) -> dict[TopicIdPartition, str]:
+    """Write the manifests of those appends whose blocks are too many for a znode; returns their files."""
+    long = {partition: listed for partition, listed in blocks.items() if len(listed) > limits.INLINE_BLOCKS_MAX}
+    generation = generations.current(store) if long else 0
+    written = {}
+    for partition, listed in long.items():
+        written[partition] = generations.new_name(generations.MANIFESTS, generation)
+        files.write_manifest(written[partition], listed)
+    return written
 
 
 def in_steps(groups: Iterable[Sequence[B]]) -> Iterator[list[B]]:
@@ -259,6 +289,32 @@ def in_steps(groups: Iterable[Sequence[B]]) -> Iterator[list[B]]:
         inline += added
     if step:
         yield step
+
+
+def append_all(view: ZnodeView, requests: Sequence[Append]) -> list[Appended]:
+    """Append to several partitions in one step; see `append`."""
+    producer_ids = {request.partition: request.producer.producer_id for request in requests}
+    read_ahead(view, producer_ids, lambda partition, _: [paths.producer(partition, producer_ids[partition])])
+    return [append(view, request) for request in requests]
+
+
+def read_ahead(
+    view: ZnodeView,
+    partitions: Iterable[TopicIdPartition],
+    more: Callable[[TopicIdPartition, PartitionState], Iterable[str]],
+) -> None:
+    """Read together what appends to some partitions will ask for one by one: on ZooKeeper each would be a round trip.
+
+    Args:
+        more: what else will be asked of a partition.
+    """
+    wanted = list(partitions)
+    view.get_many(path for partition in wanted for path in (paths.partition(partition), paths.tail(partition)))
+    view.get_many(
+        path
+        for partition, state in read_existing(view, wanted).items()
+        for path in (paths.tail_node(partition, state.log_end), *more(partition, state))
+    )
 
 
 def append(view: ZnodeView, request: Append) -> Appended:

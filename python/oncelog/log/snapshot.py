@@ -94,8 +94,7 @@ def _read(
     owners: dict[str, OwnerState] = {}
     pending = _existing(reader, wanted) if with_neighbours else wanted
     while pending:
-        for partition in pending:
-            found[partition] = partition_log.read_partition(reader, partition)
+        found |= partition_log.read_partitions(reader, pending)
         listed = {span.owner for partition in pending for span in found[partition].owners} - owners.keys()
         names = sorted(listed)
         for name, znode in zip(names, reader.get_many(names), strict=True):
@@ -114,7 +113,7 @@ def _neighbours(
 
 
 def _existing(reader: ZnodeReader, partitions: list[TopicIdPartition]) -> list[TopicIdPartition]:
-    return [partition for partition in partitions if partition_log.exists(reader, partition)]
+    return list(partition_log.read_existing(reader, partitions))
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

@@ -169,6 +169,8 @@ class BufferedView:
         return self._read[path]
 
     def _read_all(self, paths: list[str]) -> None:
+        if not paths:
+            return
         for path, znode in zip(paths, self._reader.get_many(paths), strict=True):
             self._remember(path, znode)
 

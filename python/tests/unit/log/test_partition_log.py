@@ -146,10 +146,11 @@ def test_few_blocks_need_no_manifest_and_many_get_one(log: Log) -> None:
     store, files = log.services.store, log.services.new_index_files()
     few, many = blocks(limits.INLINE_BLOCKS_MAX), blocks(limits.INLINE_BLOCKS_MAX + 1)
 
-    assert partition_log.manifest_for(store, files, few) is None
-    name = partition_log.manifest_for(store, files, many)
-    assert name is not None
-    assert name.startswith("manifests/00000001-")
+    written = partition_log.write_manifests(store, files, {partition(log, 0): few, partition(log, 1): many})
+
+    assert list(written) == [partition(log, 1)]
+    assert written[partition(log, 1)].startswith("manifests/00000001-")
+    assert log.services.files.size(written[partition(log, 1)]) > 0
 
 
 def test_rolling_an_empty_tail_does_nothing(log: Log) -> None:
