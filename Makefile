@@ -46,8 +46,8 @@ lint: $(READY) ## Style, types, import direction, spelling
 test: lint ## Lint and every test but the long walk of `make crash`
 	$(PYTEST) -m "not walk"
 
-unit: $(READY) ## The quick tests: all but Spark, simulation and packaging
-	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging"
+unit: $(READY) ## The quick tests: all but Spark, servers, simulation and packaging
+	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers"
 
 sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 	$(PYTEST) python/tests/simulation

@@ -8,7 +8,8 @@
     │   ├── ConcurrentTransactionsError another transition of the same transactional id is under way
     │   ├── UnstableOffsetCommitError   a group has offsets in an undecided transaction
     │   ├── PlanOvertakenError          settling overtook a reader's plan every time
-    │   └── PartitionPinnedError        too many unsettled transactions in one partition
+    │   ├── PartitionPinnedError        too many unsettled transactions in one partition
+    │   └── LogInUseError               somebody used the log during work that needs it at rest
     ├── AbortableError              abort the transaction, then begin it again
     │   ├── TransactionAbortableError   a send of this transaction failed
     │   ├── FileWriteError              a file could not be written (disk full, I/O error) and was discarded
@@ -26,7 +27,7 @@
     │   ├── CorruptDataError            a file or znode does not hold what was written
     │   ├── UnsupportedFormatError      a file or store written by a newer oncelog
     │   ├── StoreHostError              the embedded store belongs to another host or file system
-    │   ├── StoreAccessError            the embedded store is read-only for this process, or gone
+    │   ├── StoreAccessError            the znode store does not let this process in, or is gone
     │   └── SparkInternalsError         Spark's internals are not as this oncelog knows them
     ├── OutcomeUnknownError         the write may or may not have happened: run the same step again
     └── UsageError                  the call is wrong: mend the named argument; nothing was written
@@ -114,6 +115,10 @@ class PartitionPinnedError(RetriableError):
     """Too many unsettled transactions in one partition; the error names the one that pins it."""
 
 
+class LogInUseError(RetriableError):
+    """Somebody used the log during work that needs it at rest. Stop every process that uses it, then try again."""
+
+
 class AbortableError(OncelogError):
     """Abort the transaction, then begin it again."""
 
@@ -183,7 +188,7 @@ class StoreHostError(FatalError):
 
 
 class StoreAccessError(FatalError):
-    """The embedded store's file or folder cannot be opened or written by this process, or was taken away."""
+    """The znode store does not let this process in (file permissions, ZooKeeper's ACLs), or was taken away."""
 
 
 class SparkInternalsError(FatalError):

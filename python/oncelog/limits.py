@@ -27,6 +27,13 @@ STORE_BUSY_MS = 10_000
 FORK_WAIT_MS = 5_000
 """How long a fork waits for other threads to be done with the embedded store (znodes/sqlite/pool.py)."""
 
+ZOOKEEPER_TIMEOUT_MS = 15_000
+"""How long a call waits for ZooKeeper, reconnecting included: an ensemble elects a new leader in a few seconds."""
+
+ZOOKEEPER_SESSION_MS = 10_000
+"""After this long without a sign of life client and server give each other up. No znode hangs on a session; it only
+bounds how long a dead connection passes for a slow one, and how late a request that was sent may be carried out."""
+
 WAL_KEEP_BYTES = 16 * 1024 * 1024
 """The write-ahead log of the embedded store shrinks to this after a long snapshot made it grow."""
 
@@ -50,6 +57,18 @@ FILE_ROLL_BYTES = 64 * 1024 * 1024
 
 DEFAULT_CODEC = "zstd"
 """Smaller files than lz4, at the speed of Spark's parquet sink; `lz4` and `null` are the other choices."""
+
+OBJECT_BUFFER_BYTES = 8 * 1024 * 1024
+"""What a writer to an object store holds in memory before it takes a temporary file; a task writes few at a time."""
+
+OBJECT_STORE_TIMEOUT_MS = 10_000
+"""How long one request to an object store waits for a sign of life. The SDK's own 3 s are short for joining parts."""
+
+OBJECT_STORE_ATTEMPTS = 3
+"""How often a request to an object store is sent: the SDK's own default. Callers and Spark retry beyond it."""
+
+OPEN_OBJECTS = 64
+"""Objects whose size a process remembers, so that blocks of one file do not ask for it again."""
 
 # Index ----------------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Everything below receives its parts from here; nothing below reads the environme
 from __future__ import annotations
 
 import uuid
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,14 +17,15 @@ from oncelog.clients.consumer import Consumer
 from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.coordinator.transactions import TransactionCoordinator, resolving
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog.log.files import file_store, local_path
+from oncelog.log.files import absolute, file_store, is_object_store, local_path
 from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.types import IsolationLevel
-from oncelog.znodes import paths
+from oncelog.znodes import copying, paths
 from oncelog.znodes.clock import SystemClock
+from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 
@@ -123,9 +125,10 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
     """Open a log, and create it where there is none.
 
     Args:
-        path: folder (or URI) of the data files.
+        path: folder of the data files, or ``s3://bucket/folder`` with `znodes` elsewhere.
         znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
-            another place, ``memory`` for a store that dies with the process (tests).
+            another place, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves several hosts,
+            ``memory`` for a store that dies with the process (tests).
         create: whether a log may be created; otherwise a missing one is an error.
 
     Returns:
@@ -136,7 +139,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         StoreHostError: the SQLite store is on another host or a network file system: use a ZooKeeper.
         UnsupportedFormatError: a newer oncelog wrote the log.
     """
-    root = str(local_path(path).absolute())  # tasks open it too, with another working folder
+    root = absolute(path)  # tasks open it too, with another working folder
     files = file_store(root)
     store = _open_store(root, znodes, create=create)
     try:
@@ -173,19 +176,35 @@ def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
     if scheme == "memory":
         return MemoryZnodeStore()
     if scheme == "zk":
-        raise UsageError(
-            "ZooKeeper as the znode store is not supported yet; leave `znodes` out for SQLite", znodes=znodes
-        )
+        return _zookeeper_store(znodes or "", create=create)
     if scheme != "sqlite":
-        raise UsageError("not a znode store: leave it out, or give sqlite:<file>", znodes=znodes)
+        raise UsageError(
+            "not a znode store: leave it out, or give sqlite:<file> or zk://host:port/chroot", scheme=scheme
+        )
     file = _sqlite_file(root, place)
     if not create and not file.exists():
         raise _no_log(root)
     return SqliteZnodeStore(file, create=create)
 
 
+def _zookeeper_store(url: str, *, create: bool) -> ZnodeStore:
+    if find_spec("kazoo") is None:
+        raise UsageError("znodes=zk://... needs the package kazoo: pip install 'oncelog[zookeeper]'")
+    from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+
+    return ZookeeperZnodeStore(url, create=create)
+
+
 def _sqlite_file(root: str, place: str) -> Path:
-    return Path(place) if place else local_path(root) / ZNODES_FILE
+    if place:
+        return Path(place)
+    if is_object_store(root):
+        raise UsageError(
+            "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "
+            "by znodes=sqlite:/a/file where one host uses the log",
+            path=root,
+        )
+    return local_path(root) / ZNODES_FILE
 
 
 def _no_log(path: str) -> UsageError:
@@ -214,6 +233,35 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
     SqliteZnodeStore.adopt_host(file)
 
 
+def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, total: None) -> Copied:
+    """Copy all metadata of a log, which nobody uses, into another store; the data files stay where they are.
+
+    A copy that was killed or failed leaves a store that cannot be opened, and the next one starts from scratch.
+
+    Args:
+        log: it is only read. Nobody may use it any more once the copy is done: two stores over the same data files
+            would remove each other's.
+        to: the other store, as `znodes` of `open`; it must be empty.
+        on_progress: called with the znodes done and in total.
+
+    Returns:
+        what was copied and compared; the log is ``open(log.path, znodes=to)`` now.
+
+    Raises:
+        UsageError: the other store holds something, or is no place for metadata.
+        LogInUseError: somebody wrote to the log meanwhile. Stop every process that uses it, and copy again.
+        UnsupportedFormatError: either store is of another oncelog.
+        CorruptDataError: a znode cannot be read, or the other store does not return what was written.
+    """
+    if to.partition(":")[0] == "memory":
+        raise UsageError("a store in memory ends with this process: name one that lasts", to=to)
+    target = _open_store(log.path, to, create=True)
+    try:
+        return copying.copy(log.services.store, target, on_progress=on_progress)
+    finally:
+        target.close()
+
+
 def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
     """Create the log's fixed znodes unless they are there; returns the cluster id."""
     fresh_id = uuid.uuid4().hex
@@ -221,7 +269,7 @@ def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
     def step(view: ZnodeView) -> str:
         znode = view.get(paths.FORMAT)
         if znode is not None:
-            return paths.decode(paths.FORMAT, znode.data, lambda payload: str(payload["cluster_id"]))
+            return copying.cluster_id_of(znode.data)
         if not create:
             raise _no_log(path)
         view.create(paths.FORMAT, paths.encode({"cluster_id": fresh_id}))
@@ -233,4 +281,4 @@ def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
             view.create(folder)
         return fresh_id
 
-    return store.transact(step)
+    return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won

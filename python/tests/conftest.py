@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.leaks import held, left_over
 from tests.parts import DEEP, MISSING_PART, are_parts_required, is_deep
+from tests.zookeeper import start_before_leak_check, zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
 # green commit stays green; desks draw new ones, and HYPOTHESIS_PROFILE=deep draws them for minutes.
@@ -19,6 +20,8 @@ settings.register_profile("desk", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(DEEP if is_deep() else "ci" if are_parts_required() else "desk")
+
+__all__ = ["zookeeper"]
 
 FAILED = pytest.StashKey[bool]()
 
@@ -42,6 +45,10 @@ def _leaves_nothing_behind(request: pytest.FixtureRequest, tmp_path_factory: pyt
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what shares the Spark session last: a quick test's failure is seen early, and without a JVM beside it."""
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    start_before_leak_check(item)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -52,8 +52,6 @@ class FaultyStore:
         at: at which multi, counted from 0; None for never.
     """
 
-    reads_are_atomic = True
-
     def __init__(self, store: ZnodeStore, fault: Fault = Fault.CRASH_BEFORE, at: int | None = None) -> None:
         self._store: Any = store
         self._faults: deque[Fault | None] = deque()
@@ -66,6 +64,10 @@ class FaultyStore:
         """What happens at the next multis, one by one; None for nothing. All go well behind them."""
         self._faults = deque(faults)
         self.has_struck = False
+
+    @property
+    def reads_are_atomic(self) -> bool:
+        return bool(self._store.reads_are_atomic)
 
     @property
     def timing(self) -> Timing:

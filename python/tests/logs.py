@@ -7,7 +7,7 @@ another process would do; in memory all share the one store, with SQLite each ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,9 +28,11 @@ from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from tests import invariants
+from tests.parts import are_parts_required
 
 TOPIC = "flights"
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "zookeeper") if are_parts_required() else ("memory", "sqlite")
+"""Under CI also on a real server, which costs minutes; ``ONCELOG_CI_REQUIRE=1`` does the same at a desk."""
 CAUGHT_UP_MS = 1_000
 """Beyond every pause that upkeep keeps between two looks."""
 
@@ -135,10 +137,10 @@ class LogWorld:
         is_checked: whether the invariants are checked at the end; a test that damages the log says no.
     """
 
-    def __init__(self, folder: Path, kind: str = "memory") -> None:
+    def __init__(self, folder: Path, kind: str = "memory", *, time: DrivenTime | None = None) -> None:
         self.folder = folder
         self.kind = kind
-        self.time = DrivenTime()
+        self.time = time or DrivenTime()
         self.files = CountingFiles(MemoryFiles() if kind == "memory" else LocalFileStore(folder))
         self.is_checked = True
         self._memory = MemoryZnodeStore(now_ms=self.time.now_ms, clock=self.time) if kind == "memory" else None
@@ -188,7 +190,15 @@ def log_world(folder: Path, kind: str = "memory") -> Iterator[LogWorld]:
 @pytest.fixture(params=STORES)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
     """A log with one topic of two partitions, on each store."""
-    with log_world(tmp_path, request.param) as found:
+    if request.param == "zookeeper":
+        from tests.zookeeper_logs import zookeeper_log_world  # which is made of what is in this file
+
+        opened: AbstractContextManager[LogWorld] = zookeeper_log_world(
+            tmp_path, request.getfixturevalue("zookeeper").url()
+        )
+    else:
+        opened = log_world(tmp_path, request.param)
+    with opened as found:
         found.log.create_topic(TOPIC, partitions=2)
         yield found
 

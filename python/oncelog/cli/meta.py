@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from oncelog import runtime
-from oncelog.cli.output import show, show_fields, show_json
+from oncelog.cli.output import (
+    as_json,
+    moment,
+    plural,
+    printable,
+    progress,
+    quoted,
+    show,
+    show_fields,
+    show_json,
+    show_json_line,
+    show_table,
+    size,
+)
 from oncelog.cli.shell import Group, Settings
+from oncelog.clients import metadata
+from oncelog.clients.metadata import DumpedZnode, MetadataSizes
 
 
 @click.group(cls=Group)
@@ -31,6 +48,85 @@ def show_log(settings: Settings) -> None:
         show_json({"log": fields})
     else:
         show_fields((name.replace("_", " "), value) for name, value in fields.items())
+
+
+@meta.command()
+@click.option(
+    "--largest", type=click.IntRange(min=0), default=metadata.LARGEST, show_default=True, help="Znodes to name."
+)
+@click.pass_obj
+def stat(settings: Settings, largest: int) -> None:
+    """Show how large the metadata is: znodes and bytes of each topic and of the rest, and the largest znodes.
+
+    Bytes are those of the znodes' data, which is what a quota of ZooKeeper counts. Reads every znode.
+    """
+    with settings.open() as log, progress("reading znodes"):
+        found = log.admin.measure_metadata(largest=largest)
+    if settings.as_json:
+        show_json(as_json(found))
+        return
+    show_table(("part", "znodes>", "size>"), _size_rows(found), empty="")
+    if found.largest:
+        show()
+        show_table(("largest znodes", "size>"), [(one.path, size(one.size_bytes)) for one in found.largest], empty="")
+
+
+def _size_rows(found: MetadataSizes) -> list[tuple[object, ...]]:
+    parts = [
+        ("transactions", found.transactions),
+        ("groups", found.groups),
+        ("sinks", found.queries),
+        ("other", found.other),
+        ("total", found.total),
+    ]
+    topics = [(f"topic {one.topic}", one.znodes, size(one.size_bytes)) for one in found.topics]
+    return [*topics, *((name, part.znodes, size(part.size_bytes)) for name, part in parts)]
+
+
+@meta.command()
+@click.argument("znode", metavar="[ZNODE]", default="/")
+@click.pass_obj
+def dump(settings: Settings, znode: str) -> None:
+    """Show a znode and all below it: path, version, time of the last write, data. By default all of them.
+
+    With --json each znode is one JSON document on a line of its own.
+    """
+    with settings.open() as log:
+        for found in log.admin.dump_metadata(znode):
+            if settings.as_json:
+                show_json_line(found)
+            else:
+                show(_znode_line(found))
+
+
+def _znode_line(found: DumpedZnode) -> str:
+    data = "" if found.data is None else json.dumps(as_json(found.data), ensure_ascii=False)
+    place = click.style(printable(found.path), bold=True)
+    return f"{place}  v{found.version}  {moment(found.modified_ms)}  {printable(data)}".rstrip()
+
+
+@meta.command()
+@click.option("--to", required=True, metavar="URI", help="The other store, as in --znodes; it must be empty.")
+@click.pass_obj
+def copy(settings: Settings, to: str) -> None:
+    """Copy all metadata into another, empty store, and compare both. The files of the log stay where they are.
+
+    Offline: stop every process that uses the log before, and let none of them use the old store afterwards, since two
+    stores over the same files remove each other's. Transactions may be open: they go on in the new store. If anything
+    wrote to the log meanwhile, the copy fails.
+
+    Until it is done the other store cannot be opened. A copy that was interrupted starts from scratch the next time.
+    """
+    with settings.open() as log, progress("copying metadata") as advance:
+        done = runtime.copy_metadata(log, to, on_progress=advance)
+    if settings.as_json:
+        show_json({"copied": {"to": to, **as_json(done)}})
+        return
+    show(f"copied {plural(done.znodes, 'znode')} ({size(done.size_bytes)}) of the log {done.cluster_id}")
+    show(f"compared {plural(done.compared, 'znode')} of both stores: the same paths, children and data")
+    if done.adapted:
+        show(f"translated the numbers of the store (trims, orders of offsets) in {plural(done.adapted, 'znode')}")
+    show(f"from now on the log is opened with --znodes {quoted(to)}; see to it that nothing opens it without")
 
 
 @meta.command("adopt-host")

@@ -53,6 +53,11 @@ def show_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(as_json(document), indent=2, ensure_ascii=False))
 
 
+def show_json_line(document: Any) -> None:
+    """Write one JSON document as a line of its own: the way of lists that may not fit into memory of the reader."""
+    click.echo(json.dumps(as_json(document), ensure_ascii=False))
+
+
 def show_json_stream(document: Mapping[str, Any], name: str, entries: Iterable[Any]) -> None:
     """Write one JSON document whose last field is a list that need not fit into memory."""
     head = json.dumps(as_json(document), ensure_ascii=False)[:-1]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Literal
 
 from oncelog import limits
-from oncelog.clients import dump
+from oncelog.clients import dump, metadata
 from oncelog.clients.descriptions import (
     AbortedTransaction,
     GroupPartitionProgress,
@@ -23,6 +23,7 @@ from oncelog.clients.descriptions import (
     UpkeepReport,
 )
 from oncelog.clients.dump import Dumped
+from oncelog.clients.metadata import DumpedZnode, MetadataSizes
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import group_removal, groups, inspection, owners, rounds, settler, sweeper
 from oncelog.coordinator.groups import GroupDescription
@@ -437,6 +438,24 @@ class Admin:
             counts, and every problem found.
         """
         return verification.verify(self._store, self._services.files, on_progress=on_progress)
+
+    # Metadata ---------------------------------------------------------------------------------------------------------
+
+    def measure_metadata(self, *, largest: int = metadata.LARGEST) -> MetadataSizes:
+        """How large the metadata is: znodes and bytes of each topic and of the rest.
+
+        Args:
+            largest: how many of the largest znodes to name.
+        """
+        return metadata.measure(self._store, largest=largest)
+
+    def dump_metadata(self, path: str = "/") -> Iterator[DumpedZnode]:
+        """The znode at `path` and all below it, each before its children; they need not fit into memory.
+
+        Raises:
+            UsageError: there is no such znode.
+        """
+        return metadata.dump(self._store, path)
 
     # Upkeep -----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Immutable files on a local file system: `ports.FileStore` for one folder, and the door that reads a URI.
 
-Owns names, durability and the translation of the operating system's errors; knows nothing of what is in a file.
-Object stores will come behind the same port.
+Owns durability and the walk through folders; knows nothing of what is in a file. `object_files` is the same port on an
+object store.
 
 Crash points of one file:
   1  created, or partly written    a crash leaves an orphan that no znode names; collection removes it
@@ -14,20 +14,41 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from oncelog.errors import FileUnavailableError, FileWriteError, UsageError, ensure
+from oncelog.errors import UsageError, ensure
+from oncelog.log.file_rules import parts_of, reading, write_error
+from oncelog.log.object_files import SCHEME as OBJECT_SCHEME
+from oncelog.log.object_files import ObjectFileStore, ObjectPlace
 from oncelog.ports import FileStore
 
-_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # pathlib makes one slash out of two
 
 
 def file_store(uri: str | os.PathLike[str]) -> FileStore:
-    """The file store that a user's path or URI names; see `local_path`."""
-    return LocalFileStore(local_path(uri))
+    """The file store that a user's path or URI names: a bucket by ``s3://bucket/folder``, else a folder.
+
+    Raises:
+        UsageError: neither.
+    """
+    return ObjectFileStore(os.fspath(uri)) if is_object_store(uri) else LocalFileStore(local_path(uri))
+
+
+def is_object_store(uri: str | os.PathLike[str]) -> bool:
+    """Whether the files are objects in a bucket."""
+    return os.fspath(uri).startswith(OBJECT_SCHEME)
+
+
+def absolute(uri: str | os.PathLike[str]) -> str:
+    """A user's path or URI as other processes find it, which have other working folders.
+
+    Raises:
+        UsageError: neither a bucket nor a local path.
+    """
+    return ObjectPlace.parse(os.fspath(uri)).url if is_object_store(uri) else str(local_path(uri))
 
 
 def local_path(uri: str | os.PathLike[str]) -> Path:
@@ -42,8 +63,8 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
     text = os.fspath(uri)
     if text.startswith("file:"):
         return Path(_path_of_file_uri(text))
-    if _OTHER_SCHEME.match(text):
-        raise UsageError("object stores are not supported yet; give a local path or a file: URI", uri=text)
+    if scheme := _OTHER_SCHEME.match(text):
+        raise UsageError("a log is in a local path, a file: URI, or s3://bucket/folder", scheme=scheme[0])
     if not text:
         raise UsageError("the path of the log is empty", uri=text)
     return Path(text).absolute()
@@ -86,7 +107,7 @@ class LocalFileStore:
             self._make_folder(path.parent)
             return LocalOutputFile(name, path)
         except OSError as error:
-            raise _write_error(name, error) from error
+            raise write_error(name, error) from error
 
     def read(self, name: str, position: int, length: int) -> bytes:
         """Bytes ``[position, position + length)`` of the file, as far as it reaches.
@@ -96,7 +117,7 @@ class LocalFileStore:
             FileUnavailableError: it cannot be read.
         """
         ensure(position >= 0 and length >= 0, "a range of bytes is not negative", position=position, length=length)
-        with _reading(name), FileIO(self._path(name)) as file:
+        with reading(name), FileIO(self._path(name)) as file:
             # The length may come from a damaged index: never allocate more than there is.
             present = min(length, max(os.fstat(file.fileno()).st_size - position, 0))
             return _read_range(file.fileno(), position, present)
@@ -108,7 +129,7 @@ class LocalFileStore:
             FileNotFoundError: no such file.
             FileUnavailableError: the file system does not say.
         """
-        with _reading(name):
+        with reading(name):
             return self._path(name).stat().st_size
 
     def names(self, folder: str) -> Iterator[tuple[str, int, int]]:
@@ -128,14 +149,11 @@ class LocalFileStore:
         Raises:
             FileUnavailableError: it is there and cannot be removed.
         """
-        with _reading(name):
+        with reading(name):
             self._path(name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        parts = name.split("/")
-        if "\0" in name or any(part in ("", ".", "..") for part in parts):
-            raise UsageError("not the name of a file below the log's root", name=name)
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*parts_of(name))
 
     def _make_folder(self, folder: Path) -> None:
         """Create `folder` durably.
@@ -153,7 +171,7 @@ class LocalFileStore:
 
     def _walk(self, folder: Path) -> Iterator[Path]:
         try:
-            with _reading(folder.relative_to(self._root).as_posix()), os.scandir(folder) as listing:
+            with reading(folder.relative_to(self._root).as_posix()), os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except FileNotFoundError:
             return
@@ -194,7 +212,7 @@ class LocalOutputFile:
                 rest = rest[written:]
         except OSError as error:
             self.discard()
-            raise _write_error(self._name, error) from error
+            raise write_error(self._name, error) from error
 
     def finish(self) -> None:
         """Make the file durable.
@@ -210,7 +228,7 @@ class LocalOutputFile:
         except OSError as error:
             # The bytes of a failed fsync are in no known state, and a second fsync would not tell.
             self.discard()
-            raise _write_error(self._name, error) from error
+            raise write_error(self._name, error) from error
 
     def discard(self) -> None:
         """Close and remove the file. What cannot be removed is an orphan, which collection removes."""
@@ -236,26 +254,3 @@ def _read_range(descriptor: int, position: int, length: int) -> bytes:
             break
         data += more
     return data
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Turn errors of the operating system, other than a missing file, into `FileUnavailableError`."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FileUnavailableError(
-            "a file of the log cannot be read or removed; mend what the reason says, and try again",
-            file=name,
-            reason=error.strerror or str(error),
-        ) from error
-
-
-def _write_error(name: str, error: OSError) -> FileWriteError:
-    return FileWriteError(
-        "a file of the log could not be written and was discarded; mend what the reason says, and write the data again",
-        file=name,
-        reason=error.strerror or str(error),
-    )

@@ -171,12 +171,18 @@ _BATCH_READ = frozenset({Use.BATCH_READ})
 _STREAM_WRITE = frozenset({Use.STREAM_WRITE})
 
 OPTIONS: tuple[Option, ...] = (
-    Option("path", EVERYWHERE, _text, "Folder or URI of the log.", default_doc="required"),
+    Option(
+        "path",
+        EVERYWHERE,
+        _text,
+        "Folder of the log, or `s3://bucket/folder` with `znodes` elsewhere.",
+        default_doc="required",
+    ),
     Option(
         "znodes",
         EVERYWHERE,
         _text,
-        "Where the metadata lives: `sqlite:/a/file` for another place than in `path`.",
+        "Where the metadata is: `zk://host:port,.../chroot` for several hosts, or `sqlite:/a/file`.",
         default_doc="SQLite in `path`",
     ),
     Option("subscribe", SOURCE, _topics, "Topics to read, separated by commas.", default_doc="one of these three"),

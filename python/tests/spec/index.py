@@ -108,7 +108,6 @@ REASONS: Mapping[int, str] = {
     64: "Not yet: at its full size, with pauses and with ZooKeeper under the log.",
     65: "Not yet: at its full size, and with ZooKeeper under the log.",
     66: "Not yet: a checker of whole histories for both logs.",
-    67: "Not yet: there is no ZooKeeper store. A lost answer of a multi on the other stores is law 16.",
     68: "Not yet: concerns the Kafka connector.",
 }
 

@@ -27,6 +27,7 @@ from oncelog.cli import main
 from oncelog.cli.output import duration, moment, printable, quoted, readable, size
 from oncelog.cli.shell import Command, Root
 from oncelog.runtime import ZNODES_FILE
+from oncelog.znodes import copying
 from tests.copies import open_round, written_blocks
 from tests.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 from tests.style.tree import ROOT
@@ -473,6 +474,90 @@ def test_collecting_aborts_what_is_overdue_and_applies_retention(shell: Shell, l
     assert shell.lines("txn", "find-hanging") == ["nothing hangs"]
 
 
+# The metadata store ---------------------------------------------------------------------------------------------------
+
+
+def test_the_size_of_the_metadata_is_shown_by_topic_and_in_total(shell: Shell, busy: oncelog.Log) -> None:
+    rows = [line.split() for line in shell.lines("meta", "stat", "--largest", "1")]
+
+    found = shell.json("meta", "stat", "--largest", "1")
+    assert set(found) == {"topics", "transactions", "groups", "queries", "other", "total", "largest"}
+    (topic,) = found["topics"]
+    assert rows[2][:3] == ["topic", TOPIC, str(topic["znodes"])]
+    assert [row[0] for row in rows[3:8]] == ["transactions", "groups", "sinks", "other", "total"]
+    assert rows[7][1] == str(found["total"]["znodes"])
+    assert rows[-1][0] == found["largest"][0]["path"]
+
+
+def test_znodes_are_dumped_as_lines_and_with_json_as_one_document_a_line(shell: Shell, busy: oncelog.Log) -> None:
+    lines = shell.lines("meta", "dump", "/transactions/blocker-0")
+    done = shell("meta", "dump", "/transactions/blocker-0", "--json")
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert [line.split("  ")[0] for line in lines] == [document["path"] for document in documents]
+    assert json.loads(lines[0].split("  ")[3]) == documents[0]["data"]
+    assert documents[0]["data"]["state"] == "ongoing"
+    assert set(documents[1]) == {"path", "version", "created_ms", "modified_ms", "czxid", "mzxid", "data"}
+    assert len(shell.lines("meta", "dump")) == shell.json("meta", "stat")["total"]["znodes"]
+
+
+@pytest.mark.parametrize("path", ["/nothing", "transactions", "/topics/"])
+def test_a_dump_of_no_znode_is_refused(shell: Shell, log: oncelog.Log, path: str) -> None:
+    assert f"path={path!r}" in shell.refused("meta", "dump", path, exit_code=2)
+
+
+def test_the_metadata_is_copied_into_another_store_and_the_log_goes_on_there(
+    shell: Shell, busy: oncelog.Log, tmp_path: Path
+) -> None:
+    moved = f"sqlite:{tmp_path}/moved.sqlite"
+    before = shell.lines("log", "dump", TOPIC)
+
+    lines = shell.lines("meta", "copy", "--to", moved)
+
+    znodes = shell.json("meta", "stat")["total"]["znodes"] - 2
+    assert lines[0].startswith(f"copied {znodes} znodes (")
+    assert lines[1].startswith(f"compared {znodes} znodes of both stores")
+    assert shell.lines("log", "dump", TOPIC, "--znodes", moved) == before
+    assert shell.json("log", "verify", "--znodes", moved)["is_sound"]
+
+
+def test_a_copy_as_json_has_the_documented_keys(shell: Shell, busy: oncelog.Log, tmp_path: Path) -> None:
+    found = shell.json("meta", "copy", "--to", f"sqlite:{tmp_path}/moved.sqlite")["copied"]
+
+    assert set(found) == {"to", "cluster_id", "znodes", "size_bytes", "compared", "adapted"}
+    assert found["cluster_id"] == busy.cluster_id
+
+
+def test_a_copy_is_refused_where_it_could_do_harm(shell: Shell, log: oncelog.Log, tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "other") as other:
+        taken = f"sqlite:{tmp_path}/other/{ZNODES_FILE}"
+        assert other.cluster_id in shell.refused("meta", "copy", "--to", taken, exit_code=2)
+    assert "holds a log" in shell.refused("meta", "copy", "--to", "sqlite", exit_code=2)
+    assert "name one that lasts" in shell.refused("meta", "copy", "--to", "memory", exit_code=2)
+    assert "not a znode store" in shell.refused("meta", "copy", "--to", "ftp://host", exit_code=2)
+    assert "Missing option '--to'" in shell.refused("meta", "copy", exit_code=2)
+
+
+def test_a_log_that_is_used_during_the_copy_is_to_be_copied_again(
+    shell: Shell, log: oncelog.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = f"sqlite:{tmp_path}/moved.sqlite"
+    run_copy = copying._Run.copy
+
+    def copy_and_write(run: copying._Run) -> object:
+        log.create_topic("meanwhile")
+        return run_copy(run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying._Run, "copy", copy_and_write)
+        assert "stop every process" in shell.refused("meta", "copy", "--to", moved, exit_code=3)
+
+    assert "not finished" in shell.refused("topic", "list", "--znodes", moved, exit_code=2)
+    assert "not finished" in shell.refused("topic", "create", "new", "--znodes", moved, exit_code=2)
+    assert shell("meta", "copy", "--to", moved).exit_code == 0
+    assert len(shell.json("topic", "list", "--znodes", moved)["topics"]) == 2
+
+
 # Exit codes and errors ------------------------------------------------------------------------------------------------
 
 READS = [
@@ -489,6 +574,9 @@ READS = [
     ["batch", "list"],
     ["batch", "show", "copies"],
     ["meta", "show"],
+    ["meta", "stat"],
+    ["meta", "dump"],
+    ["meta", "copy", "--to", "sqlite:/nowhere/at/all"],
 ]
 
 
@@ -622,7 +710,7 @@ def test_the_metadata_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
 
     assert "there is no log here" in shell.refused("topic", "list", exit_code=2)
     assert shell("topic", "list", ONCELOG_ZNODES=elsewhere).exit_code == 0
-    assert "zk" in shell.refused("topic", "list", "--znodes", "zk://host:2181/oncelog", exit_code=2)
+    assert "zk://" in shell.refused("topic", "list", "--znodes", "ftp://host/oncelog", exit_code=2)
 
 
 def test_a_log_is_named_by_a_uri(tmp_path: Path) -> None:

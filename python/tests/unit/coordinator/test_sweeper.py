@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog import limits
 from oncelog.coordinator import metadata, owners, sweeper
 from oncelog.coordinator.sweeper import Overdue
@@ -22,7 +24,9 @@ from tests.logs import (
 from tests.rounds import begin, written
 
 
+@pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)
 def test_the_stores_time_is_that_of_its_own_writes_and_never_goes_back(world: LogWorld) -> None:
+    """A ZooKeeper takes the time of its leader. If the next leader's clock is behind, time-outs come later."""
     store = world.log.services.store
     first = sweeper.store_now_ms(store)
     world.time.wall_ms -= 10_000

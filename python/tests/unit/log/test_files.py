@@ -1,22 +1,20 @@
-"""Local files: names, durability, and what happens when the file system refuses."""
+"""Local files: the contract, durability, and what happens when the file system refuses."""
 
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import pickle
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from oncelog.errors import FileUnavailableError, FileWriteError, InvariantViolation, UsageError
-from oncelog.log.files import LocalFileStore, file_store
-
-NAME = "data/00000001-a.avro"
+from oncelog.errors import FileUnavailableError, FileWriteError, UsageError
+from oncelog.log.files import LocalFileStore, absolute, file_store
+from tests.unit.log.file_store_contract import NAME, FileStoreContract, write
 
 
 @pytest.fixture
@@ -27,12 +25,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def files(root: Path) -> LocalFileStore:
     return LocalFileStore(root)
-
-
-def write(files: LocalFileStore, name: str, data: bytes = b"content") -> None:
-    output = files.create(name)
-    output.write(data)
-    output.finish()
 
 
 @pytest.fixture
@@ -60,56 +52,16 @@ def full_disk(free_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-# Writing and reading -------------------------------------------------------------------------------------------------
+class TestLocalFileStore(FileStoreContract):
+    """The contract, on the fixture `files`."""
 
 
-def test_a_finished_file_holds_what_was_written(files: LocalFileStore) -> None:
-    output = files.create(NAME)
-    output.write(b"one")
-    output.write(memoryview(b"--two--")[2:5])
-    assert output.position == 6
-    output.finish()
-
-    assert files.read(NAME, 0, 6) == b"onetwo"
-    assert files.size(NAME) == 6
+# Beyond the contract -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("position", "length", "expected"),
-    [
-        (0, 7, b"content"),
-        (2, 3, b"nte"),
-        (5, 100, b"nt"),
-        (7, 1, b""),
-        (100, 1, b""),
-        (0, 0, b""),
-        (0, 2**62, b"content"),
-    ],
-)
-def test_a_read_gives_the_range_as_far_as_the_file_reaches(
-    files: LocalFileStore, position: int, length: int, expected: bytes
-) -> None:
+def test_a_file_that_cannot_be_read_is_told_apart_from_a_missing_one(files: LocalFileStore) -> None:
     write(files, NAME)
 
-    assert files.read(NAME, position, length) == expected
-
-
-def test_a_range_is_not_negative(files: LocalFileStore) -> None:
-    write(files, NAME)
-
-    for position, length in [(-1, 1), (0, -1)]:
-        with pytest.raises(InvariantViolation):
-            files.read(NAME, position, length)
-
-
-def test_a_missing_file_is_told_apart_from_one_that_cannot_be_read(files: LocalFileStore) -> None:
-    write(files, NAME)
-
-    for missing in ["data/missing", "missing/missing"]:
-        with pytest.raises(FileNotFoundError):
-            files.read(missing, 0, 1)
-        with pytest.raises(FileNotFoundError):
-            files.size(missing)
     with pytest.raises(FileUnavailableError, match=r"file='data', reason='Is a directory'"):
         files.read("data", 0, 1)
     with pytest.raises(FileUnavailableError, match="Not a directory"):
@@ -124,60 +76,17 @@ def test_a_file_is_created_once(files: LocalFileStore) -> None:
     assert files.read(NAME, 0, 7) == b"content"
 
 
-def test_a_finished_or_discarded_file_takes_no_more(files: LocalFileStore) -> None:
-    finished, discarded = files.create("data/a"), files.create("data/b")
-    finished.finish()
-    discarded.discard()
-
-    for output in [finished, discarded]:
-        with pytest.raises(InvariantViolation):
-            output.write(b"more")
-        with pytest.raises(InvariantViolation):
-            output.finish()
-
-
-def test_discarding_removes_the_file_before_and_after_finish_and_twice(files: LocalFileStore, root: Path) -> None:
-    begun, finished = files.create("data/a"), files.create("data/b")
-    finished.finish()
-
-    for output in [begun, finished, begun]:
-        output.discard()
+def test_discarding_leaves_no_file_in_the_folder(files: LocalFileStore, root: Path) -> None:
+    files.create(NAME).discard()
 
     assert list((root / "data").iterdir()) == []
 
 
-# Names ---------------------------------------------------------------------------------------------------------------
+def test_the_time_of_a_file_is_that_of_its_last_change(files: LocalFileStore, root: Path) -> None:
+    write(files, NAME)
+    os.utime(root / NAME, ns=(0, 1_700_000_000_123_000_000))
 
-
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "/etc/passwd", "../a", "data/../../a", "data//a", "data/./a", "data/", "data/\0a"]
-)
-def test_a_name_stays_below_the_root(files: LocalFileStore, name: str) -> None:
-    uses: list[Callable[[], object]] = [
-        lambda: files.create(name),
-        lambda: files.read(name, 0, 1),
-        lambda: files.size(name),
-        lambda: list(files.names(name)),
-        lambda: files.delete(name),
-    ]
-    for use in uses:
-        with pytest.raises(UsageError, match="below the log's root"):
-            use()
-
-
-def test_names_lists_the_files_of_a_folder_and_below_with_size_and_time(files: LocalFileStore, root: Path) -> None:
-    for name in ["data/b", "data/deep/er/c", "data/a", "index/x"]:
-        write(files, name, name.encode())
-    os.utime(root / "data/a", ns=(0, 1_700_000_000_123_000_000))
-
-    found = list(files.names("data"))
-
-    assert [(name, size) for name, size, _ in found] == [("data/a", 6), ("data/b", 6), ("data/deep/er/c", 14)]
-    assert found[0][2] == 1_700_000_000_123
-
-
-def test_names_of_a_folder_that_is_not_there_are_none(files: LocalFileStore) -> None:
-    assert list(files.names("data")) == []
+    assert list(files.names("data")) == [(NAME, 7, 1_700_000_000_123)]
 
 
 def test_names_passes_over_a_file_that_vanishes_meanwhile(files: LocalFileStore) -> None:
@@ -199,14 +108,9 @@ def test_names_of_a_file_is_an_error_that_names_it(files: LocalFileStore) -> Non
         list(files.names(NAME))
 
 
-def test_deleting_a_file_that_is_gone_is_no_error(files: LocalFileStore) -> None:
+def test_a_folder_is_not_deleted_as_a_file(files: LocalFileStore) -> None:
     write(files, NAME)
 
-    files.delete(NAME)
-    files.delete(NAME)
-
-    assert list(files.names("data")) == []
-    write(files, NAME)
     with pytest.raises(FileUnavailableError):
         files.delete("data")
 
@@ -284,22 +188,21 @@ def test_a_root_that_is_a_file_is_an_error_that_names_the_file(tmp_path: Path) -
 # Places --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_is_the_same_folder_in_another_process_and_working_folder(
+def test_a_relative_path_stays_where_it_was_in_another_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = file_store("log")
-    arrived = pickle.loads(pickle.dumps(files))
+    pickled = pickle.dumps(files)
+    place = absolute("log")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        pool.apply(write, (arrived, NAME))
-        pool.close()
-        pool.join()
+    write(pickle.loads(pickled), NAME)
 
     assert (tmp_path / "log" / NAME).read_bytes() == b"content"
-    assert repr(arrived) == f"LocalFileStore({str(tmp_path / 'log')!r})"
+    assert repr(files) == f"LocalFileStore({str(tmp_path / 'log')!r})"
+    assert place == str(tmp_path / "log")
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
@@ -322,14 +225,15 @@ def test_a_path_object_is_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        ("s3://bucket/log", "object stores are not supported yet"),
-        ("gs://bucket", "object stores are not supported yet"),
+        ("gs://bucket", r"s3://bucket/folder \[scheme='gs:/'\]"),
+        ("s3a://bucket/log", r"s3://bucket/folder \[scheme='s3a:/'\]"),
+        (str(Path("s3://bucket/log")), r"s3://bucket/folder \[scheme='s3:/'\]"),
         ("file://host/log", "names a path of this machine"),
         ("file:log", "absolute path"),
         ("file:///log?a=b", "without query"),
         ("", "empty"),
     ],
 )
-def test_a_place_that_is_not_local_is_refused_with_its_reason(uri: str, reason: str) -> None:
+def test_a_place_for_no_log_is_refused_with_its_reason(uri: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         file_store(uri)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.znodes.worlds import WORLDS, MultiStore, SqliteWorld, World
+from tests.unit.znodes.worlds import WORLDS, MultiStore, SqliteWorld, World, ZookeeperWorld
 
 
-@pytest.fixture(params=WORLDS)
+@pytest.fixture(params=[*WORLDS, pytest.param("zookeeper", marks=pytest.mark.servers)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](tmp_path)
+    if request.param == "zookeeper":
+        world: World = ZookeeperWorld(tmp_path, request.getfixturevalue("zookeeper").url())
+    else:
+        world = WORLDS[request.param](tmp_path)
     yield world
     world.close()
 

@@ -19,6 +19,7 @@ from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
+from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 
 
 class MultiStore(ZnodeStore, Protocol):
@@ -104,6 +105,19 @@ class SqliteWorld(World):
         if time is None:
             return SqliteZnodeStore(self.path)
         return SqliteZnodeStore(self.path, now_ms=time.now_ms, clock=time)
+
+
+class ZookeeperWorld(World):
+    """Below one chroot of a running server."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        super().__init__(folder)
+        self.url = url
+
+    def _open(self, time: FakeTime | None) -> MultiStore:
+        if time is None:
+            return ZookeeperZnodeStore(self.url)
+        return ZookeeperZnodeStore(self.url, now_ms=time.now_ms, clock=time)
 
 
 WORLDS: dict[str, type[World]] = {"memory": MemoryWorld, "live-reads": LiveReadsWorld, "sqlite": SqliteWorld}

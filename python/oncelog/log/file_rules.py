@@ -1,0 +1,44 @@
+"""What the file stores share: names stay below the root, and a refusal is an error that names the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oncelog.errors import FileUnavailableError, FileWriteError, UsageError
+
+
+def parts_of(name: str) -> list[str]:
+    """The folders and the last part of a file's name.
+
+    Raises:
+        UsageError: not a name of a file below the root.
+    """
+    parts = name.split("/")
+    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise UsageError("not the name of a file below the log's root", name=name)
+    return parts
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn errors of the file system, other than a missing file, into `FileUnavailableError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileUnavailableError(
+            "a file of the log cannot be read or removed; mend what the reason says, and try again",
+            file=name,
+            reason=error.strerror or str(error),
+        ) from error
+
+
+def write_error(name: str, error: OSError) -> FileWriteError:
+    """What a writer raises when the file system refuses."""
+    return FileWriteError(
+        "a file of the log could not be written and was discarded; mend what the reason says, and write the data again",
+        file=name,
+        reason=error.strerror or str(error),
+    )

@@ -1,0 +1,384 @@
+"""Immutable objects in a bucket: `ports.FileStore` on S3 and what speaks its protocol, through pyarrow.
+
+Owns the URL of a bucket, uploads, and the clients of this process; knows nothing of what is in an object. Nothing is
+renamed or appended to, and only collection lists. pyarrow is told no credentials: its SDK finds them in each process
+(environment, profile, role of the machine), so that none is in a URL, a pickled task or a checkpoint.
+
+An object's bytes wait on this machine, in memory and then in an unnamed temporary file, until `finish` sends them in
+one put, or in parts that the store joins at the end. Hence an object is there whole or not at all, and a writer that is
+given up or killed before `finish` leaves nothing in the bucket.
+
+Crash points of one object:
+  1  before `finish`          leaves nothing
+  2  within `finish`          leaves nothing that is listed; parts stay until the bucket's own rule removes them
+  3  the store acknowledged   `finish` returns; only now may a znode name the object (invariant I12). A crash before
+                              that leaves an orphan, which collection removes
+"""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+
+from oncelog import limits
+from oncelog.errors import FileUnavailableError, InvalidOptionError, UsageError, ensure
+from oncelog.log.file_rules import parts_of, reading, write_error
+
+SCHEME = "s3://"
+_EXAMPLE = "s3://bucket/folder?endpoint=https://host:9000&region=eu-central-1"
+_COPY_BYTES = 1024 * 1024
+_NO_ANSWER = "NETWORK_CONNECTION"
+"""The SDK's word. Only time hangs on it: another look at a store that does not answer costs as much again."""
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """Where the objects of a log are, and how to get there. Holds nothing secret: it is logged, pickled and stored.
+
+    Attributes:
+        url: what it was parsed from.
+        folder: bucket and the prefix of all keys, ``bucket/a/b``.
+        endpoint: scheme and host of a store that is not AWS's; None for AWS.
+        region: None to leave it to the SDK (``AWS_REGION``, profile).
+        timeout_ms: how long a request waits for a sign of life, connecting included.
+        tls_ca: a PEM file of certificates to trust instead of the system's.
+    """
+
+    url: str
+    folder: str
+    endpoint: str | None
+    region: str | None
+    timeout_ms: int
+    tls_ca: str | None
+
+    @property
+    def bucket(self) -> str:
+        return self.folder.partition("/")[0]
+
+    @classmethod
+    def parse(cls, url: str) -> ObjectPlace:
+        """Read ``s3://bucket/folder?option=value&option=value``.
+
+        Raises:
+            InvalidOptionError: it is malformed. The text never repeats a part that could be a secret by mistake.
+        """
+        location, _, query = url.removeprefix(SCHEME).partition("?")
+        if "@" in location:
+            raise _credentials_given()
+        if "#" in location:
+            raise InvalidOptionError("the URL of a bucket has no fragment", url=url)
+        bucket, _, prefix = unquote(location).rstrip("/").partition("/")
+        if not url.startswith(SCHEME) or not bucket:
+            raise InvalidOptionError("not the URL of a bucket", expected=_EXAMPLE)
+        given = _options(query)
+        return cls(
+            url,
+            "/".join([bucket, *parts_of(prefix)] if prefix else [bucket]),
+            _endpoint(given.get("endpoint")),
+            given.get("region"),
+            _timeout_ms(given.get("timeout_ms")),
+            given.get("tls_ca"),
+        )
+
+
+_OPTIONS = ("endpoint", "region", "timeout_ms", "tls_ca")
+_SECRETS = ("access_key", "secret", "token", "password")
+
+
+def _options(query: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if any(secret in name.lower() for secret in _SECRETS):
+            raise _credentials_given()
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            raise InvalidOptionError(
+                "unknown option in the URL of a bucket", option=name, **({"did_you_mean": near[0]} if near else {})
+            )
+        if name in given or not value:
+            raise InvalidOptionError("an option in the URL of a bucket is given twice, or empty", option=name)
+        given[name] = value
+    return given
+
+
+def _credentials_given() -> InvalidOptionError:
+    return InvalidOptionError(
+        "the URL of a bucket holds no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a "
+        "role of the machine, in every process that uses the log"
+    )
+
+
+def _endpoint(text: str | None) -> str | None:
+    if text is None:
+        return None
+    parts = urlsplit(text)
+    if "@" in text:
+        raise _credentials_given()
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+        raise InvalidOptionError("the endpoint of an object store is a scheme and a host", expected="https://host:9000")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _timeout_ms(text: str | None) -> int:
+    if text is None:
+        return limits.OBJECT_STORE_TIMEOUT_MS
+    if not text.isascii() or not text.isdecimal() or int(text) < 1000:
+        raise InvalidOptionError("the timeout of an object store is a number of milliseconds, 1000 or more", given=text)
+    return int(text)
+
+
+# Clients --------------------------------------------------------------------------------------------------------------
+
+
+class _Client:
+    """pyarrow's client of one place, and the objects it has opened lately.
+
+    An open object is no connection. It knows how large the object is, which never changes: that costs a request, which
+    the next block of the same object need not make.
+    """
+
+    def __init__(self, place: ObjectPlace) -> None:
+        self.system = _file_system(place)
+        self._open: OrderedDict[str, Any] = OrderedDict()
+
+    def open(self, path: str) -> Any:
+        """The object as a file that is read by positions. Raises FileNotFoundError."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._open[path] = self.system.open_input_file(path)
+            while len(self._open) > limits.OPEN_OBJECTS:
+                self._open.popitem(last=False)
+        return file
+
+    def forget(self, path: str) -> None:
+        self._open.pop(path, None)
+
+
+_clients: dict[tuple[int, ObjectPlace], _Client] = {}
+
+
+def _client(place: ObjectPlace) -> _Client:
+    """This process's client of `place`.
+
+    A client does not survive a fork. A child makes its own, and neither uses nor drops what it inherited: dropping
+    would end the parent's connections.
+    """
+    key = (os.getpid(), place)
+    if key not in _clients:
+        _clients[key] = _Client(place)
+    return _clients[key]
+
+
+def _file_system(place: ObjectPlace) -> Any:
+    from pyarrow import fs  # loads the SDK: only for who uses it
+
+    if not _clients:
+        atexit.register(_drop_clients)  # runs before pyarrow ends its SDK at exit, which would wait for the clients
+    scheme, _, host = (place.endpoint or "https://").partition("://")
+    settings: dict[str, Any] = {
+        "scheme": scheme,
+        "endpoint_override": host or None,
+        "region": place.region,
+        "connect_timeout": place.timeout_ms / 1000,
+        "request_timeout": place.timeout_ms / 1000,
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=limits.OBJECT_STORE_ATTEMPTS),
+    }
+    if int(pa.__version__.partition(".")[0]) >= 21:
+        settings["allow_delayed_open"] = True  # a small object takes one request instead of three
+        settings["tls_ca_file_path"] = place.tls_ca
+    elif place.tls_ca is not None:
+        raise UsageError("tls_ca needs pyarrow 21 or newer", pyarrow=pa.__version__)
+    return fs.S3FileSystem(**settings)
+
+
+def _drop_clients() -> None:
+    for key in list(_clients):
+        if key[0] == os.getpid():
+            del _clients[key]
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+class ObjectFileStore:
+    """Objects below one prefix of a bucket, which must be there. Picklable: it carries its URL and nothing else."""
+
+    def __init__(self, url: str) -> None:
+        self._place = ObjectPlace.parse(url)
+
+    def __reduce__(self) -> tuple[type[ObjectFileStore], tuple[str]]:
+        return ObjectFileStore, (self._place.url,)
+
+    def __repr__(self) -> str:
+        return f"ObjectFileStore({self._place.url!r})"
+
+    def create(self, name: str) -> ObjectOutputFile:
+        """Begin an object. Names are random: nobody asks whether there is one already.
+
+        Raises:
+            UsageError: not a name below the root.
+        """
+        return ObjectOutputFile(name, self._path(name), self._place)
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        """Bytes ``[position, position + length)`` of the object, as far as it reaches.
+
+        Raises:
+            FileNotFoundError: no such object.
+            FileUnavailableError: it cannot be read: no answer, no access, no bucket.
+        """
+        ensure(position >= 0 and length >= 0, "a range of bytes is not negative", position=position, length=length)
+        path = self._path(name)
+        with reading(name):
+            file = self._open(path)
+            # The length may come from a damaged index: never allocate more than there is. And pyarrow, asked for more
+            # than the store sends, fills up with whatever was in memory: the size must be known, and never change.
+            present = min(length, max(file.size() - position, 0))
+            try:
+                data: bytes = file.read_at(present, position) if present else b""
+            except OSError as error:
+                _client(self._place).forget(path)
+                if _NO_ANSWER not in str(error):
+                    self._open(path)  # raises if it is gone since it was opened
+                raise
+        return data
+
+    def size(self, name: str) -> int:
+        """Bytes of the object.
+
+        Raises:
+            FileNotFoundError: no such object.
+            FileUnavailableError: the store does not say.
+        """
+        path = self._path(name)
+        with reading(name):
+            _client(self._place).forget(path)
+            size: int = self._open(path).size()
+        return size
+
+    def names(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        """(name, size, mtime_ms) of each object below `folder`, in order of names.
+
+        Raises:
+            FileUnavailableError: the bucket cannot be listed.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(self._path(folder), recursive=True, allow_not_found=True)
+        with reading(folder):
+            found = _client(self._place).system.get_file_info(selector)
+            if not found:
+                self._check_bucket()
+        for info in sorted(found, key=lambda info: str(info.path)):
+            if info.type is FileType.File:
+                yield info.path.removeprefix(f"{self._place.folder}/"), info.size, info.mtime_ns // 1_000_000
+
+    def delete(self, name: str) -> None:
+        """Remove an object; no error when it is gone.
+
+        Raises:
+            FileUnavailableError: it may be there, and cannot be removed.
+        """
+        path = self._path(name)
+        _client(self._place).forget(path)
+        with reading(name), suppress(FileNotFoundError):
+            _client(self._place).system.delete_file(path)
+
+    def _path(self, name: str) -> str:
+        return "/".join([self._place.folder, *parts_of(name)])
+
+    def _open(self, path: str) -> Any:
+        try:
+            return _client(self._place).open(path)
+        except FileNotFoundError:
+            self._check_bucket()
+            raise
+
+    def _check_bucket(self) -> None:
+        """Raise where there is no bucket: a missing object is lost data, a missing bucket a mistake in the URL."""
+        from pyarrow.fs import FileType
+
+        if _client(self._place).system.get_file_info(self._place.bucket).type is FileType.NotFound:
+            raise FileUnavailableError(
+                "there is no such bucket; check the path of the log, its endpoint and its region", url=self._place.url
+            )
+
+
+class ObjectOutputFile:
+    """A new object (`ports.OutputFile`): nothing is in the bucket before `finish`."""
+
+    def __init__(self, name: str, path: str, place: ObjectPlace) -> None:
+        self._name = name
+        self._path = path
+        self._place = place
+        self._position = 0
+        self._is_sent = False
+        self._waiting = SpooledTemporaryFile(max_size=limits.OBJECT_BUFFER_BYTES)  # noqa: SIM115 - closed by finish
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._position
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append `data`.
+
+        Raises:
+            FileWriteError: the temporary file could not be written; the object is given up.
+        """
+        ensure(not self._waiting.closed, "a finished or discarded file is not written to", file=self._name)
+        try:
+            self._waiting.write(data)
+        except OSError as error:
+            self.discard()
+            raise write_error(self._name, error) from error
+        self._position += memoryview(data).nbytes
+
+    def finish(self) -> None:
+        """Send the object, and return when the store has acknowledged it.
+
+        Raises:
+            FileWriteError: the store did not; the object is given up.
+        """
+        ensure(not self._waiting.closed, "a file is finished once", file=self._name)
+        try:
+            self._send()
+        except OSError as error:
+            self.discard()
+            raise write_error(self._name, error) from error
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Give the object up, and remove it if it was sent. What cannot be removed is an orphan, for collection."""
+        self._waiting.close()
+        if self._is_sent:
+            client = _client(self._place)
+            client.forget(self._path)
+            with suppress(OSError):
+                client.system.delete_file(self._path)
+
+    def _send(self) -> None:
+        client = _client(self._place)
+        client.forget(self._path)
+        self._waiting.seek(0)
+        # What fails here may have arrived all the same; and a stream that is left by an exception sends what it has.
+        self._is_sent = True
+        with client.system.open_output_stream(self._path) as output:
+            shutil.copyfileobj(self._waiting, output, _COPY_BYTES)
+        self._waiting.close()

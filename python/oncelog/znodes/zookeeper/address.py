@@ -1,0 +1,237 @@
+"""The URL of a znode store on ZooKeeper, and all that it may say.
+
+    zk://host:port,host:port/chroot?option=value&option=value
+
+It holds names and numbers only, so that it may be shown, logged, pickled, and kept in a checkpoint.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from oncelog.errors import InvalidOptionError, InvariantViolation
+from oncelog.limits import ZOOKEEPER_SESSION_MS, ZOOKEEPER_TIMEOUT_MS
+from oncelog.znodes.rules import split_path
+from oncelog.znodes.zookeeper.credentials import DEFAULT_VARIABLE, Auth, CredentialsPlace
+
+SCHEME = "zk"
+DEFAULT_PORT = 2181
+CHROOT_MAX_LENGTH = 200
+"""ZooKeeper repeats the chroot in each operation of a multi, and 1000 of them must leave room for MULTI_MAX_BYTES."""
+
+_EXAMPLE = "zk://host1:2181,host2:2181,host3:2181/oncelog"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the connection is encrypted. All files are PEM.
+
+    Attributes:
+        ca: certificates to trust instead of the system's.
+        certificate, key: of this client, where the servers ask for one.
+        verify_hostname: whether the server's certificate must be of the host that was asked for.
+    """
+
+    ca: str | None
+    certificate: str | None
+    key: str | None
+    verify_hostname: bool
+
+    def context(self) -> ssl.SSLContext:
+        """What a connection needs of it.
+
+        Raises:
+            InvalidOptionError: a file cannot be read, or is not what it should be.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.check_hostname = self.verify_hostname
+            if self.certificate is not None:
+                # The callback keeps OpenSSL from asking at the terminal for the password of an encrypted key.
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise InvalidOptionError(
+                "a file for TLS cannot be used: it must be PEM, and its key not encrypted",
+                tls_ca=self.ca,
+                tls_cert=self.certificate,
+                tls_key=self.key,
+                reason=str(error),
+            ) from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperAddress:
+    """An ensemble, the chroot of one log on it, and how to get there.
+
+    Attributes:
+        url: what it was parsed from.
+        servers: host:port, separated by commas.
+        chroot: absolute, never the root.
+        timeout_ms: how long a call waits for an answer, reconnecting included.
+        session_ms: after this long without a sign of life either side gives the other up.
+        place: of the credentials; None where none are needed.
+    """
+
+    url: str
+    servers: str
+    chroot: str
+    timeout_ms: int
+    session_ms: int
+    auth: Auth | None
+    place: CredentialsPlace | None
+    tls: Tls | None
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{self.servers}{self.chroot}"
+
+    @classmethod
+    def parse(cls, url: str) -> ZookeeperAddress:
+        """Read a URL.
+
+        Raises:
+            InvalidOptionError: it is malformed. The text never repeats a part that could be a secret by mistake.
+        """
+        scheme, _, rest = url.partition("://")
+        if scheme != SCHEME or not rest:
+            raise InvalidOptionError("not the URL of a ZooKeeper", expected=_EXAMPLE)
+        location, _, query = rest.partition("?")
+        if "@" in location:
+            raise InvalidOptionError(
+                "the URL of a ZooKeeper holds no credentials: add ?auth=digest and put user:password into the "
+                f"environment variable {DEFAULT_VARIABLE} or a file that credentials_file names"
+            )
+        servers, _, chroot = location.partition("/")
+        given = _options(query)
+        return cls(
+            url,
+            ",".join(_server(server) for server in servers.split(",")),
+            _chroot(chroot),
+            given.get("timeout_ms", ZOOKEEPER_TIMEOUT_MS),
+            given.get("session_ms", ZOOKEEPER_SESSION_MS),
+            given.get("auth"),
+            _place(given),
+            _tls(given),
+        )
+
+
+def _server(text: str) -> str:
+    """``host:port`` of one server, the port filled in."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError:
+        host, port = None, 0
+    if host is None or parts.netloc != text:
+        raise InvalidOptionError("not a ZooKeeper server", server=text, expected=_EXAMPLE)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _chroot(text: str) -> str:
+    chroot = f"/{text.rstrip('/')}"
+    if chroot == "/":
+        raise InvalidOptionError("name a chroot, the znode that all of the log is below", expected=_EXAMPLE)
+    try:
+        split_path(chroot)
+    except InvariantViolation as error:
+        raise InvalidOptionError("ZooKeeper takes no such chroot", chroot=chroot, reason=str(error)) from None
+    if len(chroot.encode()) > CHROOT_MAX_LENGTH:
+        raise InvalidOptionError("the chroot is too long", chroot=chroot, maximum=CHROOT_MAX_LENGTH)
+    return chroot
+
+
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ValueError("a whole number above 0")
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _auth(text: str) -> Auth:
+    if text not in set(Auth):
+        raise ValueError(f"one of {', '.join(Auth)}")
+    return Auth(text)
+
+
+def _file(text: str) -> str:
+    if not PurePosixPath(text).is_absolute():
+        raise ValueError("an absolute path, since tasks run in other folders")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not text.isidentifier():
+        raise ValueError("the name of an environment variable")
+    return text
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "timeout_ms": _positive,
+    "session_ms": _positive,
+    "auth": _auth,
+    "credentials_env": _variable,
+    "credentials_file": _file,
+    "tls": _boolean,
+    "tls_ca": _file,
+    "tls_cert": _file,
+    "tls_key": _file,
+    "tls_verify_hostname": _boolean,
+}
+
+
+def _options(query: str) -> dict[str, Any]:
+    """The options of a URL. Errors never repeat a value: somebody may have put a password there."""
+    given: dict[str, Any] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        reader = _READERS.get(name)
+        if reader is None:
+            near = difflib.get_close_matches(name, _READERS, n=1)
+            suggestion = {"did_you_mean": near[0]} if near else {"known": sorted(_READERS)}
+            raise InvalidOptionError("unknown option in the URL of a ZooKeeper", option=name, **suggestion)
+        if name in given:
+            raise InvalidOptionError("the option is given twice in the URL of a ZooKeeper", option=name)
+        try:
+            given[name] = reader(text)
+        except ValueError as problem:
+            raise InvalidOptionError(
+                "an option in the URL of a ZooKeeper is malformed", option=name, expected=str(problem)
+            ) from None
+    return given
+
+
+def _place(given: dict[str, Any]) -> CredentialsPlace | None:
+    variable, file, auth = given.get("credentials_env"), given.get("credentials_file"), given.get("auth")
+    if variable and file:
+        raise InvalidOptionError("these options exclude each other", given=["credentials_env", "credentials_file"])
+    if auth in (Auth.DIGEST, Auth.SASL):
+        return CredentialsPlace(variable or DEFAULT_VARIABLE, file)
+    if variable or file:
+        raise InvalidOptionError("credentials need to know what they are for: add auth=digest or auth=sasl")
+    return None
+
+
+def _tls(given: dict[str, Any]) -> Tls | None:
+    is_on = given.get("tls", False)
+    if not is_on and any(name.startswith("tls_") for name in given):
+        raise InvalidOptionError("options for TLS count only with tls=true")
+    if ("tls_cert" in given) != ("tls_key" in given):
+        raise InvalidOptionError("a client certificate needs both tls_cert and tls_key")
+    if given.get("auth") is Auth.X509 and "tls_cert" not in given:
+        raise InvalidOptionError("auth=x509 needs tls=true with the client's tls_cert and tls_key")
+    if not is_on:
+        return None
+    return Tls(given.get("tls_ca"), given.get("tls_cert"), given.get("tls_key"), given.get("tls_verify_hostname", True))

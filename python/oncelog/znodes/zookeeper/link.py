@@ -1,0 +1,149 @@
+"""A process's link to ZooKeeper: opens a session at the first use, and another one when that has ended.
+
+A session is never handed down: a forked child opens its own at its first use, and neither uses nor ends its parent's.
+What follows on a new session is never older than what this process has seen: the session begins with a sync, and only
+on a server that has seen as much.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+
+from oncelog.errors import IllegalStateTransitionError, InvalidOptionError, StoreAccessError, StoreUnavailableError
+from oncelog.znodes.zookeeper.address import ZookeeperAddress
+from oncelog.znodes.zookeeper.failures import NoAnswerError
+from oncelog.znodes.zookeeper.session import Session
+
+_PAUSE_S = 0.05
+_REFUSALS_BELIEVED = 3
+"""A server that ends a connection while credentials are checked looks like one that refuses them."""
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+class Link:
+    """The sessions of one store in this process, one at a time. Threads share them.
+
+    Args:
+        address: where, and as whom.
+        create: create the chroot if there is none.
+    """
+
+    def __init__(self, address: ZookeeperAddress, *, create: bool) -> None:
+        self._address = address
+        self._creates = create
+        self._is_closed = False
+        self._seen_zxid = 0
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+        _links.add(self)
+
+    def __del__(self) -> None:
+        session: Session | None = getattr(self, "_session", None)
+        if session is not None and not sys.is_finalizing():
+            session.abandon()  # its threads would keep it alive for ever
+
+    def deadline_s(self) -> float:
+        """When a call that begins now gives up waiting, by `time.monotonic`."""
+        return time.monotonic() + self._address.timeout_ms / 1000
+
+    def is_past(self, deadline_s: float) -> bool:
+        return time.monotonic() >= deadline_s
+
+    def session(self, deadline_s: float) -> Session:
+        """A session that is alive as far as is known.
+
+        Raises:
+            StoreUnavailableError: no server took this client until the deadline.
+            StoreAccessError: the servers do not know this client, or the chroot is open to all.
+            InvalidOptionError: there is no such chroot, and it is not to be created; or there are no credentials.
+        """
+        if not self._lock.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
+            raise self.unavailable("another thread is connecting")
+        try:
+            if self._is_closed:
+                raise IllegalStateTransitionError("the znode store is closed", zookeeper=str(self._address))
+            if self._session is None or self._session.is_over:
+                ended = self._let_go()
+                if ended is not None:
+                    ended.abandon()
+                self._session = self._opened(deadline_s)
+            return self._session
+        finally:
+            self._lock.release()
+
+    def unavailable(self, reason: object) -> StoreUnavailableError:
+        """The error for a caller who waited in vain and whose request was never sent, or changes nothing."""
+        return StoreUnavailableError(
+            "no answer from ZooKeeper within the time, and nothing was written; see that the servers run, have a "
+            "quorum, and can be reached from here, then make the same call again",
+            zookeeper=str(self._address),
+            timeout_ms=self._address.timeout_ms,
+            reason=str(reason),
+        )
+
+    def close(self) -> None:
+        """End the session; the link opens no other one."""
+        with self._lock:
+            self._is_closed = True
+            session = self._let_go()
+            if session is not None:
+                session.close()
+
+    def forget_inherited(self) -> None:
+        """In a forked child: begin anew, where the parent was."""
+        self._lock = threading.Lock()
+        self._let_go()
+
+    def _let_go(self) -> Session | None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._seen_zxid = max(self._seen_zxid, session.seen_zxid)
+        return session
+
+    def _opened(self, deadline_s: float) -> Session:
+        refusals = 0
+        while True:
+            session = Session(self._address, self._seen_zxid)
+            try:
+                session.begin(deadline_s)
+                self._enter_chroot(session, deadline_s)
+            except NoAnswerError as problem:
+                session.abandon()
+                if time.monotonic() + _PAUSE_S >= deadline_s:
+                    raise self.unavailable(problem) from None
+            except StoreAccessError:
+                session.abandon()
+                refusals += 1
+                if refusals == _REFUSALS_BELIEVED or time.monotonic() + _PAUSE_S >= deadline_s:
+                    raise
+            except BaseException:
+                session.abandon()
+                raise
+            else:
+                return session
+            time.sleep(_PAUSE_S)
+
+    def _enter_chroot(self, session: Session, deadline_s: float) -> None:
+        if not session.has_chroot(deadline_s):
+            if not self._creates:
+                raise InvalidOptionError(
+                    "there is no such chroot on this ZooKeeper; check the URL, or create a log there by "
+                    "oncelog.open(path, znodes) or `oncelog topic create`",
+                    zookeeper=str(self._address),
+                )
+            session.create_chroot(deadline_s)
+        self._creates = False
+        session.ensure_private(deadline_s)
+
+
+def _forget_inherited() -> None:
+    for link in list(_links):
+        link.forget_inherited()
+
+
+os.register_at_fork(after_in_child=_forget_inherited)

@@ -1,0 +1,266 @@
+"""One session with ZooKeeper on one connection, used by all threads of a process until the first trouble.
+
+Requests are carried out in the order in which they were asked. Whatever has no answer ends the session: the link opens
+another one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
+
+from oncelog.errors import StoreAccessError, UsageError
+from oncelog.ports import Check, Create, Delete, Op, Set, Stat, Znode
+from oncelog.znodes.errors import MultiFailedError
+from oncelog.znodes.rules import ROOT, join_path, split_path
+from oncelog.znodes.zookeeper.address import ZookeeperAddress
+from oncelog.znodes.zookeeper.credentials import Auth
+from oncelog.znodes.zookeeper.failures import NoAnswerError, is_by_another, refusal_of, translated
+from oncelog.znodes.zookeeper.handler import OneConnectionHandler
+
+_LOOK_S = 0.1
+"""How often who waits for an answer looks whether the session is over."""
+
+_BYE_S = 1.0
+"""How long a server has to answer to the end of a session."""
+
+_log = logging.getLogger(__name__)
+_log.addFilter(lambda record: record.levelno >= logging.ERROR)
+"""kazoo's log. Its finer levels would show requests, credentials among them; what it warns of, errors here say."""
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_inherited: list[Session] = []
+"""In a forked child: the parent's sessions, kept so that no finalizer touches them."""
+
+
+class Session:
+    """A session; `begin` it before the first request.
+
+    Args:
+        address: where, and as whom.
+        seen_zxid: what this process has seen: a server that lags behind it is not taken.
+    """
+
+    def __init__(self, address: ZookeeperAddress, seen_zxid: int) -> None:
+        self._address = address
+        self._root = address.chroot
+        self._acl = OPEN_ACL_UNSAFE if address.auth is None else CREATOR_ALL_ACL
+        self.seen_zxid = seen_zxid
+        self.is_over = False
+        """It has ended, or is about to: what is asked of it may never be answered."""
+        self._ending = threading.Lock()
+        timeout_s = address.timeout_ms / 1000 / (address.servers.count(",") + 1)
+        self._handler = OneConnectionHandler(timeout_s, address.tls.context() if address.tls else None)
+        self._client = KazooClient(
+            hosts=address.servers,
+            timeout=address.session_ms / 1000,
+            handler=self._handler,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
+            logger=_log,
+            **_identification(address),
+        )
+        self._client.last_zxid = seen_zxid
+        self._client.add_listener(self._note)
+        _sessions.add(self)
+
+    def begin(self, deadline_s: float) -> None:
+        """Connect, say who is there, and catch up with all that was acknowledged before.
+
+        Raises:
+            NoAnswerError: no server took this client until the deadline.
+            StoreAccessError: the servers know this client not.
+        """
+        connected = self._client.start_async()
+        while not connected.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic()))):
+            if self.is_over or time.monotonic() >= deadline_s:
+                raise NoAnswerError(self._handler.problem or "no server answers")
+        self.sync(deadline_s)
+
+    # Requests
+
+    def sync(self, deadline_s: float) -> None:
+        """Catch up with the leader."""
+        self._answer(self._client.sync_async(self._root), deadline_s)
+
+    def get_many(self, paths: Iterable[str], deadline_s: float) -> list[Znode | None]:
+        """The znode at each path, asked for all at once."""
+        asked = [self._client.get_async(self._place(path)) for path in paths]
+        return [self._znode(request, deadline_s) for request in asked]
+
+    def children(self, path: str, deadline_s: float) -> list[str]:
+        """Sorted names of the children; none where there is no such znode."""
+        try:
+            names: list[str] = self._answer(self._client.get_children_async(self._place(path)), deadline_s)
+        except NoNodeError:
+            return []
+        return sorted(names)
+
+    def commit(self, ops: Sequence[Op], deadline_s: float) -> None:
+        """Carry out a multi.
+
+        Raises:
+            MultiFailedError: an operation's condition does not hold. Nothing was applied.
+            NoAnswerError: it may have been applied or not.
+        """
+        transaction = self._client.transaction()
+        for op in ops:
+            path = self._place(op.path)
+            match op:
+                case Check(_, version):
+                    transaction.check(path, version)
+                case Create(_, data):
+                    transaction.create(path, data, acl=self._acl)
+                case Set(_, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(_, version):
+                    transaction.delete(path, version)
+        # kazoo returns the errors of a multi as values. Of all but one the only fault is that another one failed.
+        results = self._answer(transaction.commit_async(), deadline_s)
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not is_by_another(result):
+                refusal = refusal_of(result)
+                if refusal is None:
+                    raise translated(result, zookeeper=str(self._address), path=ops[index].path)
+                raise MultiFailedError.at(index, ops[index].path, refusal)
+
+    # The chroot
+
+    def has_chroot(self, deadline_s: float) -> bool:
+        return self._answer(self._client.exists_async(self._root), deadline_s) is not None
+
+    def create_chroot(self, deadline_s: float) -> None:
+        """Create the chroot and what is missing above it. Repeating it is harmless."""
+        missing = [self._root]
+        while (above := split_path(missing[-1])[0]) != ROOT:
+            missing.append(above)
+        for path in reversed(missing):
+            with suppress(NodeExistsError):
+                self._answer(self._client.create_async(path, b"", acl=self._acl), deadline_s)
+
+    def ensure_private(self, deadline_s: float) -> None:
+        """Refuse a chroot below which everyone may create and delete, although this client has credentials.
+
+        Raises:
+            StoreAccessError: it is open to all, or closed to this client.
+        """
+        if self._address.auth is None:
+            return
+        acls, _ = self._answer(self._client.get_acls_async(self._root), deadline_s)
+        if any(acl.id == ANYONE_ID_UNSAFE and acl.perms & ~Permissions.READ for acl in acls):
+            raise StoreAccessError(
+                "credentials are given, but everyone may change the chroot: set its ACL (zkCli.sh: setAcl -R), or name "
+                "a chroot that does not exist yet",
+                zookeeper=str(self._address),
+            )
+
+    # The end
+
+    def abandon(self) -> None:
+        """End the session without a word to the server, which may be gone. More than one thread may come to that."""
+        self.is_over = True
+        self._handler.cut()
+        if not self._is_first_to_end():
+            return
+        # Not waited for: a client that is just connecting notices only after its time-out.
+        threading.Thread(target=self._stop, name="oncelog-zookeeper-stop", daemon=True).start()
+
+    def close(self) -> None:
+        """End the session, so that the server forgets it now."""
+        self.is_over = True
+        if not self._is_first_to_end():
+            return
+        self._handler.shut()
+        cut = threading.Timer(_BYE_S, self._handler.cut)
+        cut.daemon = True
+        cut.start()
+        self._stop()
+        cut.cancel()
+        cut.join()
+
+    def disown(self) -> None:
+        """In a forked child: never use or end this session, which is the parent's."""
+        self.is_over = True
+        atexit.unregister(self._handler.stop)
+        _inherited.append(self)
+
+    def _is_first_to_end(self) -> bool:
+        return self._ending.acquire(blocking=False)  # and never released
+
+    def _stop(self) -> None:
+        with suppress(KazooException):  # a thread of kazoo takes long to end; it is a daemon
+            self._client.stop()
+            self._client.close()
+
+    # Inside
+
+    def _note(self, state: str) -> None:
+        """Told by kazoo, in its thread, of each change of the connection."""
+        self._handler.shut()
+        if state != KazooState.CONNECTED:
+            self.is_over = True
+
+    def _place(self, path: str) -> str:
+        split_path(path)  # so that a path which ZooKeeper refuses is refused as on every other store
+        return self._root if path == ROOT else join_path(self._root, path[1:])
+
+    def _znode(self, request: Any, deadline_s: float) -> Znode | None:
+        try:
+            data, stat = self._answer(request, deadline_s)
+        except NoNodeError:
+            return None
+        return Znode(data or b"", Stat(stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version))
+
+    def _answer(self, request: Any, deadline_s: float) -> Any:
+        """Wait for the answer. Refusals are raised as they are, all else as `translated` says."""
+        while not request.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic()))):
+            # kazoo has told those who waited when the connection ended; who asked right after that, it tells nothing.
+            if self.is_over or time.monotonic() >= deadline_s:
+                break
+        try:
+            answer = request.get_nowait()
+        except Exception as error:  # kazoo also raises what is no KazooException
+            if refusal_of(error) is not None:
+                raise
+            raise translated(error, zookeeper=str(self._address)) from None
+        self.seen_zxid = max(self.seen_zxid, self._client.last_zxid)
+        return answer
+
+
+def _identification(address: ZookeeperAddress) -> dict[str, Any]:
+    """What kazoo needs to know to say who this client is."""
+    if address.place is None:
+        return {}
+    credentials = address.place.read()
+    if address.auth is Auth.DIGEST:
+        return {"auth_data": [("digest", f"{credentials.user}:{credentials.password}")]}
+    if find_spec("puresasl") is None:
+        raise UsageError("auth=sasl needs the package pure-sasl: pip install 'oncelog[zookeeper]'")
+    return {
+        "sasl_options": {
+            "mechanism": "DIGEST-MD5",
+            "username": credentials.user,
+            "password": credentials.password,
+        }
+    }
+
+
+def _disown_all() -> None:
+    for session in list(_sessions):
+        session.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)

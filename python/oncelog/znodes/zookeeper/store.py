@@ -1,0 +1,152 @@
+"""The znode store on ZooKeeper.
+
+Reads are asked again until they are answered or the time is up: they change nothing. So are multis of checks alone. A
+multi that writes is sent once. Whoever gets no answer to it learns that its outcome is unknown, and runs the same step
+again (invariant I5); kazoo's own retries, which would send the write twice, are not used.
+
+How late may a write be carried out? `transact` asks `is_fresh` right before the request is given to a session, hence
+not where no other write could come before it: ZooKeeper has no lock to ask it under. Assumptions: a session is one
+connection that is never renewed (handler.py); a server gives up a session, and carries out nothing more of it, when it
+has heard nothing of it for the session's time; whatever runs on a session after that is refused by the leader. Hence
+a process that is stopped after the question, or a server that is stopped with the request in its hands, delays the
+write by at most the session's time, some seconds to minutes by the servers' settings. limits.TOMBSTONE_MS is a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from oncelog.errors import OutcomeUnknownError, StoreAccessError
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.ports import Check, Clock, Op, Znode, ZnodeReader, ZnodeView
+from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
+from oncelog.znodes.errors import StaleStepError
+from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, size_of
+from oncelog.znodes.transact import IsFresh, always_fresh, transact
+from oncelog.znodes.zookeeper.address import ZookeeperAddress
+from oncelog.znodes.zookeeper.failures import NoAnswerError
+from oncelog.znodes.zookeeper.link import Link
+from oncelog.znodes.zookeeper.session import Session
+
+T = TypeVar("T")
+
+
+class ZookeeperZnodeStore:
+    """`ports.ZnodeStore` below one znode of a ZooKeeper ensemble, the chroot.
+
+    Threads may share it, also over a fork: each process opens a session of its own at its first use. Pickled, it
+    carries the URL, which names the place of the credentials and never holds them.
+
+    Args:
+        url: ``zk://host:port,host:port/chroot?option=value``; address.py lists the options.
+        create: create the chroot if there is none.
+        now_ms: wall clock that ages a step's reads; the times of znodes are the servers'.
+        clock: durations and waiting of `transact`.
+        jitter: numbers in [0, 1) that spread the tries of conflicting steps.
+
+    Raises:
+        InvalidOptionError: the URL is malformed.
+    """
+
+    reads_are_atomic = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        now_ms: Callable[[], int] = wall_ms,
+        clock: Clock = SYSTEM_CLOCK,
+        jitter: Callable[[], float] = uniform_jitter,
+    ) -> None:
+        self.address = ZookeeperAddress.parse(url)
+        self.timing = Timing(now_ms, clock, jitter)
+        self._link = Link(self.address, create=create)
+
+    def __repr__(self) -> str:
+        return f"ZookeeperZnodeStore({str(self.address)!r})"
+
+    def get(self, path: str) -> Znode | None:
+        return self.get_many([path])[0]
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        wanted = list(paths)
+        found = self._asked(lambda session, deadline_s: session.get_many(wanted, deadline_s))
+        if any(path == ROOT and znode is None for path, znode in zip(wanted, found, strict=True)):
+            raise StoreAccessError("the chroot was removed while the log was open", zookeeper=str(self.address))
+        return found
+
+    def children(self, path: str) -> list[str]:
+        return self._asked(lambda session, deadline_s: session.children(path, deadline_s))
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        names = self.children(path)
+        found = self.get_many(join_path(path, name) for name in names)
+        return [(name, znode) for name, znode in zip(names, found, strict=True) if znode is not None]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        ensure_acceptable(ops)
+
+        def commit(session: Session, deadline_s: float) -> None:
+            if not is_fresh():
+                raise StaleStepError("the step read its znodes too long ago to write by them")
+            if ops:
+                session.commit(ops, deadline_s)
+
+        if all(isinstance(op, Check) for op in ops):
+            self._asked(commit)
+        else:
+            self._sent_once(commit, ops)
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        return transact(self, step, deadline_ms)
+
+    def sync(self) -> None:
+        self._asked(lambda session, deadline_s: session.sync(deadline_s))
+
+    def close(self) -> None:
+        self._link.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.address.url, self.timing)
+
+    def _asked(self, ask: Callable[[Session, float], T]) -> T:
+        """The answer to what changes nothing: asked again on another session while there is time."""
+        deadline_s = self._link.deadline_s()
+        reason: object = ""
+        while True:
+            session = self._link.session(deadline_s)
+            try:
+                return ask(session, deadline_s)
+            except NoAnswerError as problem:
+                session.abandon()
+                reason = problem
+            if self._link.is_past(deadline_s):
+                raise self._link.unavailable(reason)
+
+    def _sent_once(self, commit: Callable[[Session, float], None], ops: Sequence[Op]) -> None:
+        deadline_s = self._link.deadline_s()
+        session = self._link.session(deadline_s)
+        try:
+            commit(session, deadline_s)
+        except NoAnswerError as problem:
+            session.abandon()
+            raise OutcomeUnknownError(
+                "the connection to ZooKeeper broke before the answer to a write: run the same step again. If the same "
+                "step fails every time, the servers' jute.maxbuffer is below its default of 1 MiB",
+                zookeeper=str(self.address),
+                reason=str(problem),
+                operations=len(ops),
+                size_bytes=sum(map(size_of, ops)),
+            ) from None
+
+
+def _reopened(url: str, timing: Timing) -> ZookeeperZnodeStore:
+    """A store that connects at the first use and creates no chroot; what pickle calls."""
+    return ZookeeperZnodeStore(url, create=False, now_ms=timing.now_ms, clock=timing.clock, jitter=timing.jitter)
