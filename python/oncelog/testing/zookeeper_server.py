@@ -1,0 +1,292 @@
+"""Real ZooKeeper servers on this machine, from the jars in PySpark's wheel: nothing is downloaded. Needs Java.
+
+    with running_ensemble(tmp_path) as ensemble:
+        with oncelog.open(tmp_path / "log", ensemble.url()) as log:
+            ...
+            ensemble.leader.stop()
+
+They are for tests and trials: they listen on 127.0.0.1, let everyone in, and do not wait for the disk, so that what
+they hold survives the kill of a server and not a power cut.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from oncelog.errors import UsageError
+
+STARTED_WITHIN_S = 60
+TICK_MS = 500
+"""Servers give sessions 2 to 20 ticks."""
+
+_PAUSE_S = 0.02
+_LAST_CHARACTERS = 2000
+
+
+class ServerFailedError(RuntimeError):
+    """A server ended by itself, or does not do what it was asked for. The text shows the end of what it printed."""
+
+
+class ZookeeperServer:
+    """One server process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
+
+    Args:
+        folder: for its configuration, data and output.
+        settings: further lines of its zoo.cfg.
+        java: further options of its JVM.
+        port: of the clients; a free one if not given.
+    """
+
+    def __init__(
+        self, folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = (), port: int | None = None
+    ) -> None:
+        self.folder = folder
+        self.port = port or free_ports(1)[0]
+        self._java = java
+        self._chroots = itertools.count()
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "zoo.cfg").write_text(
+            "\n".join(
+                [
+                    f"tickTime={TICK_MS}",
+                    f"dataDir={folder / 'data'}",
+                    "clientPortAddress=127.0.0.1",
+                    f"clientPort={self.port}",
+                    "admin.enableServer=false",
+                    "maxClientCnxns=0",
+                    "4lw.commands.whitelist=*",
+                    *settings,
+                ]
+            )
+        )
+
+    @property
+    def address(self) -> str:
+        """Its ``host:port``."""
+        return f"127.0.0.1:{self.port}"
+
+    def url(self, options: str = "") -> str:
+        """The URL of a chroot that was not named before, for `oncelog.open`.
+
+        Args:
+            options: what follows the ``?``.
+        """
+        return f"zk://{self.address}{self.chroot()}{options and '?'}{options}"
+
+    def chroot(self) -> str:
+        """A chroot that was not named before."""
+        return f"/test-{next(self._chroots)}"
+
+    def start(self) -> None:
+        """Start the process, and do not wait until it serves.
+
+        Raises:
+            UsageError: there is no Java, or no PySpark.
+        """
+        command = [
+            _java(),
+            *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+            *("-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no"),
+            *self._java,
+            *("-cp", f"{_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")),
+        ]
+        with (self.folder / "server.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_until_serving(self) -> None:
+        """Wait until it answers clients: a member of an ensemble needs a quorum for that."""
+        deadline_s = time.monotonic() + STARTED_WITHIN_S
+        while self.mode() is None:
+            self.check_runs()
+            if time.monotonic() > deadline_s:
+                raise self._problem("the server does not serve")
+            time.sleep(_PAUSE_S)
+
+    def check_runs(self) -> None:
+        """Raise with the end of its output when the process has ended."""
+        if self._running().poll() is not None:
+            raise self._problem("the server ended by itself")
+
+    def mode(self) -> str | None:
+        """standalone, leader or follower; None while it serves nobody."""
+        for line in self.command("srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return None
+
+    def sessions(self) -> int:
+        """How many sessions the server keeps."""
+        match = re.search(r"^Session Sets \(\d+\)/\((\d+)\)", self.command("dump"), re.MULTILINE)
+        if match is None:
+            raise self._problem("the server does not tell its sessions")
+        return int(match[1])
+
+    def command(self, word: str) -> str:
+        """The answer to a four-letter word; empty if there is none."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+            connection.sendall(word.encode())
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+            return b"".join(parts).decode()
+        return ""
+
+    def pause(self) -> None:
+        """Stop the process where it is; all of it stands still when this returns."""
+        self._running().send_signal(signal.SIGSTOP)
+        os.waitpid(self._running().pid, os.WUNTRACED)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Kill the process, without any warning, and wait for its end. Repeating it is harmless."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Kill it, start it again on its data, and wait until it serves."""
+        self.stop()
+        self.start()
+        self.wait_until_serving()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise self._problem("the server was not started, or was stopped")
+        return self._process
+
+    def _problem(self, what: str) -> ServerFailedError:
+        output = self.folder / "server.out"
+        last = output.read_text(errors="replace")[-_LAST_CHARACTERS:] if output.exists() else ""
+        return ServerFailedError(f"{what}; the end of {output}:\n{last}")
+
+
+class ZookeeperEnsemble:
+    """Three servers, of which two serve on when one is lost.
+
+    Args:
+        folder: of all of them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        ports = free_ports(9)
+        peers = [f"server.{n}=127.0.0.1:{ports[3 * n - 2]}:{ports[3 * n - 1]}" for n in (1, 2, 3)]
+        settings = ["initLimit=20", "syncLimit=10", "standaloneEnabled=false", *peers]
+        self.servers = [ZookeeperServer(folder / str(n), settings=settings, port=ports[3 * n - 3]) for n in (1, 2, 3)]
+        for number, server in enumerate(self.servers, start=1):
+            (server.folder / "data" / "myid").write_text(str(number))
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of each server, separated by commas."""
+        return ",".join(server.address for server in self.servers)
+
+    def url(self, options: str = "") -> str:
+        """The URL of a chroot that was not named before, for `oncelog.open`."""
+        return f"zk://{self.address}{self.servers[0].chroot()}{options and '?'}{options}"
+
+    def start(self) -> None:
+        """Start all servers, and wait until they serve."""
+        for server in self.servers:
+            server.start()
+        for server in self.servers:
+            server.wait_until_serving()
+
+    def stop(self) -> None:
+        """Kill all servers."""
+        for server in self.servers:
+            server.stop()
+
+    @property
+    def leader(self) -> ZookeeperServer:
+        """The server that leads now; there must be one."""
+        found = self.find_leader()
+        if found is None:
+            raise ServerFailedError(f"no server leads: {self.address}")
+        return found
+
+    def find_leader(self) -> ZookeeperServer | None:
+        """The server that leads now; None while they elect one, and without a quorum."""
+        return next((server for server in self.servers if server.mode() == "leader"), None)
+
+    @property
+    def followers(self) -> list[ZookeeperServer]:
+        """The servers that follow now."""
+        return [server for server in self.servers if server.mode() == "follower"]
+
+
+@contextmanager
+def running_server(
+    folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = ()
+) -> Iterator[ZookeeperServer]:
+    """A server for the time of the block.
+
+    Args:
+        folder: for its configuration, data and output.
+        settings: further lines of its zoo.cfg.
+        java: further options of its JVM.
+    """
+    server = ZookeeperServer(folder, settings=settings, java=java)
+    try:
+        server.start()
+        server.wait_until_serving()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
+    """Three servers for the time of the block."""
+    ensemble = ZookeeperEnsemble(folder)
+    try:
+        ensemble.start()
+        yield ensemble
+    finally:
+        ensemble.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listening.getsockname()[1] for listening in sockets]
+    for listening in sockets:
+        listening.close()
+    return ports
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(Path(home, "bin", "java") if home else "java")
+    if found is None:
+        raise UsageError("a ZooKeeper server needs Java: install a JRE of version 17 or newer, or set JAVA_HOME to one")
+    return str(found)
+
+
+def _jars() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UsageError("a ZooKeeper server needs the jars in PySpark's wheel: pip install 'oncelog[spark]'")
+    return Path(spec.origin).parent / "jars"
