@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint test unit sim spark crash run bench bench-quick docs clean
+.PHONY: help setup format lint test unit sim spark spark-zookeeper crash run bench bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -54,6 +54,10 @@ sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 
 spark: $(READY) ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "not walk"
+
+spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata on a ZooKeeper
+	ONCELOG_TEST_ZNODES=zookeeper $(PYTEST) python/tests/spark/test_sinks.py python/tests/spark/test_sink_format.py \
+		python/tests/spark/test_group_offsets.py
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
 	$(BIN)/python -m pytest python/tests -m walk

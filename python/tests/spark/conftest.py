@@ -58,12 +58,18 @@ def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
     return session
 
 
+@pytest.fixture(params=[os.environ.get("ONCELOG_TEST_ZNODES", "sqlite")])
+def znodes(request: pytest.FixtureRequest) -> str | None:
+    """Where the logs of these tests keep their metadata: ``ONCELOG_TEST_ZNODES=zookeeper`` puts it on a real server."""
+    return request.getfixturevalue("zookeeper").url() if request.param == "zookeeper" else None
+
+
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    """A log with the topics `in` and `out`, of two partitions each, that Spark's processes open by its path."""
+def log(tmp_path: Path, znodes: str | None) -> Iterator[Log]:
+    """A log with the topics `in` and `out`, of two partitions each, that Spark's processes open by its place."""
     from oncelog.spark.logs import close_logs
 
-    with oncelog.open(tmp_path / "log") as opened:
+    with oncelog.open(tmp_path / "log", znodes) as opened:
         for topic in ("in", "out"):
             opened.create_topic(topic, partitions=2)
         yield opened

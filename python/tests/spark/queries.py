@@ -73,20 +73,25 @@ PATIENCE_S = 300
 """How long a query may take. A test that waits so long has failed; nothing is said about speed."""
 
 
+def place(log: Log) -> dict[str, str]:
+    """The options that say where a log is."""
+    return {"path": log.path} if log.znodes is None else {"path": log.path, "znodes": log.znodes}
+
+
 def stream(spark: SparkSession, log: Log, topic: str | None = "in", **options: object) -> DataFrame:
     """A stream of a topic from its beginning, unless the options say otherwise; None takes a default away."""
-    chosen = _given({"path": log.path, "subscribe": topic, "startingOffsets": "earliest"}, options)
+    chosen = _given({**place(log), "subscribe": topic, "startingOffsets": "earliest"}, options)
     return spark.readStream.format("oncelog").options(**chosen).load()
 
 
 def table(spark: SparkSession, log: Log, topic: str | None = "in", **options: object) -> DataFrame:
     """A batch read of a topic."""
-    return spark.read.format("oncelog").options(**_given({"path": log.path, "subscribe": topic}, options)).load()
+    return spark.read.format("oncelog").options(**_given({**place(log), "subscribe": topic}, options)).load()
 
 
 def into(df: DataFrame, log: Log, door: str, **options: object) -> DataStreamWriter:
     """A query that writes `df` through one of the sink's doors, to the topic `out` if the options name none."""
-    chosen = _given({"path": log.path, "topic": "out"}, options)
+    chosen = _given({**place(log), "topic": "out"}, options)
     if door == "foreachBatch":
         return df.writeStream.foreachBatch(oncelog.spark.sink(**chosen))
     return df.writeStream.format(door).options(**chosen)

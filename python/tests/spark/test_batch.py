@@ -13,7 +13,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from tests.logs import lso, numbered, records, started, state, tp, values, write_aborted, write_committed, write_open
 from tests.spark.faults import armed_source, failing_always, failing_once
-from tests.spark.queries import table
+from tests.spark.queries import place, table
 
 ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["a0", "a1", "a2", "b0", "b1", "b2"]),
@@ -86,7 +86,7 @@ def test_a_read_is_split_into_the_tasks_that_are_asked_for(spark: SparkSession, 
 
 
 def save(df: DataFrame, log: Log, *, format: str = "oncelog", mode: str = "append", **options: object) -> None:
-    df.write.format(format).mode(mode).options(path=log.path, topic="out", **options).save()  # type: ignore[arg-type]
+    df.write.format(format).mode(mode).options(**place(log), topic="out", **options).save()  # type: ignore[arg-type]
 
 
 def rows_of(spark: SparkSession, *sent: bytes) -> DataFrame:

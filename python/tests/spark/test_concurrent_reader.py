@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.runtime import Log
 from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, Rows, into, stream, until
+from tests.spark.queries import DOORS, Rows, into, place, stream, until
 
 TOPICS = ["left", "right"]
 PARTITIONS = 3
@@ -110,7 +110,7 @@ def test_no_reader_ever_sees_a_part_of_a_batch_or_of_a_transaction(
     rows = Rows()
     with ExitStack() as stack:
         for seed in (1, 2):
-            settings = {"log": log.path, "topics": TOPICS, "seed": seed}
+            settings = {"log": place(log), "topics": TOPICS, "seed": seed}
             stack.enter_context(start_job("neighbours", settings, tmp_path, f"neighbour-{seed}"))
         follower = stream(spark, log, None, subscribe=",".join(TOPICS)).writeStream.foreachBatch(rows)
         following = follower.option("checkpointLocation", str(tmp_path / "follower")).start()

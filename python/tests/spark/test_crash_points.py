@@ -21,7 +21,7 @@ from tests import invariants
 from tests.logs import started, state, values
 from tests.parts import require_java
 from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, until
+from tests.spark.queries import DOORS, place, until
 
 PASSED = (
     CrashPoint.SOURCE_PLAN,
@@ -87,7 +87,7 @@ class Copier:
         self._mark.touch()
         group = f"group-{self.door}"
         settings = {
-            "log": self._log.path,
+            "log": place(self._log),
             "door": self.door,
             "checkpoint": str(self._folder / f"checkpoint-{self.door}"),
             "source": {"startingOffsets": "latest", "groupId": group},
@@ -171,9 +171,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, znodes: str | None) -> Iterator[World]:
     require_java()
-    with oncelog.open(tmp_path / "log") as log:
+    with oncelog.open(tmp_path / "log", znodes) as log:
         found = World(log, tmp_path)
         try:
             yield found

@@ -17,7 +17,7 @@ from oncelog.errors import GroupOwnedError
 from oncelog.runtime import Log
 from tests.logs import lso, numbered, started, tp, values, write_aborted, write_committed
 from tests.spark.faults import armed_source
-from tests.spark.queries import DOORS, copy, run_available, stream
+from tests.spark.queries import DOORS, copy, place, run_available, stream
 
 GROUP = "copiers"
 SINK = {"groupId": GROUP, "transactionalIdPrefix": "copier"}
@@ -209,7 +209,7 @@ def test_a_query_whose_progress_is_not_the_groups_is_refused(
 
 def test_a_query_that_keeps_state_is_refused(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     write(log, b"a")
-    sink = oncelog.spark.sink(path=log.path, topic="out", **SINK)
+    sink = oncelog.spark.sink(**place(log), topic="out", **SINK)
     counts = stream(spark, log, groupId=GROUP).groupBy("value").count().select("value")
 
     with pytest.raises(StreamingQueryException, match="the query keeps state"):

@@ -17,7 +17,7 @@ from oncelog import crash_points, limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from tests.logs import numbered, started, state, values, write_committed
-from tests.spark.queries import copy, forget_last_commit, into, run_available, stream, until
+from tests.spark.queries import copy, forget_last_commit, into, place, run_available, stream, until
 
 PREFIX = {"transactionalIdPrefix": "copier"}
 
@@ -61,9 +61,9 @@ def test_two_sinks_with_names_each_write_every_batch_once(
 ) -> None:
     log.create_topic("out-2")
     sinks = [
-        oncelog.spark.sink(path=log.path, topic="out", sinkName="one", **prefix),
-        oncelog.spark.sink(path=log.path, topic="out", sinkName="two", **prefix),
-        oncelog.spark.sink(path=log.path, topic="out-2", **prefix),
+        oncelog.spark.sink(**place(log), topic="out", sinkName="one", **prefix),
+        oncelog.spark.sink(**place(log), topic="out", sinkName="two", **prefix),
+        oncelog.spark.sink(**place(log), topic="out-2", **prefix),
     ]
     for at in range(2):
         write(log, b"%d" % at)
@@ -82,7 +82,7 @@ def test_two_sinks_without_names_are_refused_and_nothing_is_written_twice(
 ) -> None:
     log.create_topic("out-2")
     write(log, b"a")
-    sinks = [oncelog.spark.sink(path=log.path, topic=name) for name in ("out", topic)]
+    sinks = [oncelog.spark.sink(**place(log), topic=name) for name in ("out", topic)]
 
     for _ in range(2):
         with pytest.raises(StreamingQueryException, match="give each its own sinkName"):
@@ -98,7 +98,7 @@ def test_two_sinks_without_names_are_refused_and_nothing_is_written_twice(
 
 def test_a_sink_reports_what_it_did(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     write(log, *numbered("a", 5))
-    sink = oncelog.spark.sink(path=log.path, topic="out")
+    sink = oncelog.spark.sink(**place(log), topic="out")
     reports = []
 
     def keep(df: DataFrame, batch_id: int) -> None:
@@ -116,7 +116,7 @@ def test_a_sink_reports_what_it_did(spark: SparkSession, log: Log, tmp_path: Pat
 
 
 def test_a_sink_that_was_pickled_goes_on(spark: SparkSession, log: Log, tmp_path: Path) -> None:
-    sink = oncelog.spark.sink(path=log.path, topic="out")
+    sink = oncelog.spark.sink(**place(log), topic="out")
     write(log, b"a")
     run_available(stream(spark, log).writeStream.foreachBatch(sink), tmp_path / "ck")
     write(log, b"b")
@@ -190,7 +190,7 @@ def test_batches_of_any_source_and_plan_are_written_once(spark: SparkSession, lo
     counts = lines.groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
 
     def run() -> None:
-        writer = counts.writeStream.outputMode("update").foreachBatch(oncelog.spark.sink(path=log.path, topic="out"))
+        writer = counts.writeStream.outputMode("update").foreachBatch(oncelog.spark.sink(**place(log), topic="out"))
         run_available(writer, tmp_path / "ck")
 
     for number in range(2):

@@ -16,7 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from tests.logs import numbered, records, started, values, write_committed
 from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, copy, into, stream, until
+from tests.spark.queries import DOORS, copy, into, place, stream, until
 
 
 class Copies:
@@ -52,7 +52,7 @@ class Copies:
     def asleep(self, point: CrashPoint) -> Iterator[Zombies]:
         """Drivers that were stopped at `point`, each in the middle of its next batch."""
         settings = {
-            "log": self._log.path,
+            "log": place(self._log),
             "folder": str(self._folder),
             "point": point,
             "checkpoints": {door: str(path) for door, path in self.checkpoints.items()},
@@ -130,7 +130,7 @@ def test_of_two_drivers_that_run_side_by_side_one_ends_and_there_is_one_copy(
 ) -> None:
     """Spark itself may notice the other driver first: both log the offsets of a batch. conformance: 62."""
     settings = {
-        "log": log.path,
+        "log": place(log),
         "door": "foreachBatch",
         "checkpoint": str(tmp_path / "ck"),
         "source": {},

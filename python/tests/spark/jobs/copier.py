@@ -28,7 +28,7 @@ def die_at(point: CrashPoint, mark: Path) -> None:
 def main(settings: dict[str, Any]) -> None:
     if settings["crash_point"]:
         die_at(CrashPoint(settings["crash_point"]), Path(settings["mark"]))
-    with oncelog.open(settings["log"]) as log, spark_session() as spark:
+    with oncelog.open(**settings["log"]) as log, spark_session() as spark:
         rows = stream(spark, log, **settings["source"]).select("key", "value", "partition")
         writer = into(rows, log, settings["door"], **settings["sink"])
         query = (

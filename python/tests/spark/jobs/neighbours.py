@@ -29,7 +29,7 @@ def send(producer: Producer, topics: list[str], value: bytes, count: int, choice
 def main(settings: dict[str, Any]) -> None:
     choice = random.Random(settings["seed"])
     name = f"neighbour-{settings['seed']}"
-    with oncelog.open(settings["log"]) as log, log.producer(transactional_id=name) as producer:
+    with oncelog.open(**settings["log"]) as log, log.producer(transactional_id=name) as producer:
         producer.init_transactions()
         for number in itertools.count():
             fate, half = choice.choice(FATES), choice.randint(1, 4)

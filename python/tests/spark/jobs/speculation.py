@@ -54,7 +54,7 @@ def main(settings: dict[str, Any]) -> None:
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
     }
-    with oncelog.open(settings["log"]) as log, spark_session(settings["master"], speculation) as spark:
+    with oncelog.open(**settings["log"]) as log, spark_session(settings["master"], speculation) as spark:
         for door, topic in settings["topics"].items():
             folder = Path(settings["folder"], door)
             folder.mkdir()

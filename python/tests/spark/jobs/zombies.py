@@ -77,7 +77,7 @@ class SleepyDataSource(OncelogDataSource):
 def main(settings: dict[str, Any]) -> None:
     point, folder = settings[POINT], Path(settings["folder"])
     queries = {}
-    with oncelog.open(settings["log"]) as log, spark_session() as spark:
+    with oncelog.open(**settings["log"]) as log, spark_session() as spark:
         spark.dataSource.register(SleepyDataSource)
         for door in ("oncelog", "foreachBatch"):  # the latter stops this very program
             mark = folder / f"{door}.mark"
