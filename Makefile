@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint test unit sim spark spark-zookeeper crash run bench bench-quick docs clean
+.PHONY: help setup format lint test unit sim spark spark-zookeeper crash run run-cluster bench bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +18,7 @@ CODE := $(wildcard python examples benchmarks integration_tests docs/*.py)
 TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests examples benchmarks integration_tests docs/*.py)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Create .venv with oncelog and all it needs (only when pyproject.toml changed)
 
@@ -64,6 +64,9 @@ crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
+
+run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
+	$(BIN)/python examples/flights_on_a_cluster.py
 
 bench: $(READY) ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -16,7 +16,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import appends, memory, planning, report, round_trips, spark_scan, spark_sink, transactions
+from benchmarks import (
+    appends,
+    memory,
+    on_zookeeper,
+    planning,
+    report,
+    round_trips,
+    spark_scan,
+    spark_sink,
+    transactions,
+)
 from benchmarks.report import Finding
 
 PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
@@ -24,6 +34,7 @@ PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "appends": ("Large appends", appends.EXPLANATION, appends.run),
     "planning": ("Planning behind a long history", planning.EXPLANATION, planning.run),
     "round-trips": ("Round trips of a micro-batch", round_trips.EXPLANATION, round_trips.run),
+    "zookeeper": ("On ZooKeeper", on_zookeeper.EXPLANATION, on_zookeeper.run),
     "memory": ("Memory of a task", memory.EXPLANATION, memory.run),
 }
 ON_SPARK: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {

@@ -27,11 +27,11 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     """Measure each history; the largest only in the full run."""
     histories = HISTORIES[:2] if quick else HISTORIES
     log = oncelog.open(folder / "log")
-    partitions = {entries: _history(log, entries) for entries in histories}
+    partitions = {entries: make_history(log, entries) for entries in histories}
     times: dict[int, list[float]] = {entries: [] for entries in histories}
     for _ in range(30):
         for entries, partition in partitions.items():
-            times[entries].append(_plan(log, partition))
+            times[entries].append(plan(log, partition))
     log.close()
     least = median(times[histories[0]])
     return [
@@ -46,9 +46,14 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     ]
 
 
-def _history(log: oncelog.Log, count: int) -> TopicIdPartition:
+def topic_of(entries: int) -> str:
+    """The topic of a history of so many entries."""
+    return f"t{entries}"
+
+
+def make_history(log: oncelog.Log, count: int) -> TopicIdPartition:
     """A topic with one partition whose index holds `count` rolled entries, and new ones in the tail."""
-    name = f"t{count}"
+    name = topic_of(count)
     log.create_topic(name)
     store = log.services.store
     partition = topics.partitions_of(store, name)[0]
@@ -87,7 +92,8 @@ def _tail_node(base_offset: int, count: int) -> TailNode:
     return TailNode(base_offset, base_offset + count * ROWS, count * ROWS, count * 99, 2, entries)
 
 
-def _plan(log: oncelog.Log, partition: TopicIdPartition) -> float:
+def plan(log: oncelog.Log, partition: TopicIdPartition) -> float:
+    """Plan the newest entries; returns the seconds it took."""
     started = time.perf_counter()
     isolation = IsolationLevel.READ_COMMITTED
     store = log.services.store

@@ -108,17 +108,18 @@ def _work(
 ) -> None:
     with oncelog.open(path) as log, log.producer(transactional_id=f"bench-{number}") as producer:
         producer.init_transactions()
-        _transaction(producer, number)
+        send_ten(producer, number)
         ready()
         latencies, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             started = time.monotonic()
-            _transaction(producer, number)
+            send_ten(producer, number)
             latencies.append((time.monotonic() - started) * 1000)
         results.put((len(latencies) / seconds, latencies))
 
 
-def _transaction(producer: oncelog.Producer, partition: int) -> None:
+def send_ten(producer: oncelog.Producer, partition: int) -> None:
+    """One transaction of ten records."""
     with producer.transaction():
         for _ in range(10):
             producer.send("t", b"v" * 100, partition=partition)

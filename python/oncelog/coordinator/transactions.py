@@ -94,6 +94,8 @@ class TransactionCoordinator:
         def append(view: ZnodeView) -> list[Appended]:
             partitions = [request.partition for request in appends]
             owner = own_transaction(transactional_id, producer)
+            read_first = partition_log.read_by_appends(partitions)
+            view.get_many([paths.transaction(transactional_id), owner, *read_first])  # together: one round trip
             metadata.add_partitions(view, transactional_id, producer, partitions, owner)
             return partition_log.append_all(view, appends)
 
@@ -133,6 +135,7 @@ class TransactionCoordinator:
                 commit=commit,
                 fresh_producer_id=fresh_producer_id,
             )
+            view.get_many([paths.transaction(transactional_id), own_transaction(transactional_id, producer)])
             return metadata.apply(view, event).answer
 
         return self._run(end)

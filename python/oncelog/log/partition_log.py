@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from oncelog import limits
@@ -309,12 +310,18 @@ def read_ahead(
         more: what else will be asked of a partition.
     """
     wanted = list(partitions)
-    view.get_many(path for partition in wanted for path in (paths.partition(partition), paths.tail(partition)))
+    view.get_many(read_by_appends(wanted))
     view.get_many(
         path
         for partition, state in read_existing(view, wanted).items()
         for path in (paths.tail_node(partition, state.log_end), *more(partition, state))
     )
+
+
+def read_by_appends(partitions: Iterable[TopicIdPartition]) -> list[str]:
+    """Paths that every append to these partitions reads, for callers that have more to read with them."""
+    of_each = ((paths.partition(partition), paths.tail(partition)) for partition in partitions)
+    return [paths.GENERATION, *chain.from_iterable(of_each)]
 
 
 def append(view: ZnodeView, request: Append) -> Appended:
