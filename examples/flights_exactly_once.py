@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
 
-from flights import audit, data, experiment, page, table, truth
+from flights import audit, command, data, experiment, page, table, truth
 from flights.audit import Result
 from flights.experiment import ONCELOG, PARQUET, Pipeline
 from flights.folders import Folders
 from flights.kills import KILLS
-from flights.processes import ProgramFailedError
 from flights.progress import Progress
 from flights.story import Story
 
@@ -67,19 +65,5 @@ def judge(pipeline: Pipeline, story: Story, expected: pa.Table) -> Result:
         return Result(story, audit.judge(expected, reader.look(), len(story.half_batches)))
 
 
-def start() -> int:
-    """Run the example; returns its exit status. Ctrl-C and SIGTERM end everything it started."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    console = Console()
-    try:
-        return asyncio.run(main(console))
-    except* ProgramFailedError as failures:
-        for failure in failures.exceptions:
-            console.print(str(failure), style="red", markup=False, highlight=False)
-    except* KeyboardInterrupt:
-        console.print("Stopped; nothing is left running.")
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(start())
+    sys.exit(command.run(main))

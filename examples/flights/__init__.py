@@ -1,4 +1,4 @@
-"""The rooms of the main example, `flights_exactly_once.py`.
+"""The rooms of the main example, `flights_exactly_once.py`, and of `flights_on_a_cluster.py`.
 
 What happens            data       336,776 real flights, as records
                         loader     a process that writes them to the topic `flights`, in transactions
@@ -15,6 +15,12 @@ How it is told          progress   on the terminal, while it runs
                         table      on the terminal, at the end
                         page       as one HTML page, with `chart` for the timeline
 How it is held together experiment one pipeline under all kills
+                        steps      what an experiment consists of
+                        waiting    for what programs do
                         processes  starts programs, and leaves none behind
                         folders    where a run keeps its things
+                        command    runs an example to its end
+What a cluster adds     cluster    its servers, and how to kill them; ZooKeeper's are in oncelog.testing
+                        cluster_query       the process of the query
+                        cluster_experiment  the pipeline under the kills of all parts
 """

@@ -149,7 +149,7 @@ def _kills(kills: Iterable[KillStory], x: Scale) -> Iterable[str]:
     for number, story in enumerate(kills, start=1):
         at = x(story.at_s)
         what = (
-            f"kill {number} at {story.at_s:.1f} s: {story.kill.moment}, batch {story.batch}; "
+            f"kill {number} at {story.at_s:.1f} s: {story.kill}, batch {story.batch}; "
             f"a new batch {story.recovered_s:.1f} s later"
         )
         yield tag("line", class_="kill", x1=at, x2=at, y1=KILLS_Y + KILL_RADIUS, y2=BATCHES[1])

@@ -1,10 +1,12 @@
-"""Names and places. Both runs have the same ones, each below a root of its own."""
+"""Names and places. All runs have the same ones, each below a root of its own."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+
+import oncelog
 
 FLIGHTS = "flights"
 """The topic that the loader writes and the query reads."""
@@ -18,14 +20,29 @@ GROUP = "delays"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Places below `root`, which is absolute: the programs of a run are started in it."""
+    """Places of a run.
+
+    Attributes:
+        root: the folder of all others; absolute, since the programs of a run are started in it.
+        znodes: where the log's metadata is, if not in its folder.
+    """
 
     root: Path
+    znodes: str | None = None
 
     @property
     def log(self) -> Path:
         """The oncelog log: the topic `flights`, and `delayed` where the query writes to it."""
         return self.root / "log"
+
+    @property
+    def log_options(self) -> dict[str, str]:
+        """What Spark is told of the log."""
+        return {"path": str(self.log), **({"znodes": self.znodes} if self.znodes else {})}
+
+    def open_log(self, *, create: bool = False) -> oncelog.Log:
+        """Open the log."""
+        return oncelog.open(self.log, self.znodes, create=create)
 
     @property
     def parquet(self) -> Path:
@@ -62,6 +79,12 @@ class Folders:
     def batch_in_flight(self) -> int | None:
         """The newest batch that Spark has begun: it logs the offsets before it runs the batch."""
         return max(_batches(self.checkpoint / "offsets"), default=None)
+
+    @property
+    def is_batch_running(self) -> bool:
+        """Whether Spark has begun a batch that it has not finished."""
+        begun = self.batch_in_flight()
+        return begun is not None and not (self.checkpoint / "commits" / str(begun)).exists()
 
     def offsets_read(self) -> dict[int, int]:
         """The next offset to read of each partition of `flights`, after the newest batch that Spark has finished."""

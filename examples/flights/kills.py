@@ -100,6 +100,11 @@ KILLS = (
 )
 
 
+def named(moment: str) -> Kill:
+    """The kill at a moment."""
+    return next(kill for kill in KILLS if kill.moment == moment)
+
+
 def arm_crash_point(point: CrashPoint, mark: Path) -> None:
     """Have this process killed at a crash point, whichever process of its reaches it: itself, or a task of Spark."""
     driver = os.getpid()

@@ -5,6 +5,8 @@ Each transaction stays open for a while with rows in the log, so that the query 
 
 The loader slows down as it comes to the end, so that there are flights left until the last kill, however slow the
 machine; told to hurry, it writes what is left at once.
+
+Run as ``python -m flights.loader <folder> [<znodes>]``.
 """
 
 from __future__ import annotations
@@ -112,11 +114,11 @@ class Loader:
         self._output.flush()
 
 
-def main(root: str) -> None:
-    folders = Folders(Path(root))
+def main(root: str, znodes: str | None = None) -> None:
+    folders = Folders(Path(root), znodes)
     flights = data.read()
     with (
-        oncelog.open(folders.log, create=False) as log,
+        folders.open_log() as log,
         log.producer(transactional_id="loader") as producer,
         folders.loader_report.open("w") as output,
     ):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from flights import chart
+from flights import chart, kills
 from flights.audit import FINDINGS, Findings, Result
 from flights.markup import table, tag, text
 from flights.story import KillStory
@@ -191,7 +191,7 @@ def _kills(results: Sequence[Result]) -> str:
     rows = [
         [
             tag("td", tag("span", str(number), class_="badge")),
-            tag("th", text(stories[0].kill.moment), scope="row"),
+            tag("th", text(stories[0].kill), scope="row"),
             *(cell for result, story in zip(results, stories, strict=True) for cell in _kill_cells(result, story)),
         ]
         for number, stories in enumerate(zip(*(result.story.kills for result in results), strict=True), start=1)
@@ -200,10 +200,11 @@ def _kills(results: Sequence[Result]) -> str:
 
 
 def _kill_cells(result: Result, story: KillStory) -> Iterable[str]:
-    where = story.kill.in_oncelog if result.story.pipeline == "oncelog" else story.kill.in_parquet
+    kill = kills.named(story.kill)
+    where = kill.in_oncelog if result.story.pipeline == "oncelog" else kill.in_parquet
     copies = result.copies_after(story)
     yield tag("td", tag("small", text(where)))
-    yield _number("td", f"{story.recovered_s:.1f} s" + tag("small", f"Spark up: {story.spark_s:.1f} s"))
+    yield _number("td", f"{story.recovered_s:.1f} s" + tag("small", f"Spark up: {story.back_s:.1f} s"))
     yield _number("td", f"{copies:,}", "bad" if copies else None)
 
 

@@ -9,8 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, from_json
@@ -20,6 +19,7 @@ from flights.folders import FLIGHTS, GROUP, Folders
 from flights.truth import LATE_MINUTES
 
 TRIGGER = "500 milliseconds"
+ON_THIS_MACHINE = "local[2]"
 FLIGHT = "row BIGINT, flight STRING, origin STRING, dest STRING, dep_delay INT"
 
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -39,7 +39,7 @@ def start(spark: SparkSession, folders: Folders, write_batch: WriteBatch) -> Str
     """Start the query, or go on where its checkpoint ends."""
     flights = (
         spark.readStream.format("oncelog")
-        .option("path", str(folders.log))
+        .options(**folders.log_options)
         .option("subscribe", FLIGHTS)
         .option("startingOffsets", "earliest")
         .option("groupId", GROUP)
@@ -54,12 +54,27 @@ def start(spark: SparkSession, folders: Folders, write_batch: WriteBatch) -> Str
     )
 
 
-def run(folders: Folders, attempt: int, write_batch: WriteBatch) -> None:
-    """Run the query until SIGTERM, or until the process that started this one is gone."""
+def run(
+    folders: Folders,
+    attempt: int,
+    write_batch: WriteBatch,
+    *,
+    master: str = ON_THIS_MACHINE,
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Run the query until SIGTERM, or until the process that started this one is gone.
+
+    Args:
+        folders: of the run.
+        attempt: how often the query was started, this time included.
+        write_batch: the foreachBatch function.
+        master: of Spark.
+        settings: more of Spark's settings.
+    """
     is_asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_asked_to_stop.set())
     parent = os.getppid()
-    spark = _session(folders.root)
+    spark = _session(folders, master, settings or {})
     folders.ready(attempt).touch()
     query = start(spark, folders, write_batch)
     while query.isActive and os.getppid() == parent:
@@ -70,20 +85,23 @@ def run(folders: Folders, attempt: int, write_batch: WriteBatch) -> None:
         raise problem
 
 
-def _session(folder: Path) -> SparkSession:
+def _session(folders: Folders, master: str, settings: Mapping[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return (
-        SparkSession.builder.master("local[2]")
+    scratch = folders.root / "spark"
+    builder = (
+        SparkSession.builder.master(master)
         .appName("late departures")
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "WARN")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
-        .config("spark.local.dir", str(folder / "spark"))
-        .config("spark.sql.warehouse.dir", str(folder / "spark" / "warehouse"))
+        .config("spark.local.dir", str(scratch))
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -8,6 +8,7 @@ every member of the session ends all of it.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -32,6 +33,7 @@ class Program:
         self.name = name
         self._process = process
         self._log = log
+        self._is_over = False
 
     @property
     def status(self) -> int | None:
@@ -47,20 +49,35 @@ class Program:
         last = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         return ProgramFailedError("\n".join([f"{self.name} {problem}; the end of {self._log}:", *last]))
 
+    def printed(self, pattern: str) -> str | None:
+        """The first group of a pattern in what it printed so far."""
+        found = re.search(pattern, self._log.read_text(errors="replace"))
+        return found[1] if found else None
+
+    def processes(self, word: str) -> list[int]:
+        """Living processes of its session whose command line has this word; none where there is no /proc."""
+        return [member for member in _session_members(self._process.pid) if word in _words(member)]
+
     def ask_to_stop(self) -> None:
         """Send it SIGTERM, and leave the rest to it."""
         self._process.terminate()
 
     def end_session(self) -> None:
-        """Kill the program and everything it started; returns when all of it is gone."""
+        """Kill the program and everything it started; returns when all of it is gone. Repeating it is harmless."""
+        if self._is_over:  # the system may have given its id to somebody else's session
+            return
         if self._process.returncode is None:
             self._process.kill()
             self._process.wait()
+        if not PROC.is_dir():  # macOS
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         while members := list(_session_members(self._process.pid)):
             for member in members:
                 with suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
             time.sleep(0.005)
+        self._is_over = True
 
 
 class Programs:
@@ -97,10 +114,8 @@ class Programs:
 
 
 def _session_members(session: int) -> Iterator[int]:
-    """Living processes of a session. Where there is no /proc (macOS), the members of the leader's group."""
+    """Living processes of a session; none where there is no /proc."""
     if not PROC.is_dir():
-        with suppress(ProcessLookupError):
-            os.killpg(session, signal.SIGKILL)
         return
     for entry in PROC.iterdir():
         if entry.name.isdecimal():
@@ -108,3 +123,11 @@ def _session_members(session: int) -> Iterator[int]:
                 state, _, _, found, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(found) == session and state not in "ZX":
                     yield int(entry.name)
+
+
+def _words(process: int) -> list[str]:
+    """The command line of a process."""
+    try:
+        return (PROC / str(process) / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:  # it has ended meanwhile
+        return []

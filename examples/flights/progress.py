@@ -37,9 +37,10 @@ class Lane:
     def tells_kill(self, story: KillStory) -> None:
         """Leave a line about a kill from which the query has recovered."""
         self._console.print(
-            f"  [dim]{story.at_s:5.1f} s[/]  {self._name:<8} kill -9 at [bold]{story.kill.moment}[/], "
-            f"batch {story.batch}: new batch in {story.recovered_s:.1f} s",
+            f"  [dim]{story.at_s:5.1f} s[/]  {self._name:<8} kill -9: [bold]{story.kill}[/], "
+            f"batch {story.batch}: back in {story.back_s:.1f} s, new batch in {story.recovered_s:.1f} s",
             highlight=False,
+            soft_wrap=True,
         )
 
     @property

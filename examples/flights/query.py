@@ -20,7 +20,7 @@ from oncelog.crash_points import CrashPoint
 
 def batch_writer(folders: Folders) -> pipeline.WriteBatch:
     """A foreachBatch function that writes a batch to the topic, and its source offsets to the group, or nothing."""
-    write = oncelog.spark.sink(path=str(folders.log), topic=DELAYED, groupId=GROUP, transactionalIdPrefix=DELAYED)
+    write = oncelog.spark.sink(**folders.log_options, topic=DELAYED, groupId=GROUP, transactionalIdPrefix=DELAYED)
 
     def write_batch(late: DataFrame, batch_id: int) -> None:
         value = to_json(struct(lit(batch_id).alias("batch"), *FIELDS))

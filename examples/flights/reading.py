@@ -13,7 +13,6 @@ from typing import Protocol, Self
 import pyarrow as pa
 from pyarrow import json, parquet
 
-import oncelog
 from flights.folders import DELAYED, Folders
 
 ROWS = pa.schema(
@@ -51,7 +50,7 @@ class TopicReader:
     """A read_committed consumer of the topic `delayed`."""
 
     def __init__(self, folders: Folders) -> None:
-        self._log = oncelog.open(folders.log, create=False)
+        self._log = folders.open_log()
         self._consumer = self._log.consumer(isolation_level="read_committed", auto_offset_reset="earliest")
         self._consumer.subscribe([DELAYED])
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flights.kills import Kill
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -63,15 +61,17 @@ class KillStory:
     """A kill, and what came after it.
 
     Attributes:
+        kill: its name.
         batch: the batch that was in flight.
-        spark_s: from the kill until the restarted process had its Spark session.
+        back_s: from the kill until what had died was there again, or another in its place; a query, once it had its
+            Spark session.
         recovered_s: from the kill until a reader saw a batch that it had not seen before.
     """
 
-    kill: Kill
+    kill: str
     at_s: float
     batch: int
-    spark_s: float
+    back_s: float
     recovered_s: float
 
 

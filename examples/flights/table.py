@@ -36,7 +36,7 @@ def _findings(results: Sequence[Result]) -> Table:
 
 def _kills(results: Sequence[Result]) -> Table:
     title = "Seconds from each kill to a new batch, and the copies it left"
-    table = Table("", "kill -9 at", title=title, title_justify="left")
+    table = Table("", "kill -9", title=title, title_justify="left")
     for result in results:
         table.add_column(result.story.pipeline, justify="right")
         table.add_column("copies", justify="right")
@@ -45,5 +45,5 @@ def _kills(results: Sequence[Result]) -> Table:
         for result, story in zip(results, stories, strict=True):
             copies = result.copies_after(story)
             cells += [f"{story.recovered_s:.1f} s", f"[{'bold red' if copies else 'default'}]{copies:,}[/]"]
-        table.add_row(str(number), stories[0].kill.moment, *cells)
+        table.add_row(str(number), stories[0].kill, *cells)
     return table

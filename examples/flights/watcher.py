@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-import oncelog
 from flights.folders import FLIGHTS, GROUP, Folders
 from flights.reading import OutputReader
 from flights.sightings import Sightings
@@ -28,7 +27,7 @@ class Watcher:
     """
 
     def __init__(self, folders: Folders, reader: OutputReader, started_s: float) -> None:
-        self._log = oncelog.open(folders.log, create=False)
+        self._log = folders.open_log()
         self._reader = reader
         self._started_s = started_s
         self._is_over = threading.Event()
@@ -50,7 +49,8 @@ class Watcher:
         next_sample_s = 0.0
         try:
             while not self._is_over.wait(LOOK_PAUSE_S):
-                self._look()
+                with suppress(RetriableError):  # the next look shows what this one did not
+                    self._look()
                 if self.now_s() >= next_sample_s:
                     next_sample_s = self.now_s() + SAMPLE_PAUSE_S
                     with suppress(RetriableError):  # a second without a sample

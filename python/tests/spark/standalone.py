@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 
 from tests.parts import require_java
+from tests.spark.jobs.sessions import JVM_OPTIONS
 from tests.spark.processes import Program
 from tests.spark.queries import until
 
@@ -17,7 +18,11 @@ SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """To Spark, two hosts. Linux answers on the whole of 127.0.0.0/8; macOS needs ``ifconfig lo0 alias``."""
 
-EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
+}
 """Settings of a session on this cluster: an executor with one core on each host."""
 
 

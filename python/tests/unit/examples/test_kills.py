@@ -7,21 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flights import kills
+from flights import cluster_experiment, kills
+from flights.cluster import HOSTS
+from flights.cluster_experiment import Part
 from flights.kills import KILLS
 from oncelog.crash_points import CrashPoint
 
 DYING = """
 import sys
 from pathlib import Path
-from flights import kills
+from flights import cluster_experiment, kills
+from flights.cluster import HOSTS
+from flights.cluster_experiment import Part
 kills.die_once(Path(sys.argv[1]))
 print("alive")
 """
 PASSING_A_POINT = """
 import sys
 from pathlib import Path
-from flights import kills
+from flights import cluster_experiment, kills
+from flights.cluster import HOSTS
+from flights.cluster_experiment import Part
 from oncelog.crash_points import CrashPoint, reach
 kills.arm_crash_point(CrashPoint.ROUND_DECIDE, Path(sys.argv[1]))
 reach(CrashPoint.ROUND_APPEND)
@@ -69,3 +75,12 @@ def test_oncelog_is_killed_at_every_stage_of_a_batch_in_their_order() -> None:
 
 def test_every_moment_of_the_parquet_twin_is_used() -> None:
     assert {kill.parquet for kill in KILLS} == {CrashPoint.TASK_READ, *kills.ParquetMoment}
+
+
+def test_on_a_cluster_each_part_dies_twice_and_each_host_loses_both() -> None:
+    parts = [kill.part for kill in cluster_experiment.KILLS]
+    lost = {(kill.part, kill.host) for kill in cluster_experiment.KILLS}
+
+    assert sorted(parts) == sorted([*Part, *Part])
+    assert {host for part, host in lost if part is Part.WORKER} == set(HOSTS)
+    assert {host for part, host in lost if part is Part.EXECUTOR} == set(HOSTS)

@@ -27,7 +27,7 @@ FAULTY = Findings(
 
 def story(name: str) -> Story:
     kills = tuple(
-        KillStory(kill, at_s=10.0 * number, batch=number, spark_s=2.0, recovered_s=5.5)
+        KillStory(kill.moment, at_s=10.0 * number, batch=number, back_s=2.0, recovered_s=5.5)
         for number, kill in enumerate(KILLS, start=1)
     )
     return Story(
