@@ -94,10 +94,9 @@ class TransactionCoordinator:
         def append(view: ZnodeView) -> list[Appended]:
             partitions = [request.partition for request in appends]
             owner = own_transaction(transactional_id, producer)
-            read_first = partition_log.read_by_appends(partitions)
-            view.get_many([paths.transaction(transactional_id), owner, *read_first])  # together: one round trip
+            partition_log.read_for(view, appends, also=[paths.transaction(transactional_id), owner])
             metadata.add_partitions(view, transactional_id, producer, partitions, owner)
-            return partition_log.append_all(view, appends)
+            return [partition_log.append(view, request) for request in appends]
 
         return resolving(lambda: self._store.transact(append))
 

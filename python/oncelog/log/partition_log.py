@@ -294,34 +294,36 @@ def in_steps(groups: Iterable[Sequence[B]]) -> Iterator[list[B]]:
 
 def append_all(view: ZnodeView, requests: Sequence[Append]) -> list[Appended]:
     """Append to several partitions in one step; see `append`."""
-    producer_ids = {request.partition: request.producer.producer_id for request in requests}
-    read_ahead(view, producer_ids, lambda partition, _: [paths.producer(partition, producer_ids[partition])])
+    read_for(view, requests)
     return [append(view, request) for request in requests]
+
+
+def read_for(view: ZnodeView, requests: Sequence[Append], also: Iterable[str] = ()) -> None:
+    """Read together what `append` will ask for one by one, and what else the step reads first."""
+    producer_ids = {request.partition: request.producer.producer_id for request in requests}
+    read_ahead(view, producer_ids, lambda partition, _: [paths.producer(partition, producer_ids[partition])], also)
 
 
 def read_ahead(
     view: ZnodeView,
     partitions: Iterable[TopicIdPartition],
     more: Callable[[TopicIdPartition, PartitionState], Iterable[str]],
+    also: Iterable[str] = (),
 ) -> None:
     """Read together what appends to some partitions will ask for one by one: on ZooKeeper each would be a round trip.
 
     Args:
         more: what else will be asked of a partition.
+        also: what else the step reads.
     """
     wanted = list(partitions)
-    view.get_many(read_by_appends(wanted))
+    of_each = ((paths.partition(partition), paths.tail(partition)) for partition in wanted)
+    view.get_many([*also, paths.GENERATION, *chain.from_iterable(of_each)])
     view.get_many(
         path
         for partition, state in read_existing(view, wanted).items()
         for path in (paths.tail_node(partition, state.log_end), *more(partition, state))
     )
-
-
-def read_by_appends(partitions: Iterable[TopicIdPartition]) -> list[str]:
-    """Paths that every append to these partitions reads, for callers that have more to read with them."""
-    of_each = ((paths.partition(partition), paths.tail(partition)) for partition in partitions)
-    return [paths.GENERATION, *chain.from_iterable(of_each)]
 
 
 def append(view: ZnodeView, request: Append) -> Appended:
