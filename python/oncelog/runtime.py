@@ -17,7 +17,7 @@ from oncelog.clients.consumer import Consumer
 from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.transactions import TransactionCoordinator, resolving
+from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.log.files import absolute, file_store, is_object_store, local_path
 from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
@@ -28,6 +28,7 @@ from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
+from oncelog.znodes.transact import resolving
 
 ZNODES_FILE = "znodes.sqlite"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from oncelog.clients.accumulator import PartitionBuffer
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
-from oncelog.coordinator.transactions import own_transaction, resolving
+from oncelog.coordinator.transactions import own_transaction
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PartitionPinnedError, RetriableError
 from oncelog.log import generations, partition_log
@@ -19,6 +19,7 @@ from oncelog.log.partition_log import Append, Appended
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.protocol.sequencing import sequence_add
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes.transact import resolving
 
 Landed = Callable[[TopicIdPartition, int], None]
 

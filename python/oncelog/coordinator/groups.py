@@ -19,13 +19,13 @@ from oncelog.protocol.partition import OwnerState
 from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
+from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS
 
 GroupOffsets = Mapping[TopicIdPartition, OffsetAndMetadata]
 
 PARTITIONS_PER_STEP = 200
 """Bounds a step of commits to about 500 operations."""
 
-UNKNOWN_OUTCOME_ATTEMPTS = 5
 
 READ_ATTEMPTS = 5
 """Reads of an offset whose owners go away while they are read, on stores without snapshots."""

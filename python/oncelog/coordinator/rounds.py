@@ -24,7 +24,6 @@ from oncelog import limits
 from oncelog.coordinator import groups, metadata, settler
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.transactions import resolving
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
 from oncelog.log import partition_log
@@ -38,6 +37,7 @@ from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
+from oncelog.znodes.transact import resolving
 
 REMEMBERED_ROUNDS = 8
 """Settled rounds are deleted in groups of about this many: one step in a few batches."""

@@ -23,10 +23,9 @@ from oncelog.protocol.coordinator_events import ProducerIdNeeded
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.types import OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
+from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, resolving
 
 T = TypeVar("T")
-
-UNKNOWN_OUTCOME_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +217,3 @@ def _is_aborted(view: ZnodeView, owner: str) -> bool:
 def own_transaction(transactional_id: str, producer: ProducerIdAndEpoch) -> str:
     """Path of the owner of the transaction that `producer` names."""
     return paths.transaction_owner(transactional_id, producer.producer_id, producer.epoch)
-
-
-def resolving(step: Callable[[], T]) -> T:
-    """Run an idempotent step again while its outcome is unknown (invariant I5)."""
-    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS - 1):
-        try:
-            return step()
-        except OutcomeUnknownError:
-            continue
-    return step()

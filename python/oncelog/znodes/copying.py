@@ -47,7 +47,6 @@ from typing import Any, TypeVar
 from oncelog.errors import (
     CorruptDataError,
     LogInUseError,
-    OutcomeUnknownError,
     StoreUnavailableError,
     UsageError,
     ensure,
@@ -57,12 +56,10 @@ from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.rules import ROOT, parent_of
+from oncelog.znodes.transact import resolving
 from oncelog.znodes.walking import paths_upwards, walk_below
 
 T = TypeVar("T")
-
-ATTEMPTS = 5
-"""Of one step whose answer is lost or whose store is away for a moment."""
 
 OTHER_OPERATIONS = 20
 """Of a batch's multi beside its creates or deletes: the check of the mark, and sets of parents, which are one at each
@@ -384,13 +381,8 @@ def _nonce_of(data: bytes) -> str | None:
 
 
 def _resolving(step: Callable[[], T]) -> T:
-    """Run an idempotent step again while its outcome is unknown (invariant I5) or its store is away."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return step()
-        except (OutcomeUnknownError, StoreUnavailableError):
-            continue
-    return step()
+    """Run an idempotent step again, also while its store is away for a moment."""
+    return resolving(step, also=(StoreUnavailableError,))
 
 
 def _unequal(law: str, ours: tuple[str, Znode] | None, theirs: tuple[str, Znode] | None) -> CorruptDataError:

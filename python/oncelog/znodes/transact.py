@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
-from oncelog.errors import InvariantViolation, TransactConflictError, ensure
+from oncelog.errors import InvariantViolation, OncelogError, OutcomeUnknownError, TransactConflictError, ensure
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
 from oncelog.ports import ANY_VERSION, Op, Set, ZnodeReader, ZnodeView
 from oncelog.znodes.clock import Timing
@@ -25,6 +25,9 @@ from oncelog.znodes.view import BufferedView
 T = TypeVar("T")
 
 IsFresh = Callable[[], bool]
+
+UNKNOWN_OUTCOME_ATTEMPTS = 5
+"""Of one step whose answer is lost."""
 
 
 def always_fresh() -> bool:
@@ -77,6 +80,21 @@ def transact(store: TransactingStore, step: Callable[[ZnodeView], T], deadline_m
             )
         if pause_ms:
             timing.clock.sleep_ms(pause_ms)
+
+
+def resolving(step: Callable[[], T], *, also: tuple[type[OncelogError], ...] = ()) -> T:
+    """Run an idempotent step again while its outcome is unknown (invariant I5).
+
+    Args:
+        step: to run.
+        also: other errors to try again after.
+    """
+    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS - 1):
+        try:
+            return step()
+        except (OutcomeUnknownError, *also):
+            continue
+    return step()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,18 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore, connection
 from oncelog.znodes.sqlite.connection import StoreConnection
 from oncelog.znodes.sqlite.pool import ConnectionPool, _gate
-from tests.unit.znodes.worlds import FakeTime, MultiStore, SqliteWorld, forked, increment, kill, wait_for, wait_until
-
-
-def number_at(store: MultiStore, path: str = "/counter") -> int:
-    znode = store.get(path)
-    assert znode is not None
-    return int(znode.data)
+from tests.unit.znodes.worlds import (
+    FakeTime,
+    SqliteWorld,
+    forked,
+    increment,
+    increment_in_generations,
+    increment_while_forking,
+    kill,
+    number_at,
+    wait_for,
+    wait_until,
+)
 
 
 def open_files(path: Path) -> list[str]:
@@ -214,39 +219,18 @@ def test_generations_of_forks_count_together(sqlite: SqliteWorld) -> None:
     store = sqlite.client()
     store.multi([Create("/counter", b"0")])
 
-    def work(generation: int) -> None:
-        store.transact(increment)
-        if generation:
-            children = [forked(lambda: work(generation - 1)) for _ in range(2)]
-            store.transact(increment)
-            wait_for(children)
+    increment_in_generations(store, 3)
 
-    work(3)
     assert number_at(store) == 2 * 7 + 8
 
 
 def test_a_fork_while_other_threads_write_waits_for_them_and_the_child_works(sqlite: SqliteWorld) -> None:
     store = sqlite.client()
     store.multi([Create("/counter", b"0")])
-    is_over = threading.Event()
-    written = [0, 0]
 
-    def write(number: int) -> None:
-        while not is_over.is_set():
-            store.transact(increment)
-            written[number] += 1
+    written = increment_while_forking(store, 10)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(10):
-            wait_for([forked(lambda: store.transact(increment))])
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-    assert number_at(store) == sum(written) + 10
+    assert number_at(store) == written + 10
 
 
 def test_a_child_forked_inside_a_step_is_told_so_and_harms_nobody(sqlite: SqliteWorld) -> None:

@@ -27,7 +27,10 @@ from tests.unit.znodes.worlds import (
     forked,
     in_parallel,
     increment,
+    increment_in_generations,
+    increment_while_forking,
     kill,
+    number_at,
     wait_for,
     wait_until,
 )
@@ -43,12 +46,6 @@ def world(zookeeper: ZookeeperServer, tmp_path: Path) -> Iterator[ZookeeperWorld
     world = ZookeeperWorld(tmp_path, zookeeper.url())
     yield world
     world.close()
-
-
-def number_at(world: ZookeeperWorld, path: str = "/counter") -> int:
-    znode = world.client().get(path)
-    assert znode is not None
-    return int(znode.data)
 
 
 # Absence and child lists, under concurrent creates and deletes
@@ -200,46 +197,25 @@ def test_a_child_forked_inside_a_step_may_use_the_store(world: ZookeeperWorld) -
         return increment(view)
 
     assert store.transact(step) == 1
-    assert number_at(world, "/other") == 1
+    assert number_at(world.client(), "/other") == 1
 
 
 def test_generations_of_forks_count_together(world: ZookeeperWorld) -> None:
     store = world.client()
     store.multi([Create("/counter", b"0")])
 
-    def work(generation: int) -> None:
-        store.transact(increment)
-        if generation:
-            children = [forked(lambda: work(generation - 1)) for _ in range(2)]
-            store.transact(increment)
-            wait_for(children)
+    increment_in_generations(store, 2)
 
-    work(2)
-    assert number_at(world) == 2 * 3 + 4
+    assert number_at(world.client()) == 2 * 3 + 4
 
 
 def test_forks_while_other_threads_write_disturb_nobody(world: ZookeeperWorld) -> None:
     store = world.client()
     store.multi([Create("/counter", b"0")])
-    is_over = threading.Event()
-    written = [0, 0]
 
-    def write(number: int) -> None:
-        while not is_over.is_set():
-            store.transact(increment)
-            written[number] += 1
+    written = increment_while_forking(store, 8)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(8):
-            wait_for([forked(lambda: store.transact(increment))])
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-    assert number_at(world) == sum(written) + 8
+    assert number_at(world.client()) == written + 8
 
 
 # Killed and stopped
@@ -273,7 +249,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_steps_and_all_that_it_ackno
         acknowledged = struct.unpack("q", answers[-8:])[0]
 
         store.sync()
-        left, right = number_at(world, "/left"), number_at(world, "/right")
+        left, right = number_at(world.client(), "/left"), number_at(world.client(), "/right")
         assert left == right >= acknowledged, f"seed {seed}"
         assert right <= acknowledged + 1, f"seed {seed}"
 
@@ -353,7 +329,7 @@ def test_threads_share_one_session(world: ZookeeperWorld) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert number_at(world) == 40
+    assert number_at(world.client()) == 40
     assert store._link.session(store._link.deadline_s()) is session
 
 

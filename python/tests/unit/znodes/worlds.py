@@ -151,6 +151,13 @@ def increment(view: ZnodeView, path: str = "/counter") -> int:
     return value
 
 
+def number_at(store: MultiStore, path: str = "/counter") -> int:
+    """The number in a znode."""
+    znode = store.get(path)
+    assert znode is not None
+    return int(znode.data)
+
+
 # Helpers for other processes and threads
 
 
@@ -174,6 +181,38 @@ def wait_for(pids: Sequence[int]) -> None:
     """Wait for children; each must have succeeded."""
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert codes == [0] * len(codes)
+
+
+def increment_in_generations(store: MultiStore, generations: int) -> None:
+    """Add to the counter in this process and in children that fork on, two each, before and after they do."""
+    store.transact(increment)
+    if generations:
+        children = [forked(lambda: increment_in_generations(store, generations - 1)) for _ in range(2)]
+        store.transact(increment)
+        wait_for(children)
+
+
+def increment_while_forking(store: MultiStore, forks: int) -> int:
+    """Add to the counter in two threads, and once in each of some children; returns what the threads added."""
+    is_over = threading.Event()
+    written = [0, 0]
+
+    def write(number: int) -> None:
+        while not is_over.is_set():
+            store.transact(increment)
+            written[number] += 1
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(forks):
+            wait_for([forked(lambda: store.transact(increment))])
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    return sum(written)
 
 
 def kill(pid: int) -> None:
