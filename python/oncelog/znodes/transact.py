@@ -89,10 +89,11 @@ def resolving(step: Callable[[], T], *, also: tuple[type[OncelogError], ...] = (
         step: to run.
         also: other errors to try again after.
     """
+    again: tuple[type[OncelogError], ...] = (OutcomeUnknownError, *also)
     for _ in range(UNKNOWN_OUTCOME_ATTEMPTS - 1):
         try:
             return step()
-        except (OutcomeUnknownError, *also):
+        except again:
             continue
     return step()
 
