@@ -92,8 +92,8 @@ class Receipt:
         return RecordMetadata(self._topic, self._partition, self._offset, self._timestamp_ms)
 
     def appended(self, offset: int) -> None:
-        """Called by the producer: the record is at `offset`."""
-        self._offset = offset
+        """Called by the producer: the record is at `offset`, though an earlier try may have looked failed."""
+        self._offset, self._error = offset, None
 
     def failed(self, error: BaseException) -> None:
         """Called by the producer: the record was not appended."""

@@ -10,11 +10,11 @@ Not safe to share between threads. After a fork, open the log anew in the child.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 
@@ -28,18 +28,19 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     IllegalStateTransitionError,
     InvalidOptionError,
+    OncelogError,
+    OutcomeUnknownError,
     TransactionAbortableError,
     UnknownTopicError,
     UsageError,
     ensure,
 )
 from oncelog.log import codec, partition_log, topics
+from oncelog.log.partition_log import Append
 from oncelog.log.routing import split_rows
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
 from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
-
-T = TypeVar("T")
 
 BUFFER_BYTES = 32 * 1024 * 1024
 """Kafka's buffer.memory: beyond it a send flushes."""
@@ -112,6 +113,7 @@ class Producer:
         self._state = ClientState.UNINITIALIZED
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
+        self._last_send: _Sending | None = None
         self._is_begun_at_coordinator = False
         self._is_closed = False
 
@@ -133,11 +135,10 @@ class Producer:
         transactional_id = self._need_transactional_id("init_transactions")
         self._move(ClientState.INITIALIZING, call="init_transactions")
         reach(CrashPoint.PRODUCER_INIT)
-        initialised = self._tracked(
-            lambda: self._services.coordinator.init_producer_id(
+        with self._tracking():
+            initialised = self._services.coordinator.init_producer_id(
                 transactional_id, timeout_ms=self._transaction_timeout_ms, keep_prepared=keep_prepared
             )
-        )
         self._go_on_as(initialised.producer)
         self._prepared = initialised.prepared
         if self._prepared is None:
@@ -171,9 +172,8 @@ class Producer:
             for tp, value in offsets.items()
         }
         self._is_begun_at_coordinator = True  # and stays so where the outcome is unknown
-        self._tracked(
-            lambda: self._services.coordinator.send_offsets(transactional_id, self._need_identity(), group_id, staged)
-        )
+        with self._tracking():
+            self._services.coordinator.send_offsets(transactional_id, self._need_identity(), group_id, staged)
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Flush, and promise that the transaction can be committed, by whoever has the token (KIP-939).
@@ -191,7 +191,8 @@ class Producer:
                 "nothing was written in this transaction, so there is nothing to prepare; commit or abort it",
                 transactional_id=transactional_id,
             )
-        token = self._tracked(lambda: self._services.coordinator.prepare(transactional_id, self._need_identity()))
+        with self._tracking():
+            token = self._services.coordinator.prepare(transactional_id, self._need_identity())
         self._move(ClientState.PREPARED_TRANSACTION, call="prepare_transaction")
         self._prepared = token
         return PreparedTransaction(transactional_id, token)
@@ -205,7 +206,7 @@ class Producer:
         """
         self._check_call("commit_transaction")
         if self._state is ClientState.IN_TRANSACTION:
-            self.flush()
+            self._last_send = self._flush_but_last()
         self._end(ClientState.COMMITTING_TRANSACTION, commit=True)
 
     def abort_transaction(self) -> None:
@@ -226,11 +227,10 @@ class Producer:
         ending = ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION
         if self._state is not ending:
             self._state = client_state.transition(self._state, ending)
-        identity = self._tracked(
-            lambda: self._services.coordinator.complete_transaction(
+        with self._tracking():
+            identity = self._services.coordinator.complete_transaction(
                 transactional_id, self._need_identity(), token.producer
             )
-        )
         self._ended(identity)
         return is_commit
 
@@ -268,15 +268,29 @@ class Producer:
             self._state = client_state.transition(self._state, ClientState.READY)
             return
         reach(CrashPoint.PRODUCER_END)
-        identity = self._tracked(
-            lambda: self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
-        )
+        if self._last_send is not None:
+            identity = self._commit_with(self._last_send, transactional_id)
+        else:
+            with self._tracking():
+                identity = self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
         reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
+    def _commit_with(self, last: _Sending, transactional_id: str) -> ProducerIdAndEpoch:
+        """Commit with the last append, in one step. While the outcome is unknown, what to append is kept."""
+        try:
+            with self._tracking():
+                return self._sender.commit(last.appends, self._need_identity(), transactional_id, on_landed=last.landed)
+        except BaseException as error:
+            last.failed(error)
+            if isinstance(error, OncelogError) and not isinstance(error, OutcomeUnknownError):
+                self._last_send = None
+                self._after_failed_send(error)
+            raise
+
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
         self._state = client_state.transition(self._state, ClientState.READY)
-        self._prepared = None
+        self._prepared = self._last_send = None
         self._go_on_as(identity)
         self._sender.settle()
 
@@ -368,28 +382,40 @@ class Producer:
         """
         if not self._accumulator.buffers:
             return
-        producer = self._need_identity()
-        buffers = self._accumulator.drain()
-        self._is_begun_at_coordinator = self._transactional_id is not None
-        try:
-            self._tracked(
-                lambda: self._sender.send(
-                    buffers, producer, self._transactional_id, on_landed=lambda p, offset: _land(buffers[p], offset)
-                )
-            )
-        except BaseException as error:
-            for buffer in buffers.values():
-                _fail(buffer, error)
-            self._after_failed_flush(error)
-            raise
+        with self._sending() as sending:
+            self._sender.send(sending.buffers, self._need_identity(), self._transactional_id, on_landed=sending.landed)
         if self._transactional_id is None:
             self._sender.settle()
+
+    def _flush_but_last(self) -> _Sending | None:
+        """Flush, but leave the last append, whose files are durable, to the commit; None where nothing was sent."""
+        transactional_id = self._need_transactional_id("commit_transaction")
+        if not self._accumulator.buffers:
+            return None
+        with self._sending() as sending:
+            sending.appends = self._sender.send_but_last(
+                sending.buffers, self._need_identity(), transactional_id, on_landed=sending.landed
+            )
+        return sending
+
+    @contextmanager
+    def _sending(self) -> Iterator[_Sending]:
+        """Take what was buffered; where it cannot be sent, its receipts fail, and the transaction with them."""
+        sending = _Sending(self._accumulator.drain())
+        self._is_begun_at_coordinator = self._transactional_id is not None
+        try:
+            with self._tracking():
+                yield sending
+        except BaseException as error:
+            sending.failed(error)
+            self._after_failed_send(error)
+            raise
 
     def _flush_if_full(self) -> None:
         if self._accumulator.size_bytes >= BUFFER_BYTES:
             self.flush()
 
-    def _after_failed_flush(self, error: BaseException) -> None:
+    def _after_failed_send(self, error: BaseException) -> None:
         """Records were dropped, so a transaction can only be aborted, whatever became of the append.
 
         An idempotent producer begins anew under a fresh id: under the old one the next records could have the
@@ -398,7 +424,7 @@ class Producer:
         if self._transactional_id is None:
             self._identity = None
             self._sender.new_identity()
-        elif self._state is ClientState.IN_TRANSACTION:
+        elif self._state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
             self._state = client_state.after_error(
                 self._state, TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))
             )
@@ -445,9 +471,11 @@ class Producer:
         if self._state is not target:
             self._state = client_state.transition(self._state, target)
 
-    def _tracked(self, step: Callable[[], T]) -> T:
+    @contextmanager
+    def _tracking(self) -> Iterator[None]:
+        """Take the state that an error of the block leads to."""
         try:
-            return step()
+            yield
         except BaseException as error:
             if self._transactional_id is not None and isinstance(error, Exception):
                 self._state = client_state.after_error(self._state, error)
@@ -488,12 +516,24 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _land(buffer: PartitionBuffer, base_offset: int) -> None:
-    for position, receipt in buffer.receipts:
-        receipt.appended(base_offset + position)
+@dataclass(slots=True)
+class _Sending:
+    """Records on their way into the log, and the receipts that wait for them.
 
+    Attributes:
+        buffers: the records.
+        appends: what is left for the commit to append.
+    """
 
-def _fail(buffer: PartitionBuffer, error: BaseException) -> None:
-    for _, receipt in buffer.receipts:
-        if not receipt.is_done:
-            receipt.failed(error)
+    buffers: dict[TopicIdPartition, PartitionBuffer]
+    appends: list[Append] = field(default_factory=list)
+
+    def landed(self, partition: TopicIdPartition, base_offset: int) -> None:
+        for position, receipt in self.buffers[partition].receipts:
+            receipt.appended(base_offset + position)
+
+    def failed(self, error: BaseException) -> None:
+        for buffer in self.buffers.values():
+            for _, receipt in buffer.receipts:
+                if not receipt.is_done:
+                    receipt.failed(error)

@@ -6,20 +6,23 @@ repeats the same append with the same sequences, so it finds itself if an earlie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from oncelog.clients.accumulator import PartitionBuffer
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator.transactions import own_transaction
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import PartitionPinnedError, RetriableError
+from oncelog.errors import OutcomeUnknownError, PartitionPinnedError, RetriableError
 from oncelog.log import generations, partition_log
 from oncelog.log.partition_log import Append, Appended
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.protocol.sequencing import sequence_add
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes.transact import resolving
+
+T = TypeVar("T")
 
 Landed = Callable[[TopicIdPartition, int], None]
 
@@ -59,7 +62,7 @@ class Sender:
             on_landed: told the offset of each partition's first record, also where a later partition fails.
 
         Raises:
-            what the append raises; retriable errors only after the delivery time-out.
+            what the append raises; retriable errors and unknown outcomes only after the delivery time-out.
         """
         self.append_blocks(self._write_files(buffers), producer, transactional_id, on_landed=on_landed)
 
@@ -72,20 +75,75 @@ class Sender:
         on_landed: Landed = lambda partition, offset: None,
     ) -> None:
         """Append durable blocks; arguments and errors as of `send`."""
+        for appends in self._in_steps(blocks, producer, transactional_id):
+            self._append_step(appends, producer, transactional_id, on_landed)
+
+    def send_but_last(
+        self,
+        buffers: Mapping[TopicIdPartition, PartitionBuffer],
+        producer: ProducerIdAndEpoch,
+        transactional_id: str,
+        *,
+        on_landed: Landed,
+    ) -> list[Append]:
+        """Append all buffers but what the last step takes, and return that, its files durable, for `commit`.
+
+        Arguments and errors as of `send`.
+        """
+        *steps, last = self._in_steps(self._write_files(buffers), producer, transactional_id)
+        for appends in steps:
+            self._append_step(appends, producer, transactional_id, on_landed)
+        return last
+
+    def commit(
+        self, last: Sequence[Append], producer: ProducerIdAndEpoch, transactional_id: str, *, on_landed: Landed
+    ) -> ProducerIdAndEpoch:
+        """Append what `send_but_last` left and commit, at once; returns the identity of the next transaction.
+
+        May be called again while the outcome is unknown.
+        """
+        appended, identity = self._retrying(
+            last, lambda: self._services.coordinator.commit(transactional_id, producer, last)
+        )
+        self._landed(last, appended, on_landed)
+        return identity
+
+    def _in_steps(
+        self,
+        blocks: Mapping[TopicIdPartition, Sequence[Block]],
+        producer: ProducerIdAndEpoch,
+        transactional_id: str | None,
+    ) -> Iterator[list[Append]]:
         owner = own_transaction(transactional_id, producer) if transactional_id else None
         manifests = partition_log.write_manifests(self._services.store, self._index_files, blocks)
-        requests = (
+        return partition_log.in_steps(
             [Append(p, producer, self._sequences.get(p, 0), owner, tuple(blocks[p]), manifests.get(p))]
             for p in sorted(blocks)
         )
-        for appends in partition_log.in_steps(requests):
-            reach(CrashPoint.PRODUCER_APPEND)
-            appended = self._retrying(transactional_id, producer, appends)
-            for request, landed in zip(appends, appended, strict=True):
-                on_landed(request.partition, landed.base_offset)
-                self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
-            reach(CrashPoint.PRODUCER_APPENDED)
-        self._touched.update(blocks)
+
+    def _append_step(
+        self, appends: list[Append], producer: ProducerIdAndEpoch, transactional_id: str | None, on_landed: Landed
+    ) -> None:
+        reach(CrashPoint.PRODUCER_APPEND)
+        if transactional_id is not None:
+            appended = self._retrying(
+                appends, lambda: self._services.coordinator.append(transactional_id, producer, appends)
+            )
+        else:
+            store = self._services.store
+            appended = self._retrying(
+                appends,
+                lambda: resolving(lambda: store.transact(lambda view: partition_log.append_all(view, appends))),
+            )
+        self._landed(appends, appended, on_landed)
+        reach(CrashPoint.PRODUCER_APPENDED)
+
+    def _landed(self, appends: Sequence[Append], appended: Sequence[Appended], on_landed: Landed) -> None:
+        for request, landed in zip(appends, appended, strict=True):
+            on_landed(request.partition, landed.base_offset)
+            self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
+            self._touched.add(request.partition)
+            partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
 
     def _write_files(self, buffers: Mapping[TopicIdPartition, PartitionBuffer]) -> dict[TopicIdPartition, list[Block]]:
         prefix = generations.prefix(generations.DATA, generations.current(self._services.store))
@@ -103,28 +161,16 @@ class Sender:
             raise
         return blocks
 
-    def _append(
-        self, transactional_id: str | None, producer: ProducerIdAndEpoch, appends: list[Append]
-    ) -> list[Appended]:
-        if transactional_id is not None:
-            appended = self._services.coordinator.append(transactional_id, producer, appends)
-        else:
-            store = self._services.store
-            appended = resolving(lambda: store.transact(lambda view: partition_log.append_all(view, appends)))
-        for request, landed in zip(appends, appended, strict=True):
-            partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
-        return appended
-
-    def _retrying(
-        self, transactional_id: str | None, producer: ProducerIdAndEpoch, appends: list[Append]
-    ) -> list[Appended]:
+    def _retrying(self, appends: Sequence[Append], step: Callable[[], T]) -> T:
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms
+        unknown: OutcomeUnknownError | None = None
         while True:
             try:
-                return self._append(transactional_id, producer, appends)
-            except RetriableError as error:
+                return step()
+            except (RetriableError, OutcomeUnknownError) as error:
+                unknown = error if isinstance(error, OutcomeUnknownError) else unknown
                 if self._services.clock.monotonic_ms() >= deadline_ms:
-                    raise
+                    raise unknown or error from None
                 if isinstance(error, PartitionPinnedError):
                     self._upkeep.unblock(request.partition for request in appends)
                 self._services.clock.sleep_ms(RETRY_BACKOFF_MS)

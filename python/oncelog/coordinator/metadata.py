@@ -118,6 +118,31 @@ def _open_owner(view: ZnodeView, owner: str) -> OwnerRecord:
     return record
 
 
+def commit_at_once(
+    view: ZnodeView,
+    stored: TransactionMetadata,
+    producer: ProducerIdAndEpoch,
+    partition: TopicIdPartition,
+    owner: str,
+    fresh_producer_id: int | None,
+) -> ProducerIdAndEpoch:
+    """Begin, commit and complete a transaction that one append to one partition makes whole.
+
+    The caller appends in the same step, with the marker (`Append.commits`). Nothing is left for `owner` to decide or to
+    settle, so it gets no znode. Returns the identity of the next transaction.
+    """
+    name = stored.transactional_id
+    steps: tuple[events.Event, ...] = (
+        events.AddPartitions(transactional_id=name, producer=producer, partitions=(partition,), owner=owner),
+        events.EndTxn(transactional_id=name, producer=producer, commit=True, fresh_producer_id=fresh_producer_id),
+        events.Complete(transactional_id=name, owner_outcome=Outcome.COMMIT),
+    )
+    for event in steps:
+        stored = core.step(stored, event).metadata
+    view.set(paths.transaction(name), payloads.encode_transaction(stored))
+    return stored.producer
+
+
 def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[str]) -> None:
     """Make the owner's znode name the group partitions that list it, so that settling finds them."""
     record = _open_owner(view, owner)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from oncelog import limits
 from oncelog.coordinator import groups, metadata
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError
+from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError, RetriableError
 from oncelog.log import partition_log
 from oncelog.log.partition_log import Append, Appended
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -98,6 +98,40 @@ class TransactionCoordinator:
             return [partition_log.append(view, request) for request in appends]
 
         return resolving(lambda: self._store.transact(append))
+
+    def commit(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, appends: Sequence[Append]
+    ) -> tuple[list[Appended], ProducerIdAndEpoch]:
+        """Append the last record batches of the id's transaction and commit it, all in one multi.
+
+        Args:
+            appends: one per partition, owned by `own_transaction` of the same producer.
+
+        Returns:
+            where they landed, and the identity of the next transaction.
+        """
+        owner = own_transaction(transactional_id, producer)
+
+        def commit(
+            view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool
+        ) -> tuple[list[Appended], ProducerIdAndEpoch]:
+            end = events.EndTxn(
+                transactional_id=transactional_id, producer=producer, commit=True, fresh_producer_id=fresh_producer_id
+            )
+            partition_log.read_for(view, appends, also=[paths.transaction(transactional_id), owner])
+            stored = metadata.load(view, transactional_id)
+            if stored is None or stored.producer != producer:  # unknown, fenced, or an earlier try won
+                identity = metadata.apply(view, end).answer
+                return [partition_log.append(view, request) for request in appends], identity
+            if stored.open_transaction is None and _is_one_phase(appends):
+                (request,) = appends
+                identity = metadata.commit_at_once(view, stored, producer, request.partition, owner, fresh_producer_id)
+                return [partition_log.append(view, replace(request, commits=True))], identity
+            metadata.add_partitions(view, transactional_id, producer, [request.partition for request in appends], owner)
+            appended = [partition_log.append(view, request) for request in appends]
+            return appended, metadata.apply(view, end).answer
+
+        return self._run(commit)
 
     def send_offsets(
         self,
@@ -206,7 +240,14 @@ class TransactionCoordinator:
                 fresh_producer_id = self._producer_ids.take()
             except OutcomeUnknownError as error:
                 unknown = error
+            except RetriableError as error:
+                raise unknown or error from None
         raise unknown or OutcomeUnknownError("the step was not answered")
+
+
+def _is_one_phase(appends: Sequence[Append]) -> bool:
+    """Whether `appends` make a transaction with one participant: who reads its one partition sees all or nothing."""
+    return len(appends) == 1 and appends[0].manifest_file is None
 
 
 def _is_aborted(view: ZnodeView, owner: str) -> bool:

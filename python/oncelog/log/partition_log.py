@@ -66,6 +66,8 @@ class Append:
         owner: path of the owner; None outside any transaction.
         blocks: the record batches, in order; already durable.
         manifest_file: the file that lists `blocks`, when they are too many for a znode; already durable.
+        commits: the append is all of its owner's transaction and commits it: the marker follows the records in the
+            same step, nothing is left to settle, and the owner never has a znode.
     """
 
     partition: TopicIdPartition
@@ -74,6 +76,11 @@ class Append:
     owner: str | None
     blocks: tuple[Block, ...]
     manifest_file: str | None = None
+    commits: bool = False
+
+    def __post_init__(self) -> None:
+        is_one_node = self.owner is not None and self.manifest_file is None
+        ensure(is_one_node or not self.commits, "a marker goes into the tail node of its owner's records")
 
     @property
     def count(self) -> int:
@@ -347,48 +354,48 @@ def append(view: ZnodeView, request: Append) -> Appended:
     )
     if isinstance(verdict, sequencing.Duplicate):
         return Appended(verdict.base_offset, is_duplicate=True, tail_nodes=state.tail_nodes)
-    if request.owner is not None:
-        _check_owner_is_open(view, request)
+    owner = None if request.commits else request.owner  # that is listed until it is settled
+    if owner is not None:
+        _check_owner_is_open(view, owner, partition)
     generations.check_fresh(view, request.files)
-    first, last = state.log_end, state.log_end + request.count - 1
+    first = state.log_end
     node = _tail_node(request, first)
     grown = replace(
         state,
-        log_end=last + 1,
+        log_end=node.end_offset,
         tail_nodes=state.tail_nodes + 1,
         size_bytes=state.size_bytes + node.size_bytes,
     )
-    if request.owner is not None:
-        _check_not_pinned(state, request)
-        grown = grown.extended_by(request.owner, request.producer, first, last)
+    if owner is not None:
+        _check_not_pinned(state, owner, partition)
+        grown = grown.extended_by(owner, request.producer, first, node.end_offset - 1)
     view.set(path, payloads.encode_partition(grown))
     view.create(paths.tail_node(partition, first), payloads.encode_tail_node(node))
     after = sequencing.after_append(
-        entry, request.producer, request.base_sequence, request.count, base_offset=first, owner=request.owner
+        entry, request.producer, request.base_sequence, request.count, base_offset=first, owner=owner
     )
     write = view.set if producer_znode else view.create
     write(producer_path, payloads.encode_producer(after))
     return Appended(first, is_duplicate=False, tail_nodes=grown.tail_nodes)
 
 
-def _check_owner_is_open(view: ZnodeView, request: Append) -> None:
-    ensure(request.owner is not None, "a transactional append names its owner")
-    state = read_owner(view, str(request.owner))
+def _check_owner_is_open(view: ZnodeView, owner: str, partition: TopicIdPartition) -> None:
+    state = read_owner(view, owner)
     if state is None or state.outcome is not Outcome.OPEN:
         raise InvalidTxnStateError(
             "the transaction is decided already; nothing more can be written to it",
-            owner=request.owner,
+            owner=owner,
             outcome=state.outcome.value if state else "settled",
-            partition=str(request.partition),
+            partition=str(partition),
         )
 
 
-def _check_not_pinned(state: PartitionState, request: Append) -> None:
-    if len(state.owners) >= limits.MAX_UNSETTLED_OWNERS and state.span_of(str(request.owner)) is None:
+def _check_not_pinned(state: PartitionState, owner: str, partition: TopicIdPartition) -> None:
+    if len(state.owners) >= limits.MAX_UNSETTLED_OWNERS and state.span_of(owner) is None:
         raise PartitionPinnedError(
             "too many unsettled transactions in this partition; the named one holds them back: let it finish, or abort "
             "it with `oncelog txn abort`",
-            partition=str(request.partition),
+            partition=str(partition),
             owner=min(state.owners, key=lambda span: span.first).owner,
             unsettled=len(state.owners),
         )
@@ -406,7 +413,10 @@ def _tail_node(request: Append, base_offset: int) -> TailNode:
     if request.manifest_file is not None:
         manifest = Manifest(request.manifest_file, len(blocks), request.producer, request.base_sequence, request.owner)
         return replace(node, manifest=manifest)
-    return replace(node, entries=tuple(_entries(request, base_offset)))
+    entries = _entries(request, base_offset)
+    if request.commits:
+        entries.append(_commit_marker(request, base_offset))
+    return replace(node, end_offset=entries[-1].end_offset, entries=tuple(entries))
 
 
 def _entries(request: Append, base_offset: int) -> list[IndexEntry]:
@@ -417,6 +427,11 @@ def _entries(request: Append, base_offset: int) -> list[IndexEntry]:
         offset += block.count
         sequence = sequencing.sequence_add(sequence, block.count)
     return entries
+
+
+def _commit_marker(request: Append, base_offset: int) -> IndexEntry:
+    marker = Marker(Outcome.COMMIT, base_offset, aborted=())
+    return IndexEntry(base_offset + request.count, 1, request.producer, NO_SEQUENCE, request.owner, None, marker)
 
 
 def append_markers(

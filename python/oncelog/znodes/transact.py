@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
-from oncelog.errors import InvariantViolation, OncelogError, OutcomeUnknownError, TransactConflictError, ensure
+from oncelog.errors import InvariantViolation, OutcomeUnknownError, RetriableError, TransactConflictError, ensure
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
 from oncelog.ports import ANY_VERSION, Op, Set, ZnodeReader, ZnodeView
 from oncelog.znodes.clock import Timing
@@ -82,20 +82,24 @@ def transact(store: TransactingStore, step: Callable[[ZnodeView], T], deadline_m
             timing.clock.sleep_ms(pause_ms)
 
 
-def resolving(step: Callable[[], T], *, also: tuple[type[OncelogError], ...] = ()) -> T:
+def resolving(step: Callable[[], T], *, also: tuple[type[RetriableError], ...] = ()) -> T:
     """Run an idempotent step again while its outcome is unknown (invariant I5).
 
     Args:
         step: to run.
         also: other errors to try again after.
     """
-    again: tuple[type[OncelogError], ...] = (OutcomeUnknownError, *also)
-    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS - 1):
+    unknown: OutcomeUnknownError | None = None
+    for left in reversed(range(UNKNOWN_OUTCOME_ATTEMPTS)):
         try:
             return step()
-        except again:
-            continue
-    return step()
+        except OutcomeUnknownError as error:
+            unknown = error
+        except RetriableError as error:
+            # That nothing was written is true of this attempt, and says nothing of the one before.
+            if not left or not isinstance(error, also):
+                raise unknown or error from None
+    raise unknown or OutcomeUnknownError("the step was not answered")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,13 @@ class PlainAppend:
 
 
 @dataclass(frozen=True)
+class AppendWhole:
+    """A transaction of one append."""
+
+    partition: int
+
+
+@dataclass(frozen=True)
 class Decide:
     """The end of the writer's open transaction or round; of a committed round, `loser` is a partition that loses."""
 
@@ -100,7 +107,8 @@ class Nothing:
     """What a step that does not matter shrinks to."""
 
 
-Step = Append | PlainAppend | Decide | BeginPlan | BeginSettling | BeginReplay | Continue | Finish | Nothing
+Write = Append | PlainAppend | AppendWhole | Decide
+Step = Write | BeginPlan | BeginSettling | BeginReplay | Continue | Finish | Nothing
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,7 @@ STEPS: list[Step] = [  # what is listed more often happens more often
     *(Append(writer, partition) for writer in range(WRITERS) for partition in range(PARTITIONS)),
     *(Append(writer, partition) for writer in range(WRITERS) for partition in range(PARTITIONS)),
     *(PlainAppend(partition) for partition in range(PARTITIONS)),
+    *(AppendWhole(partition) for partition in range(PARTITIONS)),
     *(Decide(writer, Outcome.COMMIT) for writer in range(WRITERS) for _ in range(2)),
     *(Decide(writer, Outcome.ABORT) for writer in range(WRITERS)),
     *(Decide(writer, Outcome.COMMIT, loser) for writer in (1, 3) for loser in range(2)),
@@ -136,9 +145,7 @@ STEPS: list[Step] = [  # what is listed more often happens more often
 ]
 
 histories = st.lists(st.sampled_from(STEPS), min_size=30, max_size=120)
-writings = st.lists(
-    st.sampled_from([step for step in STEPS if isinstance(step, Append | PlainAppend | Decide)]), max_size=14
-)
+writings = st.lists(st.sampled_from([step for step in STEPS if isinstance(step, Write)]), max_size=14)
 
 
 class Run:
@@ -158,6 +165,9 @@ class Run:
                 self.log = self.log.written(partition, self._owner(writer), self._producer(writer, partition))
             case PlainAppend(partition):
                 self.log = self.log.written(partition, None, ProducerIdAndEpoch(99, 0))
+            case AppendWhole(partition):
+                epoch = len(self.log.truth.decisions)
+                self.log = self.log.committed_at_once(partition, f"whole {epoch}", ProducerIdAndEpoch(98, epoch))
             case Decide(writer, outcome, loser):
                 self._decide(writer, outcome, loser)
             case BeginPlan(partitions):

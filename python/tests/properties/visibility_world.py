@@ -101,6 +101,21 @@ class Log:
         truth = self.truth.decided(Decision(owner, zxid, is_commit, winners))
         return replace(self, commits=zxid, owners={**self.owners, owner: state}, truth=truth)
 
+    def committed_at_once(self, partition: int, name: str, producer: ProducerIdAndEpoch) -> Log:
+        """A transaction of one append: one write puts its record and its marker there, and no znode is its owner's.
+
+        Nobody can read it before it is decided, so its decision precedes every snapshot.
+        """
+        state = self.partitions[partition]
+        offset = state.log_end
+        record = IndexEntry(offset, 1, producer, 0, name, BLOCK, None)
+        marker = Marker(Outcome.COMMIT, offset, ())
+        end = IndexEntry(offset + 1, 1, producer, NO_SEQUENCE, name, None, marker)
+        log = self._with_partition(partition, state, record)
+        log = log._with_partition(partition, replace(state, log_end=offset + 2), end)
+        truth = self.truth.wrote(partition, Written(name, producer)).wrote(partition, None)
+        return replace(log, truth=truth.decided(Decision(name, 0, True, frozenset({producer}))))
+
     def producers_of(self, owner: str) -> frozenset[ProducerIdAndEpoch]:
         spans = (span for state in self.partitions for span in state.owners if span.owner == owner)
         return frozenset(pair for span in spans for pair in span.producers)

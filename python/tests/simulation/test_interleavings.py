@@ -36,9 +36,12 @@ class Size(NamedTuple):
     records_of_b: int = 1
     plans: int = 2
     settlings: int = 1
+    wholes: int = 0
+    """Transactions of one append, which begin and commit in one step."""
 
 
 SMALL = Size()
+WITH_WHOLE = [Size(records_of_b=0, wholes=1), Size(plans=1, settlings=0, wholes=1)]
 LARGE = Size(records_of_b=2 if is_deep() else 1, settlings=2)
 
 
@@ -57,6 +60,10 @@ def writer_moves(log: Log, size: Size) -> Iterator[tuple[str, Log]]:
         if written:
             yield f"{name} commits", log.decided(name, Outcome.COMMIT)
             yield f"{name} aborts", log.decided(name, Outcome.ABORT)
+    if size.wholes and "C" not in ended:
+        for partition in PARTITIONS:
+            whole = log.committed_at_once(partition, "C", ProducerIdAndEpoch(ord("C"), 0))
+            yield f"C writes to {partition} and commits", whole
 
 
 class Reader(NamedTuple):
@@ -284,6 +291,15 @@ def test_no_interleaving_breaks_a_law() -> None:
 
     assert result.broken == {}
     assert result.states > (2_500_000 if is_deep() else 900_000)
+
+
+@pytest.mark.parametrize("size", WITH_WHOLE, ids=["beside a settler", "beside another transaction"])
+def test_no_interleaving_with_a_transaction_of_one_append_breaks_a_law(size: Size) -> None:
+    """conformance: 27, 36, 37."""
+    result = search(SOUND, size)
+
+    assert result.broken == {}
+    assert result.states > 30_000
 
 
 FOUND = [

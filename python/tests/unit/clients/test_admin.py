@@ -193,9 +193,9 @@ def test_offsets_are_listed_by_place_and_end_where_the_isolation_level_ends(log:
         return log.admin.list_offsets({tp(): place}, isolation_level=isolation)[tp()]
 
     assert [listed("earliest", level) for level in ("read_committed", "read_uncommitted")] == [0, 0]
-    assert [listed("latest", level) for level in ("read_committed", "read_uncommitted")] == [3, 4]
+    assert [listed("latest", level) for level in ("read_committed", "read_uncommitted")] == [4, 5]
     assert [listed(1001, level) for level in ("read_committed", "read_uncommitted")] == [1, 1]
-    assert [listed(2000, level) for level in ("read_committed", "read_uncommitted")] == [None, 3]
+    assert [listed(2000, level) for level in ("read_committed", "read_uncommitted")] == [None, 4]
     producer.abort_transaction()
 
 

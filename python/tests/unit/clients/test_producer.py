@@ -498,7 +498,7 @@ def test_what_an_idempotent_producer_sends_after_an_unknown_outcome_is_never_tak
 ) -> None:
     """conformance: 22."""
     store, log = faulty(world)
-    with log.producer() as producer:
+    with log.producer(delivery_timeout_ms=0) as producer:
         send(producer, b"first")
         producer.send(TOPIC, b"unknown", partition=0)
         store.fail_next(*faults)
