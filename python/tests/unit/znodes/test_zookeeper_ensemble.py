@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.unit.znodes.worlds import increment, wait_until
 from tests.zookeeper import ZookeeperEnsemble, running_ensemble
 
 pytestmark = pytest.mark.servers
+
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,9 @@ def add_once(name: str, number: int) -> Callable[[ZnodeView], None]:
 
 def persevere(call: Callable[[], object]) -> int:
     """Make the same call until it is answered; returns how often its outcome was unknown."""
-    unknown = 0
+    unknown, deadline_s = 0, time.monotonic() + PATIENCE_S
     while True:
+        assert time.monotonic() < deadline_s, "tried in vain"
         try:
             call()
         except OutcomeUnknownError:

@@ -5,6 +5,7 @@ A further backend joins by a subclass of `World` and a line in `WORLDS`.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -160,14 +161,17 @@ def number_at(store: MultiStore, path: str = "/counter") -> int:
 
 # Helpers for other processes and threads
 
+CHILD_ENDS_WITHIN_S = 120
+
 
 def forked(function: Callable[[], object]) -> int:
-    """Run `function` in a forked child that exits with 0 if it returned."""
+    """Run `function` in a forked child that exits with 0 if it returned, and with its stacks if it hangs."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         return pid
+    faulthandler.dump_traceback_later(CHILD_ENDS_WITHIN_S, exit=True, file=2)  # not the captured one
     try:
         function()
     except BaseException:  # noqa: BLE001 - the child must never return into the test runner
