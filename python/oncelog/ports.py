@@ -94,6 +94,12 @@ class ZnodeView(ZnodeReader, Protocol):
     def create(self, path: str, data: bytes = b"") -> None:
         """Create a znode, and its missing ancestors with empty data. Raises NodeExistsError on a present one."""
 
+    def create_blind(self, path: str, data: bytes = b"") -> None:
+        """Create a znode that cannot exist while what the step has read holds, without a look whether it does.
+
+        Its parent is read. Where it exists all the same, the step ends as one that meets conflicts until its deadline.
+        """
+
     def set(self, path: str, data: bytes) -> None:
         """Replace the data of a znode that this view has read, or will read now."""
 

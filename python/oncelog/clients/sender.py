@@ -28,6 +28,9 @@ Landed = Callable[[TopicIdPartition, int], None]
 
 RETRY_BACKOFF_MS = 50
 
+GENERATION_KNOWN_MS = 60_000
+"""For this long a sender believes a generation, far less than one lasts (limits.GENERATION_MIN_AGE_MS)."""
+
 
 class Sender:
     """Appends for one producer. Remembers the next sequence of each partition, per identity."""
@@ -40,6 +43,7 @@ class Sender:
         self._upkeep = Upkeep(services)
         self._sequences: dict[TopicIdPartition, int] = {}
         self._touched: set[TopicIdPartition] = set()
+        self._known_generation: tuple[int, int] | None = None
 
     def new_identity(self) -> None:
         """Sequences begin at 0 again: every transaction has an epoch of its own."""
@@ -146,8 +150,9 @@ class Sender:
             partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
 
     def _write_files(self, buffers: Mapping[TopicIdPartition, PartitionBuffer]) -> dict[TopicIdPartition, list[Block]]:
-        prefix = generations.prefix(generations.DATA, generations.current(self._services.store))
-        writer = SegmentWriter(self._services.files, prefix, codec=self._codec)
+        writer = SegmentWriter(
+            self._services.files, generations.prefix(generations.DATA, self._generation()), codec=self._codec
+        )
         gathered = BlockBuffer[TopicIdPartition](writer)
         blocks: dict[TopicIdPartition, list[Block]] = {}
         try:
@@ -160,6 +165,13 @@ class Sender:
             writer.discard()
             raise
         return blocks
+
+    def _generation(self) -> int:
+        """The collection generation, as of a minute ago at most: files of the one before may be named, too."""
+        now_ms = self._services.clock.monotonic_ms()
+        if self._known_generation is None or now_ms - self._known_generation[1] >= GENERATION_KNOWN_MS:
+            self._known_generation = (generations.current(self._services.store), now_ms)
+        return self._known_generation[0]
 
     def _retrying(self, appends: Sequence[Append], step: Callable[[], T]) -> T:
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms

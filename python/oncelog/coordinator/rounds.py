@@ -33,7 +33,6 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
-from oncelog.protocol.partition import PartitionState
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
@@ -263,12 +262,10 @@ class Round:
         ids = {partition.partition: self._transactional_id(partition.partition) for partition in partitions}
         view.get_many(paths.transaction(transactional_id) for transactional_id in ids.values())
         stored = {number: metadata.load(view, transactional_id) for number, transactional_id in ids.items()}
-
-        def producers(partition: TopicIdPartition, _: PartitionState) -> list[str]:
-            participant = stored[partition.partition]
-            return [] if participant is None else [paths.producer(partition, participant.producer_id)]
-
-        partition_log.read_ahead(view, partitions, producers)
+        participants = ((partition, stored[partition.partition]) for partition in partitions)
+        partition_log.read_ahead(
+            view, ((partition, [] if found is None else [found.producer_id]) for partition, found in participants)
+        )
 
     def _by_number(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
         """What the batch appends, by participant: all topics' partitions of one number."""

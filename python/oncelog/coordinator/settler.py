@@ -27,7 +27,7 @@ from oncelog.errors import PlanOvertakenError
 from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.protocol.partition import OwnerState, PartitionState
+from oncelog.protocol.partition import OwnerState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
@@ -105,13 +105,7 @@ def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartit
 
 
 def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:
-    def to_settle(partition: TopicIdPartition, state: PartitionState) -> Iterator[str]:
-        for span in state.owners:
-            if span.owner in ready:
-                yield span.owner
-                yield from (paths.producer(partition, pair.producer_id) for pair in span.producers)
-
-    partition_log.read_ahead(view, chunk, to_settle)
+    _read_ahead(view, chunk, ready)
     for partition in chunk:
         if not partition_log.exists(view, partition):
             continue  # the topic was deleted since
@@ -122,6 +116,15 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
                 decided.append((span, owner))
         if decided:
             partition_log.append_markers(view, partition, decided[:OWNERS_PER_STEP], zxid)
+
+
+def _read_ahead(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str]) -> None:
+    """Read together what settling will ask for one by one."""
+    view.get_many(path for partition in chunk for path in (paths.partition(partition), paths.tail(partition)))
+    listed = partition_log.read_existing(view, chunk).items()
+    spans = [(partition, span) for partition, state in listed for span in state.owners if span.owner in ready]
+    producers = (paths.producer(partition, pair.producer_id) for partition, span in spans for pair in span.producers)
+    view.get_many([*(span.owner for _, span in spans), *producers])
 
 
 def _left_over(seen: LogSnapshot, ready: frozenset[str]) -> set[str]:

@@ -306,31 +306,24 @@ def append_all(view: ZnodeView, requests: Sequence[Append]) -> list[Appended]:
 
 
 def read_for(view: ZnodeView, requests: Sequence[Append], also: Iterable[str] = ()) -> None:
-    """Read together what `append` will ask for one by one, and what else the step reads first."""
-    producer_ids = {request.partition: request.producer.producer_id for request in requests}
-    read_ahead(view, producer_ids, lambda partition, _: [paths.producer(partition, producer_ids[partition])], also)
+    """Read together what `append` will ask for one by one, and what else the step reads."""
+    read_ahead(view, ((request.partition, [request.producer.producer_id]) for request in requests), also)
 
 
 def read_ahead(
-    view: ZnodeView,
-    partitions: Iterable[TopicIdPartition],
-    more: Callable[[TopicIdPartition, PartitionState], Iterable[str]],
-    also: Iterable[str] = (),
+    view: ZnodeView, appending: Iterable[tuple[TopicIdPartition, Iterable[int]]], also: Iterable[str] = ()
 ) -> None:
-    """Read together what appends to some partitions will ask for one by one: on ZooKeeper each would be a round trip.
+    """Read together what appends will ask for one by one: on ZooKeeper each would be a round trip.
 
     Args:
-        more: what else will be asked of a partition.
+        appending: partitions, and the producer ids that append there.
         also: what else the step reads.
     """
-    wanted = list(partitions)
-    of_each = ((paths.partition(partition), paths.tail(partition)) for partition in wanted)
-    view.get_many([*also, paths.GENERATION, *chain.from_iterable(of_each)])
-    view.get_many(
-        path
-        for partition, state in read_existing(view, wanted).items()
-        for path in (paths.tail_node(partition, state.log_end), *more(partition, state))
+    of_each = (
+        [paths.partition(partition), paths.tail(partition), *(paths.producer(partition, id_) for id_ in producer_ids)]
+        for partition, producer_ids in appending
     )
+    view.get_many([*also, paths.GENERATION, *chain.from_iterable(of_each)])
 
 
 def append(view: ZnodeView, request: Append) -> Appended:
@@ -370,7 +363,7 @@ def append(view: ZnodeView, request: Append) -> Appended:
         _check_not_pinned(state, owner, partition)
         grown = grown.extended_by(owner, request.producer, first, node.end_offset - 1)
     view.set(path, payloads.encode_partition(grown))
-    view.create(paths.tail_node(partition, first), payloads.encode_tail_node(node))
+    view.create_blind(paths.tail_node(partition, first), payloads.encode_tail_node(node))
     after = sequencing.after_append(
         entry, request.producer, request.base_sequence, request.count, base_offset=first, owner=owner
     )
@@ -455,7 +448,7 @@ def append_markers(
         owners=tuple(span for span in state.owners if span.owner not in names),
     )
     view.set(paths.partition(partition), payloads.encode_partition(state))
-    view.create(paths.tail_node(partition, offset), payloads.encode_tail_node(node))
+    view.create_blind(paths.tail_node(partition, offset), payloads.encode_tail_node(node))
     for span, _ in settled:
         for producer in span.producers:
             _close_transaction(view, paths.producer(partition, producer.producer_id), span.owner)

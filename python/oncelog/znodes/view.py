@@ -95,6 +95,11 @@ class BufferedView:
         self._created[path] = data
         self._touched.add(parent)
 
+    def create_blind(self, path: str, data: bytes = b"") -> None:
+        if path not in self._read and self.get(parent_of(path)) is not None:
+            self._read[path] = None  # as the caller knows; its parent is in the read set
+        self.create(path, data)
+
     def set(self, path: str, data: bytes) -> None:
         if self.get(path) is None:
             raise NoNodeError("the znode to set does not exist", path=path)

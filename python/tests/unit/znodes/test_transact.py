@@ -327,7 +327,7 @@ def test_conflicts_until_the_deadline_end_in_an_error_that_names_the_contended_p
         view.set("/calm", b"x")
 
     with pytest.raises(TransactConflictError) as caught:
-        store.transact(step, deadline_ms=50)
+        store.transact(step, deadline_ms=500)
     assert caught.value.fields["path"] == "/contended"
     assert caught.value.fields["attempts"] > 1
     assert data_of(store)["/calm"] == b""
@@ -428,6 +428,37 @@ def test_a_blind_set_of_a_missing_znode_is_a_bug_and_nothing_is_written(store: M
     with pytest.raises(NoNodeError):
         store.transact(doing(("create", "/a"), ("set_blind", "/none", b""), ("get", "/none")))
     assert store.children("/") == []
+
+
+def test_a_blind_create_is_seen_by_its_step_and_sets_the_parent_like_any_other(world: World) -> None:
+    store, other = world.client(), world.client()
+    store.multi([Create("/tail"), Create("/end", b"7")])
+
+    def append(view: ZnodeView) -> bytes:
+        end = int(found(view.get("/end")).data)
+        view.create_blind(f"/tail/{end}", b"entry")
+        view.set("/end", b"%d" % (end + 1))
+        return found(view.get(f"/tail/{end}")).data
+
+    step = Disturbed(lambda: other.transact(append), append, lambda view: None)
+    assert store.transact(step) == 2
+    assert store.children("/tail") == ["7", "8"]
+    assert (data_of(store)["/end"], versions_of(store)["/tail"]) == (b"9", 2)
+
+
+def test_a_blind_create_of_what_was_read_as_present_is_refused(store: MultiStore) -> None:
+    store.multi([Create("/tail"), Create("/tail/0")])
+    with pytest.raises(NodeExistsError):
+        store.transact(doing(("get", "/tail/0"), ("create_blind", "/tail/0")))
+
+
+def test_a_blind_create_of_what_exists_against_its_callers_word_writes_nothing(store: MultiStore) -> None:
+    store.multi([Create("/tail"), Create("/tail/0", b"first")])
+    with pytest.raises(TransactConflictError, match="/tail/0"):
+        store.transact(doing(("create", "/other"), ("create_blind", "/tail/0", b"second")), deadline_ms=200)
+
+    assert store.children("/") == ["tail"]
+    assert data_of(store)["/tail/0"] == b"first"
 
 
 # Steps that ask for what cannot be

@@ -171,7 +171,8 @@ def forked(function: Callable[[], object]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    faulthandler.dump_traceback_later(CHILD_ENDS_WITHIN_S, exit=True, file=2)  # not the captured one
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # shows the stacks, and then the signal kills
+    signal.alarm(CHILD_ENDS_WITHIN_S)
     try:
         function()
     except BaseException:  # noqa: BLE001 - the child must never return into the test runner
