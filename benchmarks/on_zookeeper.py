@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,18 +61,12 @@ def _bare_loop(folder: Path, address: str, seconds: float) -> float:
         client.start()
         stack.callback(client.close)
         stack.callback(client.stop)
-        descriptor = os.open(folder, os.O_RDONLY)
-        stack.callback(os.close, descriptor)
         paths = [f"/{folder.name}-{number}" for number in range(3)]
         for path in paths:
             client.create(path, b"")
         count, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
-            with (folder / f"{count}.bin").open("wb") as file:
-                file.write(b"x" * 1000)
-                file.flush()
-                os.fsync(file.fileno())
-            os.fsync(descriptor)
+            transactions.write_durably(folder / f"{count}.bin")
             for _ in range(3):
                 multi = client.transaction()
                 for path in paths:

@@ -64,23 +64,28 @@ def _bare_loop(folder: Path, seconds: float) -> float:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")
     database.execute("CREATE TABLE t (k TEXT PRIMARY KEY, v BLOB)")
-    descriptor = os.open(folder, os.O_RDONLY)
     count, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        with (folder / f"{count}.bin").open("wb") as file:
-            file.write(b"x" * 1000)
-            file.flush()
-            os.fsync(file.fileno())
-        os.fsync(descriptor)
+        write_durably(folder / f"{count}.bin")
         for key in range(3):
             database.execute("BEGIN IMMEDIATE")
             # Other bytes each time: SQLite writes nothing where nothing changes.
             database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (str(key), f"{count:0200}"))
             database.execute("COMMIT")
         count += 1
-    os.close(descriptor)
     database.close()
     return count / seconds
+
+
+def write_durably(path: Path) -> None:
+    """A small new file, on the disk with its name when this returns."""
+    with path.open("wb") as file:
+        file.write(b"x" * 1000)
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
 
 
 Result = tuple[float, list[float]]
