@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup format lint test unit sim spark spark-zookeeper crash run run-cluster bench bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim spark kafka spark-zookeeper integration crash run run-cluster run-kafka bench bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,8 +14,11 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
-CODE := $(wildcard python examples benchmarks integration_tests docs/*.py)
-TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests examples benchmarks integration_tests docs/*.py)
+CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py)
+
+# The Kafka connector's jar. Where Java's compiler or Maven is missing, what needs the jar says so.
+SHIMS := connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +29,16 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@tools/check-prerequisites "$(PYTHON)"
 	@echo "Creating $(VENV) with $$("$(PYTHON)" --version)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@echo "Installing oncelog[spark,zookeeper] and the tools for tests and lint"
+	@echo "Installing oncelog[spark,zookeeper,kafka] and the tools for tests and lint"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper]" --group dev
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,kafka]" --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
+
+shims: $(SHIMS) ## Build the jar of the Kafka connector with Maven (only when its sources changed)
+
+$(SHIMS): jvm_shims/pom.xml $(shell find jvm_shims/src -type f 2>/dev/null) tools/build-shims | $(READY)
+	@$(BIN)/python tools/build-shims
 
 format: $(READY) ## Sort imports and format the code
 	$(BIN)/ruff check --select I --fix $(CODE)
@@ -43,11 +51,11 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test: lint ## Lint and every test but the long walk of `make crash`
+test: lint shims ## Lint and every test but the long walk of `make crash`
 	$(PYTEST) -m "not walk"
 
-unit: $(READY) ## The quick tests: all but Spark, servers, simulation and packaging
-	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers"
+unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
+	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka"
 
 sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 	$(PYTEST) python/tests/simulation
@@ -55,18 +63,27 @@ sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 spark: $(READY) ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "not walk"
 
+kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
+	$(PYTEST) connectors/kafka/tests -m "not walk"
+
 spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata on a ZooKeeper
 	ONCELOG_TEST_ZNODES=zookeeper $(PYTEST) python/tests/spark/test_sinks.py python/tests/spark/test_sink_format.py \
 		python/tests/spark/test_group_offsets.py
 
+integration: $(READY) ## The tests on servers in containers; as root on Debian, with an engine and images of its own
+	tools/integration $(BIN)/python $(BIN)/python -m pytest integration_tests
+
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
-	$(BIN)/python -m pytest python/tests -m walk
+	$(BIN)/python -m pytest python/tests connectors/kafka/tests -m walk -o faulthandler_timeout=1800
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
 	$(BIN)/python examples/flights_on_a_cluster.py
+
+run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, and an audit by another client
+	$(BIN)/python examples/kafka_exactly_once.py
 
 bench: $(READY) ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
@@ -79,4 +96,5 @@ docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf jvm_shims/target connectors/kafka/oncelog_kafka/jars
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

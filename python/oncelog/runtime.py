@@ -150,6 +150,27 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         raise
 
 
+def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
+    """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
+
+    Args:
+        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, or a folder for a SQLite file.
+        create: whether the store may be created; otherwise a missing one is an error.
+
+    Raises:
+        UsageError, StoreHostError, UnsupportedFormatError: see `open`.
+    """
+    named = place.partition(":")[0] in {"zk", "sqlite", "memory"}
+    root, znodes = (".", place) if named else (absolute(place), None)
+    store = _open_store(root, znodes, create=create)
+    try:
+        _ensure_format(store, place, create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
 def open_with(
     path: str, znodes: str | None, store: ZnodeStore, files: FileStore, clock: Clock, *, create: bool = True
 ) -> Log:

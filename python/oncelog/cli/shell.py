@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib.metadata import entry_points
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
@@ -104,8 +105,20 @@ class Group(click.Group):
     command_class = Command
 
 
+PLUGGED_IN = "oncelog.commands"
+"""Entry points of this group are command groups of other packages: they join under their own names."""
+
+
 class Root(Group):
     """The program itself."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Names of all commands, those of other packages too."""
+        return sorted({*super().list_commands(context), *entry_points(group=PLUGGED_IN).names})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """A command; one of another package is loaded when it is asked for."""
+        return super().get_command(context, name) or _plugged_in(name)
 
     def main(
         self,
@@ -139,6 +152,24 @@ class Root(Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.PIPE_CLOSED
         return answer
+
+
+def _plugged_in(name: str) -> click.Command | None:
+    for found in entry_points(group=PLUGGED_IN, name=name):
+        try:
+            command: click.Command = found.load()
+        except ModuleNotFoundError as problem:
+            # The program's own help lists it all the same.
+            return click.Command(name, callback=_lacks(name, problem), help=f"(pip install 'oncelog[{name}]')")
+        return command
+    return None
+
+
+def _lacks(name: str, problem: ModuleNotFoundError) -> Callable[[], None]:
+    def explain() -> None:
+        raise click.ClickException(f"this command needs the package {problem.name}: pip install 'oncelog[{name}]'")
+
+    return explain
 
 
 def _explain(error: Exception) -> tuple[ExitCode, str]:

@@ -1,0 +1,224 @@
+"""``oncelog kafka``: transactions of a Kafka cluster, and the batches of the sinks that write to it.
+
+The group joins the command ``oncelog`` by an entry point. Nothing is decided here: a command opens the brokers and the
+ledger, asks, and shows the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from oncelog import runtime
+from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
+from oncelog.cli.shell import ExitCode, Group, Settings
+from oncelog.errors import UsageError
+from oncelog.ports import ZnodeStore
+from oncelog_kafka import inspection, ledger
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.inspection import TransactionDescription
+from oncelog_kafka.options import KAFKA, admin_settings
+
+BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
+
+_CLIENT = "oncelog_kafka.client"
+"""Where click's context has the settings of the client."""
+
+
+@click.group(cls=Group)
+@click.option("--brokers", envvar=BROKERS_VARIABLE, metavar="HOST:PORT,...", help="The cluster.", show_envvar=True)
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the client, as the sink's options kafka.* have it; may be repeated.",
+)
+def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
+    """Transactions of a Kafka cluster, and the batches of sinks that write to it.
+
+    The ledger of a sink is named by --znodes: the sink's option of that name.
+    """
+    client = {"bootstrap.servers": brokers} if brokers else {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"{setting!r} is no setting; write it like security.protocol=SSL")
+        client[name.removeprefix(KAFKA)] = value
+    click.get_current_context().meta[_CLIENT] = client
+
+
+@contextmanager
+def _cluster() -> Iterator[Brokers]:
+    client = click.get_current_context().meta[_CLIENT]
+    if "bootstrap.servers" not in client:
+        raise click.UsageError(f"Which cluster? Give `oncelog kafka --brokers`, or set {BROKERS_VARIABLE}.")
+    brokers = Brokers(admin_settings(client))
+    try:
+        yield brokers
+    finally:
+        brokers.close()
+
+
+@contextmanager
+def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
+    if settings.znodes_uri is None:
+        raise click.UsageError("Which ledger? Give --znodes, as the sink's option znodes says.")
+    store = runtime.open_metadata(settings.znodes_uri, create=False)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+@kafka.group(cls=Group)
+def txn() -> None:
+    """Transactions of the cluster."""
+
+
+@txn.command("list")
+@click.option("--prefix", help="Only those of the sink with this prefix.")
+@click.option("--state", "states", multiple=True, help="Only these states, as Ongoing; may be repeated.")
+@click.pass_obj
+def list_transactions(settings: Settings, prefix: str | None, states: tuple[str, ...]) -> None:
+    """List transactional ids with their states."""
+    with _cluster() as brokers:
+        found = inspection.list_transactions(brokers, prefix, states)
+    if settings.as_json:
+        show_json({"transactions": found})
+        return
+    rows = [(one.state, one.transactional_id) for one in found]
+    show_table(("state", "transactional id"), rows, empty="no transactional ids")
+
+
+@txn.command()
+@click.argument("transactional_id")
+@click.pass_obj
+def describe(settings: Settings, transactional_id: str) -> None:
+    """Show everything about one transactional id."""
+    with _cluster() as brokers:
+        (found,) = inspection.describe_transactions(brokers, [transactional_id])
+    if settings.as_json:
+        show_json({"transaction": found})
+        return
+    show_fields(
+        [
+            ("transactional id", found.transactional_id),
+            ("state", found.state),
+            ("producer", f"{found.producer_id}.{found.epoch}"),
+            ("time-out", duration(found.timeout_ms)),
+            ("age", duration(found.age_ms)),
+            ("partitions", " ".join(found.partitions) or None),
+            ("sink", found.prefix),
+        ]
+    )
+
+
+@txn.command("find-hanging")
+@click.pass_obj
+def find_hanging(settings: Settings) -> ExitCode:
+    """Find open transactions beyond their time-out. Exit code 1 if there are any."""
+    with _cluster() as brokers:
+        found = inspection.find_hanging(brokers)
+    if settings.as_json:
+        show_json({"hanging": found})
+    else:
+        show_table(("age>", "time-out>", "partitions", "transactional id"), map(_cells, found), empty="nothing hangs")
+    return ExitCode.PROBLEM if found else ExitCode.OK
+
+
+def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
+    return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
+
+
+@txn.command()
+@click.option("--prefix", required=True, help="Of the sink.")
+@click.pass_obj
+def abort(settings: Settings, prefix: str) -> None:
+    """Abort what a sink has left open and not decided. What was decided is never aborted."""
+    with _ledger(settings) as store, _cluster() as brokers:
+        aborted = inspection.abort_open(brokers, store, prefix)
+    if settings.as_json:
+        show_json({"prefix": prefix, "aborted": aborted})
+    else:
+        show_table(("aborted",), [(name,) for name in aborted], empty=f"{printable(prefix)} has nothing undecided open")
+
+
+# Batches --------------------------------------------------------------------------------------------------------------
+
+
+@kafka.group(cls=Group)
+def batch() -> None:
+    """Micro-batches of sinks."""
+
+
+@batch.command("list")
+@click.pass_obj
+def list_prefixes(settings: Settings) -> None:
+    """List the prefixes of all sinks that have their ledger here."""
+    with _ledger(settings) as store:
+        found = ledger.prefixes(store)
+    if settings.as_json:
+        show_json({"prefixes": found})
+    else:
+        show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
+
+
+@batch.command("show")
+@click.argument("query")
+@click.pass_obj
+def show_batch(settings: Settings, query: str) -> None:
+    """Show the batch that a query was at, its participants, and what a restart does with it.
+
+    QUERY is the sink's prefix: its transactionalIdPrefix, or the id of the query.
+    """
+    with _ledger(settings) as store, _cluster() as brokers:
+        found = inspection.describe_batch(brokers, store, query)
+    if settings.as_json:
+        show_json({"batch": found})
+        return
+    show_fields(
+        [
+            ("prefix", found.prefix),
+            ("query", found.query_id),
+            ("run", found.run_id),
+            ("last decided batch", found.last_batch_id),
+            ("batch", found.batch_id),
+            ("round", found.round),
+            ("state", found.state),
+            ("a restart", found.recovery),
+        ]
+    )
+    rows = [
+        (p.partition, p.rows, "lost" if p.is_lost else p.state, duration(p.left_ms), p.transactional_id)
+        for p in found.participants
+    ]
+    if rows:
+        show()
+        show_table(("partition>", "rows>", "state", "time left>", "transactional id"), rows, empty="")
+    for name in found.undecided:
+        show(f"open and not decided: {printable(name)}")
+
+
+@batch.command()
+@click.argument("query")
+@click.option("--accept-loss", is_flag=True, required=True, help="The missing rows were mended, or may be missing.")
+@click.pass_obj
+def complete(settings: Settings, query: str, accept_loss: bool) -> None:
+    """Mark the decided batch of a query as complete although parts of it are lost, so that the query can go on."""
+    with _ledger(settings) as store:
+        rounds = ledger.read_rounds(store, query)
+        unfinished = [number for number, one in rounds.items() if one.is_unfinished]
+        if not (accept_loss and unfinished):
+            raise UsageError("the query has no decided batch that is not complete", prefix=query)
+        for number in unfinished:
+            ledger.complete(store, query, number)
+    if settings.as_json:
+        show_json({"prefix": query, "completed_rounds": unfinished})
+    else:
+        show(f"marked as complete: round {', '.join(map(str, unfinished))} of {printable(query)}")

@@ -1,0 +1,46 @@
+"""The rows as the tasks take them: the columns of Spark's Kafka sink, checked, with bytes for keys and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+from oncelog.spark.schema import check_sink_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TYPES = {"topic": "string", "partition": "int", "key": "binary", "value": "binary", "headers": None}
+"""The sink's columns and what they are cast to. What else the rows have is left out, a timestamp too: brokers and
+producers set it, as under Spark's own sink."""
+
+
+def to_sink_columns(df: DataFrame, topic: str | None) -> DataFrame:
+    """The columns of `df` that the tasks write, checked and cast.
+
+    Raises:
+        InvalidRecordError: a column is missing, there twice, or of a wrong type.
+    """
+    check_sink_schema(StructType([field for field in df.schema.fields if field.name in _TYPES]), topic)
+    return df.select([_cast(df, name) for name in _TYPES if name in df.columns and _counts(name, topic)])
+
+
+def spread_by_content(rows: DataFrame, participants: int) -> DataFrame:
+    """The rows, moved so that which of so many partitions holds a row depends on its content only.
+
+    Spark promises nothing of the kind for a replay: cores and adaptive plans change how rows fall into partitions.
+    """
+    whole = [rows[name] for name in ("topic", "partition") if name in rows.columns]
+    content = F.coalesce(rows["key"], rows["value"]) if "key" in rows.columns else rows["value"]
+    return rows.repartition(participants, *whole, content)
+
+
+def _counts(name: str, topic: str | None) -> bool:
+    return not (name == "topic" and topic is not None)
+
+
+def _cast(df: DataFrame, name: str) -> Column:
+    kind = _TYPES[name]
+    return df[name] if kind is None else df[name].cast(kind).alias(name)

@@ -1,0 +1,45 @@
+"""Open ledgers and brokers, one per process and place: sinks are short-lived objects that pickle, connections are not.
+
+A forked child opens its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog import runtime
+from oncelog.ports import ZnodeStore
+from oncelog_kafka.brokers import Brokers
+
+_stores: dict[tuple[int, str], ZnodeStore] = {}
+_brokers: dict[tuple[int, str], Brokers] = {}
+
+
+def open_store(place: str) -> ZnodeStore:
+    """The store of a ledger, created where there is none. Spark's processes never close it: they end."""
+    key = (os.getpid(), place)
+    if key not in _stores:
+        _stores[key] = runtime.open_metadata(place)
+    return _stores[key]
+
+
+def open_brokers(settings: Mapping[str, Any]) -> Brokers:
+    """A connection to a cluster.
+
+    Raises:
+        BrokerUnavailableError, BrokerAccessError: no broker answers, or none lets this client in.
+    """
+    key = (os.getpid(), repr(sorted(settings.items())))
+    if key not in _brokers:
+        _brokers[key] = Brokers(settings)
+    return _brokers[key]
+
+
+def close_connections() -> None:
+    """Close what this process opened, for a program that goes on without Spark; sinks made so far are of no use."""
+    while _brokers:
+        _brokers.popitem()[1].close()
+    while _stores:
+        _stores.popitem()[1].close()

@@ -1,0 +1,119 @@
+"""The way to the connector's Java side: one call that runs a batch's tasks and returns what they prepared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from oncelog.errors import (
+    BrokerAccessError,
+    BrokerUnavailableError,
+    InvalidRecordError,
+    InvalidTransactionTimeoutError,
+    KafkaInternalsError,
+    NotPreparedError,
+    OncelogError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UsageError,
+)
+from oncelog_kafka.participants import Participant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CLASS = "io.oncelog.kafka.sink.BatchWriter"
+
+_MARKED = re.compile(r"oncelog\[(?P<kind>\w+)\] (?P<text>[^\n]*)")
+"""How the Java side marks why a task failed: Spark carries that to the driver as text."""
+
+_ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
+    "INVALID_ROW": (InvalidRecordError, "a row cannot be written"),
+    "RECORD_TOO_LARGE": (
+        RecordTooLargeError,
+        "a record is larger than the producer or the topic allows; raise kafka.max.request.size and the topic's "
+        "max.message.bytes, or write smaller values",
+    ),
+    "UNKNOWN_TOPIC": (UnknownTopicError, "a row's topic does not exist; create it first"),
+    "UNKNOWN_PARTITION": (UnknownPartitionError, "a row names a partition that its topic does not have"),
+    "NOT_AUTHORISED": (BrokerAccessError, "the brokers do not let the tasks' producers do this; mend the ACLs"),
+    "TIMEOUT_TOO_LONG": (
+        InvalidTransactionTimeoutError,
+        "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",
+    ),
+    "FENCED": (NotPreparedError, "a newer driver fenced this batch's producers"),
+    "UNAVAILABLE": (BrokerUnavailableError, "the brokers did not take the batch in time"),
+    "UNKNOWN_CLIENT": (KafkaInternalsError, "the Kafka client is not the one this connector knows"),
+    "FAILED": (NotPreparedError, "a task could not prepare its part of the batch"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a batch's tasks prepared.
+
+    Attributes:
+        participants: one for each task that had rows.
+        is_retried: Spark tried a task or a stage more than once.
+    """
+
+    participants: tuple[Participant, ...]
+    is_retried: bool
+
+
+def write(rows: DataFrame, settings: Mapping[str, Any]) -> Written:
+    """Run the plan of `rows` once, each task preparing a participant.
+
+    Args:
+        rows: in the sink's columns.
+        settings: of `io.oncelog.kafka.sink.SinkSettings`, but for the columns.
+
+    Raises:
+        UsageError: the connector's jar is not in this Spark.
+        OncelogError: of the kind that the tasks' failure is, where it is known.
+    """
+    writer = _find_class(rows)
+    text = json.dumps({**settings, "columns": rows.columns})
+    try:
+        found = json.loads(writer.write(rows._jdf, text))
+    except (Py4JError, PySparkException) as problem:
+        marked = _MARKED.search(str(problem))
+        if marked is None:
+            raise
+        kind, what = _ERRORS[marked["kind"]]
+        raise kind(what, problem=marked["text"].strip()) from problem
+    return Written(tuple(_participant(one) for one in found), not all(one["isFirstAttempt"] for one in found))
+
+
+def _find_class(rows: DataFrame) -> Any:
+    jvm: Any = rows.sparkSession._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_CLASS)
+    except Py4JError:
+        raise UsageError(
+            "the Kafka connector's jar is not in this Spark; start the session with oncelog_kafka.configure(builder), "
+            "or with spark.jars=oncelog_kafka.jars() (ADD JAR in a running session does not help)",
+            missing=_CLASS,
+        ) from None
+    return jvm.io.oncelog.kafka.sink.BatchWriter
+
+
+def _participant(found: Mapping[str, Any]) -> Participant:
+    return Participant(
+        transactional_id=found["transactionalId"],
+        partition=found["partition"],
+        producer_id=found["producerId"],
+        epoch=found["epoch"],
+        transaction_version=found["transactionVersion"],
+        rows=found["rows"],
+        content_hash=found["contentHash"],
+        token_topic=found["tokenTopic"],
+    )

@@ -1,0 +1,170 @@
+"""Ends the participants of a decided round: sends their commits until each is committed, or found to be lost.
+
+Used by the driver behind its decision, by whoever recovers, and by the command line. It may be run by several processes
+at once, and as often as one likes: a commit of a committed transaction is answered as one, or its token is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oncelog.crash_points import CrashPoint, reach
+from oncelog.errors import BrokerAccessError, ParticipantLostError
+from oncelog.ports import ZnodeStore
+from oncelog_kafka import end_txn, ledger
+from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
+from oncelog_kafka.end_txn import Next, Token
+from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.participants import Participant, Transaction, by_time_left, token_group
+
+RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
+"""For as long as both of these, a token that is not there was never committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRound:
+    """A decided round by name."""
+
+    prefix: str
+    number: int
+    record: KafkaRound
+
+
+def token_text(query_id: str, batch_id: int, round_number: int, nonce: str) -> str:
+    """What a participant's token says, beside its offset, the batch id."""
+    return json.dumps(
+        {"query": query_id, "batch": batch_id, "round": round_number, "nonce": nonce}, separators=(",", ":")
+    )
+
+
+def finish(
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
+) -> list[Participant]:
+    """Commit every participant of a decided round; records that it is complete when none is lost.
+
+    Args:
+        brokers, store: of the sink.
+        decided: the round.
+        found: what the coordinators said of its participants, if they were asked just now.
+
+    Returns:
+        the lost ones, which the broker had aborted; those that are recorded as lost are among them.
+
+    Raises:
+        ParticipantLostError: nothing tells what became of a participant.
+        BrokerUnavailableError, BrokerAccessError: the rest is to be done later.
+    """
+    waiting = [participant for participant in decided.record.participants if not participant.is_lost]
+    if found is None:
+        found = brokers.describe(participant.transactional_id for participant in waiting)
+    lost = list(decided.record.lost)
+    ordered = by_time_left(waiting, found)
+    for some in (ordered[:1], ordered[1:]):  # what is wrong with all of them shows at the first
+        if some:
+            reach(CrashPoint.KAFKA_END)
+            lost += _commit(brokers, store, decided, some)
+            reach(CrashPoint.KAFKA_ENDED)
+    if not lost:
+        ledger.complete(store, decided.prefix, decided.number)
+        reach(CrashPoint.KAFKA_COMPLETE)
+    return lost
+
+
+def _commit(
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant]
+) -> list[Participant]:
+    """Send the commits until all have an end; returns the lost ones."""
+    waiting = list(participants)
+    lost: list[Participant] = []
+    for _ in brokers.tries("a decided batch could not be committed", prefix=decided.prefix, round=decided.number):
+        answers = brokers.commit(waiting)
+        first = [end_txn.decide(answer) for answer in answers]
+        unclear = [p for p, step in zip(waiting, first, strict=True) if step is Next.ASK_TOKEN]
+        tokens = _tokens(brokers, store, decided, unclear) if unclear else {}
+        left = []
+        for participant, answer in zip(waiting, answers, strict=True):
+            step = end_txn.decide(answer, tokens.get(participant.transactional_id, Token.NOT_ASKED))
+            if step in {Next.SEND_AGAIN, Next.ASK_TOKEN}:
+                left.append(participant)
+            elif step is Next.LOST:
+                lost.append(participant)
+            elif step is not Next.DONE:
+                raise _no_end(decided, participant, answer, step)
+        waiting = left
+        if not waiting:
+            break
+    return [] if lost and _is_over(store, decided) else lost
+
+
+def _is_over(store: ZnodeStore, decided: DecidedRound) -> bool:
+    """Whether somebody else has finished the round, as the ledger says now.
+
+    Asked behind the look at the tokens: a later round writes its own over them, and begins only when this one is
+    recorded as complete. Hence a token that is absent while the round is not complete was never there.
+    """
+    found = ledger.read_round(store, decided.prefix, decided.number)
+    return found is None or found.is_complete
+
+
+def _no_end(decided: DecidedRound, participant: Participant, answer: str, step: Next) -> Exception:
+    fields = {
+        "prefix": decided.prefix,
+        "round": decided.number,
+        "batch_id": decided.record.batch_id,
+        "transactional_id": participant.transactional_id,
+        "producer": f"{participant.producer_id}.{participant.epoch}",
+        "answer": answer,
+    }
+    if step is Next.REFUSED:
+        return BrokerAccessError(
+            "the brokers do not let the driver commit a decided batch; mend the ACLs (WRITE on the transactional id, "
+            "READ on the token's group) and start the query again, before the transactions time out",
+            **fields,
+        )
+    if step is Next.UNKNOWN:
+        return ParticipantLostError(
+            "nothing tells any more whether a part of a decided batch was committed: the transactional id and its "
+            "token are older than the brokers remember; compare the topic with the source, then mark the batch as "
+            "complete (oncelog kafka batch complete)",
+            **fields,
+        )
+    return BrokerAccessError("the brokers answer a commit as no broker known to this connector does", **fields)
+
+
+# Tokens ---------------------------------------------------------------------------------------------------------------
+
+
+def _tokens(
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant]
+) -> dict[str, Token]:
+    groups = {p.transactional_id: token_group(decided.prefix, p.partition) for p in participants}
+    found = brokers.offsets({groups[p.transactional_id]: [(p.token_topic, 0)] for p in participants})
+    tokens = {
+        p.transactional_id: _token(found[groups[p.transactional_id]].get((p.token_topic, 0)), decided.record.nonce)
+        for p in participants
+    }
+    if Token.ABSENT in tokens.values() and not _is_remembered(brokers, store, decided):
+        tokens = {name: Token.OUTDATED if token is Token.ABSENT else token for name, token in tokens.items()}
+    return tokens
+
+
+def _token(found: CommittedOffset | Unstable | None, nonce: str) -> Token:
+    if isinstance(found, Unstable):
+        return Token.PENDING
+    if found is None:
+        return Token.ABSENT
+    try:
+        return Token.THERE if json.loads(found.metadata)["nonce"] == nonce else Token.ABSENT
+    except (ValueError, KeyError, TypeError):
+        return Token.ABSENT
+
+
+def _is_remembered(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> bool:
+    """Whether a token of this round would still be there: false too if the brokers do not tell."""
+    minutes, id_ms = (brokers.broker_setting(name) for name in RETENTION_SETTINGS)
+    if minutes is None or id_ms is None:
+        return False
+    age_ms = ledger.decision_age_ms(store, decided.prefix, decided.number)
+    return age_ms < min(minutes * 60_000, id_ms)

@@ -1,0 +1,210 @@
+"""What operators ask of Kafka's transactions and of the sink's ledger. Values only.
+
+Nothing here ends a transaction but `abort_open`, which leaves alone what a decision names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from oncelog.errors import UsageError
+from oncelog.ports import ZnodeStore
+from oncelog.types import Outcome
+from oncelog_kafka import ledger
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.participants import ONGOING, ParticipantId, Transaction, of_prefix
+
+HANGING_BEYOND_MS = 30_000
+"""How far beyond its time-out a transaction counts as hanging: coordinators look for them every ten seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    transactional_id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """One transactional id.
+
+    Attributes:
+        age_ms: of its open transaction, by this machine's clock; None if none is open.
+        prefix: of the sink that the id belongs to by its form; None if it is no participant's.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    age_ms: int | None
+    partitions: tuple[str, ...]
+    prefix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantDescription:
+    """A participant of a decided round, and what its coordinator says of it; `state` is None if it knows nothing."""
+
+    transactional_id: str
+    partition: int
+    rows: int
+    producer_id: int
+    epoch: int
+    is_lost: bool
+    state: str | None
+    left_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDescription:
+    """The newest round of a sink, and what happens to it when the query starts again.
+
+    Attributes:
+        last_batch_id: of the last decided batch; None before the first.
+        recovery: what a restart of the query does, in words.
+        participants: of a decided round.
+        undecided: open transactions of the sink that no decision names.
+    """
+
+    prefix: str
+    query_id: str
+    run_id: str
+    last_batch_id: int | None
+    round: int
+    batch_id: int
+    state: str
+    lease: int
+    recovery: str
+    participants: tuple[ParticipantDescription, ...]
+    undecided: tuple[str, ...]
+
+
+def list_transactions(brokers: Brokers, prefix: str | None, states: Sequence[str] = ()) -> list[ListedTransaction]:
+    """All transactional ids, or those of one sink."""
+    found = brokers.list_ids(states)
+    chosen = found if prefix is None else of_prefix(prefix, found)
+    return [ListedTransaction(name, state) for name, state in chosen]
+
+
+def describe_transactions(brokers: Brokers, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
+    """What the coordinators say of these ids.
+
+    Raises:
+        UsageError: they know none of that name.
+    """
+    found = brokers.describe(transactional_ids)
+    unknown = [name for name in transactional_ids if name not in found]
+    if unknown:
+        raise UsageError("the brokers know no such transactional id", unknown=unknown)
+    return [_description(found[name]) for name in transactional_ids]
+
+
+def find_hanging(brokers: Brokers) -> list[TransactionDescription]:
+    """Open transactions beyond their time-out: their coordinator should have aborted them long ago."""
+    open_ids = [name for name, _ in brokers.list_ids([ONGOING])]
+    described = [_description(found) for found in brokers.describe(open_ids).values()]
+    return [one for one in described if one.age_ms is not None and one.age_ms > one.timeout_ms + HANGING_BEYOND_MS]
+
+
+def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
+    """Abort the undecided round of a sink, and every open transaction of it that no decision names.
+
+    Returns:
+        the ids that were aborted. A living driver finds its round aborted, and runs the batch again.
+    """
+    current = ledger.require_ledger(store, prefix).current_round
+    ledger.abort(store, prefix, current)
+    undecided = _undecided(brokers, prefix, ledger.read_rounds(store, prefix).values())
+    described = brokers.describe(undecided)
+    brokers.fence(described, max((one.timeout_ms for one in described.values()), default=1))
+    return sorted(described)
+
+
+def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDescription:
+    """The batch that a sink was at, as the ledger and the brokers know it.
+
+    Raises:
+        UnknownPrefixError: no sink has written under this prefix.
+    """
+    found = ledger.require_ledger(store, prefix)
+    rounds = ledger.read_rounds(store, prefix)
+    number = max((n for n, one in rounds.items() if one.is_unfinished), default=max(rounds, default=0))
+    newest = rounds[number]
+    known = brokers.describe(participant.transactional_id for participant in newest.participants)
+    participants = tuple(
+        ParticipantDescription(
+            p.transactional_id,
+            p.partition,
+            p.rows,
+            p.producer_id,
+            p.epoch,
+            p.is_lost,
+            known[p.transactional_id].state if p.transactional_id in known else None,
+            _left_ms(known.get(p.transactional_id)),
+        )
+        for p in newest.participants
+    )
+    return BatchDescription(
+        prefix,
+        found.query_id,
+        found.run_id,
+        found.last.batch_id if found.last is not None else None,
+        number,
+        newest.batch_id,
+        _state(newest),
+        newest.lease,
+        _recovery(newest),
+        participants,
+        tuple(_undecided(brokers, prefix, rounds.values())),
+    )
+
+
+def _undecided(brokers: Brokers, prefix: str, rounds: Iterable[KafkaRound]) -> list[str]:
+    named = {p.transactional_id for one in rounds if one.is_unfinished for p in one.participants}
+    return [name for name, _ in of_prefix(prefix, brokers.list_ids([ONGOING])) if name not in named]
+
+
+def _state(found: KafkaRound) -> str:
+    if found.outcome is not Outcome.COMMIT:
+        return found.outcome.value
+    return "complete" if found.is_complete else "decided"
+
+
+def _recovery(found: KafkaRound) -> str:
+    if found.outcome is Outcome.OPEN:
+        return "the round is aborted with its transactions, and the batch is written again"
+    if found.outcome is Outcome.ABORT:
+        return "the batch is written again"
+    if found.is_complete:
+        return "nothing is left to do; a replay of the batch is skipped"
+    if found.lost:
+        return (
+            "the lost participants are written again and verified, under onTimedOutParticipant=rewrite; else an error"
+        )
+    return "the commit of every participant is sent again; nothing is written"
+
+
+def _description(found: Transaction) -> TransactionDescription:
+    name = ParticipantId.parse(found.transactional_id)
+    age_ms = time.time_ns() // 1_000_000 - found.started_ms if found.started_ms > 0 else None
+    return TransactionDescription(
+        found.transactional_id,
+        found.state,
+        found.producer_id,
+        found.epoch,
+        found.timeout_ms,
+        age_ms if found.state == ONGOING else None,
+        found.partitions,
+        None if name is None else name.prefix,
+    )
+
+
+def _left_ms(found: Transaction | None) -> int | None:
+    if found is None or found.state != ONGOING:
+        return None
+    return found.started_ms + found.timeout_ms - time.time_ns() // 1_000_000

@@ -1,0 +1,101 @@
+"""A round over Kafka: one attempt to write one micro-batch, from its open transactions to the last commit. Pure.
+
+    open ──decide──> decided ──every participant ended──> complete
+      └──abort──> aborted            │ lost: replaced by a rewritten one, before that is ended
+
+The record of a decided round names every participant; whoever finishes it, a later run too, sends the same commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oncelog.errors import RewriteMismatchError, ensure
+from oncelog.types import Outcome
+from oncelog_kafka.participants import Participant
+
+MAX_PARTICIPANTS = 3_000
+"""A decision is one write: all participants of a batch stand in one znode, about 130 bytes each, of at most 512 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRound:
+    """One round.
+
+    Attributes:
+        outcome: open, commit (decided) or abort.
+        batch_id, fingerprint, run_id: as in the ledger.
+        nonce: of the attempt that made the round; tokens carry it.
+        lease: number in the participants' transactional ids.
+        buckets: number of content-hash participants; None if Spark's partitions are the participants.
+        participants: of a decided round.
+        is_complete: every participant is committed.
+    """
+
+    outcome: Outcome
+    batch_id: int
+    fingerprint: str
+    run_id: str
+    nonce: str
+    lease: int
+    buckets: int | None = None
+    participants: tuple[Participant, ...] = ()
+    is_complete: bool = False
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether commits may still have to be sent."""
+        return self.outcome is Outcome.COMMIT and not self.is_complete
+
+    @property
+    def lost(self) -> tuple[Participant, ...]:
+        """Participants that must be rewritten."""
+        return tuple(participant for participant in self.participants if participant.is_lost)
+
+
+def decided(open_round: KafkaRound, participants: Sequence[Participant]) -> KafkaRound:
+    """The round with its decision."""
+    ensure(open_round.outcome is Outcome.OPEN, "only an open round is decided", outcome=open_round.outcome)
+    numbers = [participant.partition for participant in participants]
+    ensure(len(set(numbers)) == len(numbers), "a batch has one participant for a partition", partitions=numbers)
+    return replace(open_round, outcome=Outcome.COMMIT, participants=tuple(participants))
+
+
+def completed(decided_round: KafkaRound) -> KafkaRound:
+    """The round after its last commit."""
+    ensure(decided_round.outcome is Outcome.COMMIT, "only a decided round completes", outcome=decided_round.outcome)
+    return replace(decided_round, is_complete=True)
+
+
+def with_lost(decided_round: KafkaRound, transactional_ids: Iterable[str]) -> KafkaRound:
+    """The round with these participants marked as lost: from here on nobody may take them for committed."""
+    lost = set(transactional_ids)
+    marked = tuple(replace(p, is_lost=p.is_lost or p.transactional_id in lost) for p in decided_round.participants)
+    return replace(decided_round, participants=marked)
+
+
+def with_rewritten(decided_round: KafkaRound, rewritten: Iterable[Participant]) -> KafkaRound:
+    """The round with its lost participants replaced by rewritten ones.
+
+    Raises:
+        RewriteMismatchError: they do not hold the rows that were decided; the round stays as it is.
+    """
+    by_partition = {participant.partition: participant for participant in rewritten}
+    lost = {participant.partition: participant for participant in decided_round.lost}
+    _check_same_rows(lost, by_partition)
+    replaced = tuple(by_partition.get(p.partition, p) if p.is_lost else p for p in decided_round.participants)
+    return replace(decided_round, participants=replaced)
+
+
+def _check_same_rows(lost: Mapping[int, Participant], rewritten: Mapping[int, Participant]) -> None:
+    def content(participants: Mapping[int, Participant]) -> dict[int, tuple[int, int]]:
+        return {number: (p.rows, p.content_hash) for number, p in sorted(participants.items())}
+
+    if content(lost) != content(rewritten):
+        raise RewriteMismatchError(
+            "the replay of a decided batch holds other rows than were decided (rows and content hash by participant), "
+            "so its plan is not deterministic; nothing was rewritten: mend by hand what the decided batch lacks",
+            decided=content(lost),
+            replayed=content(rewritten),
+        )

@@ -1,0 +1,411 @@
+"""The ledger of Kafka batches: rounds in znodes, every step one compare-and-set.
+
+    /kafka/<prefix>                QueryLedger, as for the embedded log (protocol/batch_ledger.py decides)
+    /kafka/<prefix>/rounds/<n>     KafkaRound
+
+It may share its store with a log and with other sinks. Every step of a driver compares the ledger and the round it was
+derived from; hence of two drivers the older finds itself superseded, or its round aborted, at its next step.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from oncelog.coordinator.sweeper import store_now_ms
+from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError, UnknownPrefixError, UsageError
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.protocol import batch_ledger
+from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.types import Outcome
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.transact import resolving
+from oncelog_kafka import kafka_rounds
+from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
+from oncelog_kafka.participants import Participant
+
+T = TypeVar("T")
+
+ROOT = "/kafka"
+
+REMEMBERED_ROUNDS = 8
+"""Rounds that are over are deleted in groups of about this many."""
+
+
+def ledger_path(prefix: str) -> str:
+    return f"{ROOT}/{paths.segment(prefix)}"
+
+
+def rounds_path(prefix: str) -> str:
+    return f"{ledger_path(prefix)}/rounds"
+
+
+def round_path(prefix: str, number: int) -> str:
+    return f"{rounds_path(prefix)}/{number}"
+
+
+# Payloads -------------------------------------------------------------------------------------------------------------
+
+
+def encode_round(found: KafkaRound) -> bytes:
+    """A round as its znode holds it."""
+    return paths.encode(
+        {
+            "outcome": found.outcome.value,
+            "batch_id": found.batch_id,
+            "fingerprint": found.fingerprint,
+            "run_id": found.run_id,
+            "nonce": found.nonce,
+            "lease": found.lease,
+            "buckets": found.buckets,
+            "participants": [_participant_to_json(participant) for participant in found.participants],
+            "is_complete": found.is_complete,
+        }
+    )
+
+
+def decode_round(path: str, data: bytes) -> KafkaRound:
+    """The round in a znode.
+
+    Raises:
+        CorruptDataError, UnsupportedFormatError: see `paths.decode`.
+    """
+    return paths.decode(path, data, _round_from_json)
+
+
+def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
+    return KafkaRound(
+        outcome=Outcome(payload["outcome"]),
+        batch_id=int(payload["batch_id"]),
+        fingerprint=str(payload["fingerprint"]),
+        run_id=str(payload["run_id"]),
+        nonce=str(payload["nonce"]),
+        lease=int(payload["lease"]),
+        buckets=None if payload["buckets"] is None else int(payload["buckets"]),
+        participants=tuple(_participant_from_json(row) for row in payload["participants"]),
+        is_complete=bool(payload["is_complete"]),
+    )
+
+
+def _participant_to_json(p: Participant) -> list[Any]:
+    return [
+        p.transactional_id,
+        p.partition,
+        p.producer_id,
+        p.epoch,
+        p.transaction_version,
+        p.rows,
+        p.content_hash,
+        p.token_topic,
+        int(p.is_lost),
+    ]
+
+
+def _participant_from_json(row: list[Any]) -> Participant:
+    transactional_id, partition, producer_id, epoch, version, rows, content_hash, token_topic, is_lost = row
+    return Participant(
+        str(transactional_id),
+        int(partition),
+        int(producer_id),
+        int(epoch),
+        int(version),
+        int(rows),
+        int(content_hash),
+        str(token_topic),
+        bool(is_lost),
+    )
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def read_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger | None:
+    """What the ledger says of a prefix; None before its first batch."""
+    path = ledger_path(prefix)
+    znode = reader.get(path)
+    return None if znode is None else payloads.decode_ledger(path, znode.data)
+
+
+def read_round(reader: ZnodeReader, prefix: str, number: int) -> KafkaRound | None:
+    """What a round's znode says; None when it is over and forgotten."""
+    path = round_path(prefix, number)
+    znode = reader.get(path)
+    return None if znode is None else decode_round(path, znode.data)
+
+
+def read_rounds(reader: ZnodeReader, prefix: str) -> dict[int, KafkaRound]:
+    """All rounds of a prefix that are remembered, oldest first."""
+    found = reader.children_data(rounds_path(prefix))
+    rounds = {int(name): decode_round(round_path(prefix, int(name)), znode.data) for name, znode in found}
+    return dict(sorted(rounds.items()))
+
+
+def prefixes(reader: ZnodeReader) -> list[str]:
+    """All prefixes that have a ledger."""
+    return [paths.name_of(name) for name in reader.children(ROOT)]
+
+
+def require_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger:
+    """What the ledger says of a prefix.
+
+    Raises:
+        UnknownPrefixError: nothing.
+    """
+    found = read_ledger(reader, prefix)
+    if found is None:
+        raise UnknownPrefixError(
+            "no Kafka sink has written under this prefix; the prefix is the sink's transactionalIdPrefix (or the "
+            "query's id), with .<sinkName> if it has one",
+            prefix=prefix,
+            known=prefixes(reader),
+        )
+    return found
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """A round that a driver may write: its number, lease and nonce."""
+
+    number: int
+    lease: int
+    nonce: str
+
+
+class Ledger:
+    """The steps of one batch of one driver."""
+
+    def __init__(self, store: ZnodeStore, request: BatchRequest) -> None:
+        self._store = store
+        self.request = request
+
+    def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound | None:
+        """Plan the batch; aborts the previous undecided round in the same step.
+
+        Args:
+            lease: of this run's earlier rounds; None to begin one with this round.
+            buckets: see `KafkaRound`.
+
+        Returns:
+            the open round; None when the batch was decided before.
+
+        Raises:
+            RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+        """
+        nonce = uuid.uuid4().hex
+        return self._run(lambda view: self._begin(view, nonce, lease, buckets))
+
+    def unfinished(self) -> dict[int, KafkaRound]:
+        """Decided rounds whose commits may not all be done, oldest first."""
+        with self._store.snapshot() as reader:
+            rounds = read_rounds(reader, self.request.prefix)
+        return {number: found for number, found in rounds.items() if found.is_unfinished}
+
+    def decide(self, open_round: OpenRound, participants: Sequence[Participant]) -> KafkaRound:
+        """Decide the round, in one write. Afterwards nobody can undo it (I6).
+
+        Returns:
+            the decided round.
+
+        Raises:
+            RunSupersededError, RoundAbortedError: a newer driver took over; nothing was decided.
+            UsageError: the batch has more participants than one decision holds.
+        """
+        if len(participants) > MAX_PARTICIPANTS:
+            raise UsageError(
+                "the batch has more partitions than one decision can name; write df.coalesce(n)",
+                partitions=len(participants),
+                maximum=MAX_PARTICIPANTS,
+            )
+        return self._run(lambda view: self._decide(view, open_round, participants))
+
+    def abort(self, open_round: OpenRound) -> bool:
+        """Abort the round if it is still open; returns whether it is aborted now, for good."""
+        return abort(self._store, self.request.prefix, open_round.number)
+
+    def record_lost(self, number: int, transactional_ids: Iterable[str]) -> int:
+        """Record that these participants of a decided round were aborted, and take a lease for what replaces them.
+
+        Running it twice takes two leases, of which the second counts.
+
+        Raises:
+            RunSupersededError: a newer driver took over.
+        """
+        lost = list(transactional_ids)
+
+        def step(view: ZnodeView) -> int:
+            ledger = self._live_ledger(view)
+            found = _decided_round(view, self.request.prefix, number)
+            lease = ledger.current_round + 1
+            view.set(self._path, payloads.encode_ledger(replace(ledger, current_round=lease)))
+            view.set(self._round_path(number), encode_round(kafka_rounds.with_lost(found, lost)))
+            return lease
+
+        return self._run(step)
+
+    def replace_lost(self, number: int, lease: int, rewritten: Sequence[Participant]) -> KafkaRound:
+        """Let rewritten participants take the place of lost ones in the decision. Only then may they be ended.
+
+        Returns:
+            the round as it is decided now.
+
+        Raises:
+            RewriteMismatchError: they hold other rows than were decided; nothing was changed.
+            RunSupersededError, RoundAbortedError: somebody else took a newer lease.
+        """
+
+        def step(view: ZnodeView) -> KafkaRound:
+            ledger = self._live_ledger(view)
+            found = _decided_round(view, self.request.prefix, number)
+            if not found.lost:
+                return found  # an earlier try of this step won
+            if ledger.current_round != lease:
+                raise self._aborted(number)
+            replaced = kafka_rounds.with_rewritten(found, rewritten)
+            view.set(self._round_path(number), encode_round(replaced))
+            return replaced
+
+        return self._run(step)
+
+    def check_live(self) -> None:
+        """Raise if this run may not write any more.
+
+        Raises:
+            RunSupersededError: a newer driver took over.
+        """
+        self._run(self._live_ledger)
+
+    def forget_old_rounds(self) -> None:
+        """Delete rounds that are over and behind the last decided one, a few at a time."""
+
+        def step(view: ZnodeView) -> None:
+            ledger = self._live_ledger(view)
+            last = ledger.last.round if ledger.last is not None else 0
+            for number, found in read_rounds(view, self.request.prefix).items():
+                if number < last and not found.is_unfinished:
+                    view.delete(self._round_path(number))
+
+        if len(self._store.children(rounds_path(self.request.prefix))) > REMEMBERED_ROUNDS:
+            self._run(step)
+
+    # Within a step
+
+    @property
+    def _path(self) -> str:
+        return ledger_path(self.request.prefix)
+
+    def _round_path(self, number: int) -> str:
+        return round_path(self.request.prefix, number)
+
+    def _run(self, step: Callable[[ZnodeView], T]) -> T:
+        return resolving(lambda: self._store.transact(step))
+
+    def _begin(self, view: ZnodeView, nonce: str, lease: int | None, buckets: int | None) -> OpenRound | None:
+        request = self.request
+        ledger = read_ledger(view, request.prefix)
+        if ledger is not None and ledger.current_round:
+            current = read_round(view, request.prefix, ledger.current_round)
+            if current is not None and current.nonce == nonce:
+                return OpenRound(ledger.current_round, current.lease, nonce)  # an earlier try of this step won
+        verdict = batch_ledger.plan_batch(ledger, request)
+        if ledger is None:
+            view.create(self._path, payloads.encode_ledger(verdict.ledger))
+        else:
+            view.set(self._path, payloads.encode_ledger(verdict.ledger))
+        if isinstance(verdict, AlreadyDecided):
+            return None
+        if verdict.previous is not None:
+            _abort_in(view, request.prefix, verdict.previous)
+        lease = lease or verdict.number
+        record = KafkaRound(
+            Outcome.OPEN, request.batch_id, request.fingerprint, request.run_id, nonce, lease, buckets=buckets
+        )
+        view.create(self._round_path(verdict.number), encode_round(record))
+        return OpenRound(verdict.number, lease, nonce)
+
+    def _decide(self, view: ZnodeView, open_round: OpenRound, participants: Sequence[Participant]) -> KafkaRound:
+        found = read_round(view, self.request.prefix, open_round.number)
+        if found is not None and found.outcome is Outcome.COMMIT and found.nonce == open_round.nonce:
+            return found  # an earlier try of this step won
+        ledger = self._live_ledger(view)
+        if found is None or found.outcome is not Outcome.OPEN or ledger.current_round != open_round.number:
+            raise self._aborted(open_round.number)
+        after = batch_ledger.decided(ledger, self.request, open_round.number)
+        view.set(self._path, payloads.encode_ledger(after))
+        record = kafka_rounds.decided(found, participants)
+        view.set(self._round_path(open_round.number), encode_round(record))
+        return record
+
+    def _live_ledger(self, view: ZnodeView) -> QueryLedger:
+        """The fence of every step: the run is not superseded, and no other query took the prefix over."""
+        request = self.request
+        ledger = read_ledger(view, request.prefix)
+        if ledger is None:
+            raise CorruptDataError("the ledger of a running sink is gone", prefix=request.prefix)
+        batch_ledger.check_run(ledger, request.run_id, request.prefix)
+        if ledger.query_id != request.query_id:
+            raise RunSupersededError(
+                "another query took this prefix over; this driver must stop",
+                prefix=request.prefix,
+                query_id=request.query_id,
+                stored_query_id=ledger.query_id,
+            )
+        return ledger
+
+    def _aborted(self, number: int) -> RoundAbortedError:
+        return RoundAbortedError(
+            "the round was aborted (by an operator or a newer driver); run the batch again",
+            prefix=self.request.prefix,
+            batch_id=self.request.batch_id,
+            round=number,
+        )
+
+
+def abort(store: ZnodeStore, prefix: str, number: int) -> bool:
+    """Abort a round, whoever's it is, if it is still open; returns whether it is aborted now."""
+
+    def step(view: ZnodeView) -> bool:
+        found = read_round(view, prefix, number)
+        return _abort_in(view, prefix, number) or (found is not None and found.outcome is Outcome.ABORT)
+
+    return resolving(lambda: store.transact(step))
+
+
+def complete(store: ZnodeStore, prefix: str, number: int) -> None:
+    """Record that no commit of a decided round is left to be done."""
+
+    def step(view: ZnodeView) -> None:
+        found = read_round(view, prefix, number)
+        if found is not None and found.is_unfinished:
+            view.set(round_path(prefix, number), encode_round(kafka_rounds.completed(found)))
+
+    resolving(lambda: store.transact(step))
+
+
+def decision_age_ms(store: ZnodeStore, prefix: str, number: int) -> int:
+    """How long ago a round was decided, by the store's clock; never less than it is.
+
+    A participant that was marked as lost or replaced counts from the decision too, as the first of those writes hides
+    it: so the round's creation is what counts.
+    """
+    znode = store.get(round_path(prefix, number))
+    return 0 if znode is None else store_now_ms(store) - znode.stat.ctime_ms
+
+
+def _decided_round(view: ZnodeView, prefix: str, number: int) -> KafkaRound:
+    found = read_round(view, prefix, number)
+    if found is None or found.outcome is not Outcome.COMMIT:
+        raise CorruptDataError("a decided round is gone", prefix=prefix, round=number)
+    return found
+
+
+def _abort_in(view: ZnodeView, prefix: str, number: int) -> bool:
+    found = read_round(view, prefix, number)
+    if found is None or found.outcome is not Outcome.OPEN:
+        return False
+    view.set(round_path(prefix, number), encode_round(replace(found, outcome=Outcome.ABORT)))
+    return True

@@ -1,0 +1,36 @@
+"""What holds for every test of the connector: it leaves nothing behind; brokers and Spark are shared by a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import (
+    _leaves_nothing_behind,
+    pytest_collection_modifyitems,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
+from tests.kafka import kafka, kafka_tv1, topic
+from tests.sessions import _leaves_no_query_running, spark
+
+__all__ = [
+    "_leaves_no_query_running",
+    "_leaves_nothing_behind",
+    "kafka",
+    "kafka_tv1",
+    "pytest_collection_modifyitems",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "spark",
+    "topic",
+]
+
+HERE = Path(__file__).parent
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All tests of this folder have the marker `kafka`."""
+    if item.path.is_relative_to(HERE):
+        item.add_marker("kafka")

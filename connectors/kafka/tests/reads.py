@@ -1,0 +1,68 @@
+"""How the tests of the source read: batches, and streams whose batches a list collects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.kafka import KafkaBroker, require_shims
+
+FORMAT = "oncelog-kafka"
+WITHIN_S = 60
+
+
+class Source:
+    """One way to read one broker: options that all reads of a test share."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, **options: Any) -> None:
+        require_shims()
+        self.spark = spark
+        self.broker = broker
+        self.options: dict[str, Any] = {"kafka.bootstrap.servers": broker.address, **options}
+
+    def batch(self, **options: Any) -> DataFrame:
+        return self.spark.read.format(FORMAT).options(**{**self.options, **options}).load()
+
+    def stream(self, **options: Any) -> DataFrame:
+        return self.spark.readStream.format(FORMAT).options(**{**self.options, **options}).load()
+
+    def values(self, **options: Any) -> list[str]:
+        """What a batch reads, by partition and offset."""
+        return texts(self.batch(**options).collect())
+
+    def available(self, checkpoint: Path, **options: Any) -> list[list[str]]:
+        """What `Trigger.AvailableNow` reads from the checkpoint on, batch by batch."""
+        with self.running(checkpoint, available_now=True, **options) as (query, batches):
+            assert query.awaitTermination(WITHIN_S)
+        return batches
+
+    @contextmanager
+    def running(
+        self, checkpoint: Path, *, available_now: bool = False, **options: Any
+    ) -> Iterator[tuple[StreamingQuery, list[list[str]]]]:
+        """A query that runs for the time of the block, and the batches that it has read so far."""
+        batches: list[list[str]] = []
+
+        def collect(rows: DataFrame, number: int) -> None:
+            batches.append(texts(rows.collect()))
+
+        writer = self.stream(**options).writeStream.foreachBatch(collect).option("checkpointLocation", str(checkpoint))
+        query = (writer.trigger(availableNow=True) if available_now else writer).start()
+        try:
+            yield query, batches
+        finally:
+            query.stop()
+
+
+def texts(rows: list[Row]) -> list[str]:
+    """The values, by topic, partition and offset. Spark would run the plan a second time to sort it."""
+    return [bytes(row.value).decode() for row in sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))]
+
+
+def flat(batches: list[list[str]]) -> list[str]:
+    return [value for batch in batches for value in batch]

@@ -1,0 +1,134 @@
+"""Read-process-write: from Kafka to Kafka, and between Kafka and the embedded log, with both ends exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+import oncelog
+import oncelog.spark
+import oncelog_kafka
+from oncelog.spark.logs import close_logs
+from oncelog_kafka import connections
+from tests.kafka import KafkaBroker, fresh_name
+from tests.kafka_sink import committed, forget_last_commit, numbered, options, values
+from tests.logs import values as log_values
+from tests.spark.queries import run_available
+
+
+class World:
+    """A topic with transactions of somebody else, and queries that copy it."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.folder = folder
+        self.source = broker.create_topic(fresh_name("source"), partitions=2)
+        self.target = broker.create_topic(fresh_name("target"), partitions=2)
+        self.group = fresh_name("group")
+
+    def write(self, texts: Sequence[str], *, commit: bool = True) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.address, "transactional.id": "writer", "log_level": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for at, text in enumerate(texts):
+            producer.produce(self.source, value=text, partition=at % 2)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.flush(30)
+            producer.abort_transaction(30)
+
+    def stream(self, **more: str) -> DataFrame:
+        reader = self.spark.readStream.format("oncelog-kafka").option("kafka.bootstrap.servers", self.broker.address)
+        settings: Mapping[str, str] = {"subscribe": self.source, "startingOffsets": "earliest", **more}
+        return reader.options(**settings).load().select("value")
+
+    def copy(self, df: DataFrame, checkpoint: str = "checkpoint", **more: object) -> None:
+        sink = oncelog_kafka.sink(
+            **options(self.broker, self.folder, self.target, transactionalIdPrefix=f"{self.target}.p", **more)
+        )
+        run_available(df.writeStream.foreachBatch(sink), self.folder / checkpoint)
+
+    def found(self) -> list[str]:
+        return values(self.broker, self.target)
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    yield World(spark, kafka, tmp_path)
+    connections.close_connections()
+    close_logs()
+
+
+def test_a_copy_of_a_topic_holds_what_was_committed_once_and_its_group_stands_behind_it(world: World) -> None:
+    world.write(numbered(10))
+    world.write(numbered(10, first=900), commit=False)
+    world.copy(world.stream(), groupId=world.group)
+    forget_last_commit(world.folder / "checkpoint")
+    world.write(numbered(10, first=10))
+    world.copy(world.stream(), groupId=world.group)
+
+    assert world.found() == numbered(20)
+    # Twenty committed and aborted records and five and five more, and a marker for each transaction.
+    assert committed(world.broker, world.group, world.source) == {0: 18, 1: 18}
+
+
+def test_after_a_lost_checkpoint_a_query_goes_on_where_its_group_stands(world: World) -> None:
+    """conformance: 59."""
+    world.write(numbered(10))
+    world.copy(world.stream(), groupId=world.group)
+    (query_id,) = {_query_id(world.folder / "checkpoint")}
+    world.write(numbered(10, first=10))
+
+    again = world.stream(startingOffsets="group", groupId=world.group)
+    world.copy(again, "another", groupId=world.group, takeover=query_id)
+
+    assert world.found() == numbered(20)
+
+
+def test_rows_of_an_embedded_log_arrive_in_kafka_once(world: World) -> None:
+    with oncelog.open(world.folder / "log") as log:
+        log.create_topic("in", partitions=2)
+        with log.producer(transactional_id="writer") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                for text in numbered(10):
+                    producer.send("in", text.encode())
+        rows = (
+            world.spark.readStream.format("oncelog")
+            .option("path", log.path)
+            .option("subscribe", "in")
+            .option("startingOffsets", "earliest")
+            .load()
+            .select("value")
+        )
+        world.copy(rows)
+        forget_last_commit(world.folder / "checkpoint")
+        world.copy(rows)
+
+    assert world.found() == numbered(10)
+
+
+def test_rows_of_kafka_arrive_in_an_embedded_log_once(world: World) -> None:
+    world.write(numbered(10))
+    with oncelog.open(world.folder / "log") as log:
+        log.create_topic("out", partitions=2)
+        for _ in range(2):
+            sink = oncelog.spark.sink(path=log.path, topic="out")
+            run_available(world.stream().writeStream.foreachBatch(sink), world.folder / "checkpoint")
+            if (world.folder / "checkpoint" / "commits" / "0").exists():
+                forget_last_commit(world.folder / "checkpoint")
+
+        assert sorted(value or b"" for value in log_values(log, topic="out")) == [t.encode() for t in numbered(10)]
+
+
+def _query_id(checkpoint: Path) -> str:
+    import json
+
+    found: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return found

@@ -1,0 +1,187 @@
+"""The command ``oncelog kafka``, on a real broker and a real ledger, in the states that operators meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from oncelog import runtime
+from oncelog.cli import main
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.finishing import DecidedRound, finish
+from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.participants import Participant
+from tests.kafka import KafkaBroker, fresh_name
+from tests.kafka_sink import numbered, prepare, rows, values
+
+
+class World:
+    """A sink that stopped somewhere, and the command line beside it."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.place = str(folder / "ledger")
+        self.topic = broker.create_topic(fresh_name("shown"), partitions=2)
+        self.prefix = f"{self.topic}.p"
+        self.store = runtime.open_metadata(self.place)
+        self.brokers = Brokers({"bootstrap_servers": broker.address})
+
+    def stop_before_the_decision(self) -> tuple[Ledger, Any, tuple[Participant, ...]]:
+        steps = Ledger(self.store, BatchRequest(self.prefix, "query", "sink", "run", 0, "fp"))
+        opened = steps.begin(lease=None, buckets=None)
+        assert opened is not None
+        df = rows(self.spark, numbered(10))
+        return steps, opened, prepare(df, self.broker, self.prefix, topic=self.topic, nonce=opened.nonce)
+
+    def stop_behind_the_decision(self) -> DecidedRound:
+        steps, opened, participants = self.stop_before_the_decision()
+        return DecidedRound(self.prefix, opened.number, steps.decide(opened, participants))
+
+    def finish(self, decided: DecidedRound) -> None:
+        assert finish(self.brokers, self.store, decided) == []
+
+    def ask(self, *words: str) -> Result:
+        arguments = ["--znodes", self.place, "kafka", "--brokers", self.broker.address, *words]
+        done = CliRunner().invoke(main, arguments)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "Traceback" not in done.output
+        return done
+
+    def json(self, *words: str, exit_code: int = 0) -> Any:
+        done = self.ask(*words, "--json")
+        assert done.exit_code == exit_code, done.output
+        return json.loads(done.stdout)
+
+    def ids(self) -> list[str]:
+        return [f"{self.prefix}-{number}-1.0.0" for number in (0, 1)]
+
+    def values(self) -> list[str]:
+        return values(self.broker, self.topic)
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    found = World(spark, kafka, tmp_path)
+    yield found
+    found.store.close()
+    found.brokers.close()
+
+
+def test_the_transactions_of_a_sink_are_listed_by_its_prefix(world: World) -> None:
+    world.stop_before_the_decision()
+
+    found = world.json("txn", "list", "--prefix", world.prefix)
+    assert found == {"transactions": [{"transactional_id": name, "state": "Ongoing"} for name in world.ids()]}
+    assert world.json("txn", "list", "--prefix", world.topic) == {"transactions": []}
+    assert world.json("txn", "list", "--prefix", world.prefix, "--state", "Empty") == {"transactions": []}
+    assert all(name in world.ask("txn", "list").stdout for name in world.ids())
+
+
+def test_a_transaction_is_described_with_its_partitions_and_its_sink(world: World) -> None:
+    _, _, participants = world.stop_before_the_decision()
+
+    found = world.json("txn", "describe", world.ids()[0])["transaction"]
+
+    assert (found["state"], found["prefix"]) == ("Ongoing", world.prefix)
+    assert (found["producer_id"], found["epoch"]) == (participants[0].producer_id, participants[0].epoch)
+    assert any(name.startswith(world.topic) for name in found["partitions"])
+
+
+def test_an_unknown_transactional_id_is_an_error_that_names_it(world: World) -> None:
+    done = world.ask("txn", "describe", "not-there")
+
+    assert done.exit_code == 2
+    assert "not-there" in done.stderr
+
+
+def test_nothing_hangs_while_coordinators_do_their_work(world: World) -> None:
+    world.stop_before_the_decision()
+
+    assert world.json("txn", "find-hanging") == {"hanging": []}
+
+
+def test_a_batch_in_doubt_is_shown_with_its_participants_and_what_a_restart_does(world: World) -> None:
+    world.stop_behind_the_decision()
+
+    found = world.json("batch", "show", world.prefix)["batch"]
+
+    assert (found["state"], found["batch_id"], found["last_batch_id"]) == ("decided", 0, 0)
+    assert "sent again" in found["recovery"]
+    assert [(p["transactional_id"], p["state"], p["rows"]) for p in found["participants"]] == [
+        (name, "Ongoing", 5) for name in world.ids()
+    ]
+    assert all(0 < p["left_ms"] <= 60_000 for p in found["participants"])
+    assert world.ids()[1] in world.ask("batch", "show", world.prefix).stdout
+
+
+def test_what_is_open_and_not_decided_is_shown_as_such(world: World) -> None:
+    world.stop_before_the_decision()
+
+    found = world.json("batch", "show", world.prefix)["batch"]
+
+    assert (found["state"], found["participants"]) == ("open", [])
+    assert found["undecided"] == world.ids()
+    assert "written again" in found["recovery"]
+
+
+def test_abort_ends_what_is_not_decided(world: World) -> None:
+    world.stop_before_the_decision()
+
+    assert world.json("txn", "abort", "--prefix", world.prefix)["aborted"] == world.ids()
+    assert world.json("txn", "abort", "--prefix", world.prefix)["aborted"] == []
+    assert world.json("batch", "show", world.prefix)["batch"]["state"] == "abort"
+    assert world.values() == []
+
+
+def test_abort_leaves_alone_what_is_decided(world: World) -> None:
+    """conformance: 52."""
+    decided = world.stop_behind_the_decision()
+
+    assert world.json("txn", "abort", "--prefix", world.prefix)["aborted"] == []
+    world.finish(decided)
+
+    assert world.values() == numbered(10)
+    assert world.json("batch", "show", world.prefix)["batch"]["state"] == "complete"
+
+
+def test_a_loss_is_accepted_only_when_it_is_said_so(world: World) -> None:
+    decided = world.stop_behind_the_decision()
+
+    assert world.ask("batch", "complete", world.prefix).exit_code == 2
+    assert world.json("batch", "complete", world.prefix, "--accept-loss")["completed_rounds"] == [decided.number]
+    assert world.ask("batch", "complete", world.prefix, "--accept-loss").exit_code == 2
+
+
+def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(world: World) -> None:
+    world.stop_before_the_decision()
+
+    done = world.ask("batch", "show", "copeir")
+
+    assert done.exit_code == 2
+    assert world.prefix in done.stderr
+    assert world.json("batch", "list") == {"prefixes": [world.prefix]}
+
+
+@pytest.mark.parametrize(
+    "words", [["kafka", "txn", "list"], ["kafka", "--brokers", "127.0.0.1:1", "batch", "show", "p"]]
+)
+def test_a_place_that_was_not_named_is_asked_for(words: list[str]) -> None:
+    done = CliRunner().invoke(main, words)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("oncelog: Which ")
+
+
+def test_a_ledger_that_is_not_there_is_not_created(world: World, tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["--znodes", str(tmp_path / "typo"), "kafka", "batch", "list"])
+
+    assert done.exit_code == 2
+    assert not (tmp_path / "typo").exists()

@@ -1,0 +1,392 @@
+"""The driver of batches, step by step: other drivers, brokers that are away, and time-outs, at every point of a batch.
+
+The batches are DataFrames and no queries: what Spark would ask of the sink is asked here.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelog import runtime
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import (
+    BatchRefusedError,
+    BrokerUnavailableError,
+    NotPreparedError,
+    ParticipantLostError,
+    RewriteMismatchError,
+    RunSupersededError,
+)
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka import brokers as brokers_module
+from oncelog_kafka import ledger
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.driver import BatchDriver, BatchReport
+from oncelog_kafka.participants import find_losers
+from oncelog_kafka.source_offsets import GroupOffsets
+from tests.kafka import KafkaBroker, fresh_name, running_broker
+from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, options, rows, stop, values
+
+SHORT_MS = 5_000
+"""Time-out of transactions that a test lets time out."""
+
+
+class World:
+    """A sink, over any number of drivers and runs."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, **more: Any) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.topic = broker.create_topic(fresh_name("driven"), partitions=2)
+        self.prefix = f"{self.topic}.p"
+        self.store = runtime.open_metadata(str(folder / "ledger"))
+        self.brokers = Brokers({"bootstrap_servers": broker.address})
+        self.settings = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
+
+    def driver(self, **more: Any) -> BatchDriver:
+        return BatchDriver(self.store, self.brokers, sink_options.parse({**self.settings, **more}))
+
+    def request(self, batch_id: int, run: str) -> BatchRequest:
+        return BatchRequest(self.prefix, "query", "sink", run, batch_id, f"fp-{batch_id}")
+
+    def run(
+        self,
+        batch_id: int,
+        texts: Sequence[str] | DataFrame,
+        *,
+        run: str = "run-1",
+        driver: BatchDriver | None = None,
+        offsets: GroupOffsets | None = None,
+        **more: Any,
+    ) -> BatchReport:
+        df = texts if isinstance(texts, DataFrame) else rows(self.spark, texts)
+        return (driver or self.driver(**more)).run(self.request(batch_id, run), df, offsets)
+
+    def values(self) -> list[str]:
+        return values(self.broker, self.topic)
+
+    def open_ids(self) -> list[str]:
+        return find_losers(self.prefix, 2**62, (), self.brokers.list_ids(["Ongoing"]))
+
+    def wait_for_time_out(self) -> None:
+        deadline = time.monotonic() + 60
+        while self.open_ids():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        time.sleep(0.5)  # the markers follow the decision of the coordinator
+
+    def close(self) -> None:
+        self.store.close()
+        self.brokers.close()
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    found = World(spark, kafka, tmp_path)
+    yield found
+    found.close()
+
+
+FIRST = numbered(20)
+SECOND = numbered(20, first=20)
+
+
+# Two drivers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        CrashPoint.SINK_PLANNED,
+        CrashPoint.KAFKA_FENCE,
+        CrashPoint.KAFKA_WRITTEN,
+        CrashPoint.KAFKA_CHECKED,
+        CrashPoint.ROUND_DECIDE,
+    ],
+)
+def test_a_driver_that_another_overtakes_before_its_decision_ends_at_its_next_step(
+    world: World, point: CrashPoint
+) -> None:
+    """conformance: 54, 62."""
+    with at(point, lambda: world.run(0, FIRST, run="run-2")), pytest.raises(RunSupersededError):
+        world.run(0, FIRST, run="run-1")
+
+    assert world.values() == FIRST
+    assert world.open_ids() == []
+    world.run(1, SECOND, run="run-2")
+    assert world.values() == [*FIRST, *SECOND]
+
+
+@pytest.mark.parametrize(
+    "point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_END, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE]
+)
+def test_two_drivers_that_carry_out_one_decision_leave_one_copy(world: World, point: CrashPoint) -> None:
+    reports = []
+
+    def overtake() -> None:
+        driver = world.driver()
+        reports.append(world.run(0, FIRST, run="run-2", driver=driver))
+        reports.append(world.run(1, SECOND, run="run-2", driver=driver))
+
+    with at(point, overtake), pytest.raises(RunSupersededError):
+        world.run(0, FIRST, run="run-1")
+        world.run(1, SECOND, run="run-1")
+
+    assert [report.is_replay for report in reports] == [True, False]
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_a_driver_that_was_overtaken_leaves_its_successors_transactions_alone(world: World) -> None:
+    older, newer = world.driver(), world.driver()
+    world.run(0, FIRST, run="run-1", driver=older)
+
+    def overtake() -> None:
+        with at(CrashPoint.KAFKA_CHECKED, lambda: _ends_superseded(world, older)):
+            world.run(1, SECOND, run="run-2", driver=newer)
+
+    overtake()
+
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def _ends_superseded(world: World, older: BatchDriver) -> None:
+    with pytest.raises(RunSupersededError):
+        world.run(1, SECOND, run="run-1", driver=older)
+
+
+# What a stopped driver left -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [CrashPoint.SINK_PLANNED, CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDE])
+def test_what_a_driver_prepared_and_did_not_decide_is_aborted(world: World, point: CrashPoint) -> None:
+    """conformance: 53."""
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+    assert world.values() == []
+
+    world.run(0, FIRST, run="run-2")
+    assert world.values() == FIRST
+
+
+@pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE])
+def test_what_a_driver_decided_is_committed_by_the_next_even_for_a_later_batch(world: World, point: CrashPoint) -> None:
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+
+    world.run(1, SECOND, run="run-2")
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -> None:
+    """conformance: 59."""
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+    heir = BatchRequest(world.prefix, "heir", "sink", "run-9", 0, "fp-heir", takeover="query")
+
+    world.driver().run(heir, rows(world.spark, SECOND), None)
+
+    assert world.values() == [*FIRST, *SECOND]
+
+
+# Brokers that are away ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world with a broker of its own, whose absence nobody waits out for long."""
+    monkeypatch.setattr(brokers_module, "PATIENCE_MS", 3_000)
+    with running_broker(tmp_path / "broker") as broker:
+        found = World(
+            spark,
+            broker,
+            tmp_path,
+            **{"kafka.max.block.ms": 2_000, "kafka.delivery.timeout.ms": 3_000, "kafka.request.timeout.ms": 1_000},
+        )
+        found.run(0, FIRST)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize(
+    "point", [CrashPoint.SINK_PLANNED, CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED]
+)
+def test_a_broker_that_is_away_fails_the_batch_and_a_restart_writes_it_once(
+    lonely: World, point: CrashPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at(point, lonely.broker.stop), pytest.raises(BrokerUnavailableError):
+        lonely.run(1, SECOND)
+    lonely.broker.start()
+    lonely.broker.wait_until_serving()
+    monkeypatch.undo()
+
+    lonely.run(1, SECOND, run="run-2")
+
+    assert lonely.values() == [*FIRST, *SECOND]
+
+
+def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
+    lonely: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers_module, "PATIENCE_MS", 60_000)
+    with at(CrashPoint.KAFKA_ENDED, lonely.broker.restart):
+        lonely.run(1, SECOND)
+
+    assert lonely.values() == [*FIRST, *SECOND]
+
+
+# Time-outs ------------------------------------------------------------------------------------------------------------
+
+
+def test_participants_that_time_out_before_the_decision_are_not_decided(world: World) -> None:
+    """conformance: 55."""
+    with at(CrashPoint.KAFKA_WRITTEN, world.wait_for_time_out), pytest.raises(NotPreparedError) as error:
+        world.run(0, FIRST, transactionTimeoutMs=SHORT_MS)
+
+    assert all("CompleteAbort" in why or "another producer" in why for why in error.value.fields["problems"].values())
+    assert world.values() == []
+    world.run(0, FIRST, run="run-2")
+    assert world.values() == FIRST
+
+
+def time_out_behind_the_decision(world: World, texts: Sequence[str] | DataFrame = FIRST, **more: Any) -> None:
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, texts, transactionTimeoutMs=SHORT_MS, **more)
+    world.wait_for_time_out()
+
+
+def test_participants_that_time_out_behind_the_decision_are_named_and_nothing_goes_on(world: World) -> None:
+    """conformance: 56."""
+    time_out_behind_the_decision(world)
+
+    for batch_id in (0, 1):
+        with pytest.raises(ParticipantLostError) as error:
+            world.run(batch_id, FIRST, run=f"run-2.{batch_id}")
+        assert sum(error.value.fields["missing_rows"].values()) == len(FIRST)
+        assert error.value.fields["topics"] == [world.topic]
+    assert world.values() == []
+
+
+REWRITE: dict[str, Any] = {"onTimedOutParticipant": "rewrite", "participants": 3}
+
+
+def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World) -> None:
+    """conformance: 56."""
+    time_out_behind_the_decision(world, **REWRITE)
+
+    report = world.run(0, rows(world.spark, FIRST, partitions=5), run="run-2", **REWRITE)
+
+    assert (report.is_replay, report.rewritten) == (True, 3)
+    assert world.values() == FIRST
+    assert world.run(0, FIRST, run="run-3", **REWRITE).rewritten == 0
+    world.run(1, SECOND, run="run-3", **REWRITE)
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_under_rewrite_only_what_is_missing_is_written_again(world: World) -> None:
+    with at(CrashPoint.KAFKA_ENDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST, transactionTimeoutMs=SHORT_MS, **REWRITE)
+    world.wait_for_time_out()
+
+    # Behind the first commit the driver stops; or all were sent, and nothing is missing.
+    report = world.run(0, FIRST, run="run-2", **REWRITE)
+
+    assert report.rewritten in {2, 0}
+    assert world.values() == FIRST
+
+
+@pytest.mark.parametrize("point", [CrashPoint.KAFKA_LOST, CrashPoint.KAFKA_REWRITTEN, CrashPoint.KAFKA_REPLACED])
+def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, point: CrashPoint) -> None:
+    time_out_behind_the_decision(world, **REWRITE)
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST, run="run-2", **REWRITE)
+
+    world.run(0, FIRST, run="run-3", **REWRITE)
+
+    assert world.values() == FIRST
+
+
+def test_of_two_drivers_that_rewrite_one_ends_and_there_is_one_copy(world: World) -> None:
+    time_out_behind_the_decision(world, **REWRITE)
+
+    with (
+        at(CrashPoint.KAFKA_REWRITTEN, lambda: world.run(0, FIRST, run="run-3", **REWRITE)),
+        pytest.raises((RunSupersededError, NotPreparedError)),
+    ):
+        world.run(0, FIRST, run="run-2", **REWRITE)
+
+    assert world.values() == FIRST
+
+
+def test_a_plan_that_gives_other_rows_the_next_time_is_found_out(world: World) -> None:
+    def anything(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"value": [uuid.uuid4().bytes for _ in range(batch.num_rows)]})
+
+    plan = rows(world.spark, FIRST).mapInArrow(anything, "value binary")
+    time_out_behind_the_decision(world, plan, **REWRITE)
+
+    with pytest.raises(RewriteMismatchError) as error:
+        world.run(0, plan, run="run-2", **REWRITE)
+
+    assert error.value.fields["decided"] != error.value.fields["replayed"]
+    assert world.values() == []
+
+
+def test_a_batch_that_was_decided_without_buckets_cannot_be_rewritten(world: World) -> None:
+    time_out_behind_the_decision(world)
+
+    with pytest.raises(ParticipantLostError, match="from the start"):
+        world.run(0, FIRST, run="run-2", **REWRITE)
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def test_source_offsets_become_the_groups_with_the_batch(world: World) -> None:
+    source = world.broker.create_topic(fresh_name("source"), partitions=2)
+    group = fresh_name("group")
+
+    def offsets(start: int, end: int) -> GroupOffsets:
+        return GroupOffsets(group, {source: {0: start, 1: start}}, {source: {0: end, 1: end}})
+
+    world.run(0, FIRST, offsets=offsets(0, 10))
+    assert committed(world.broker, group, source) == {0: 10, 1: 10}
+    world.run(1, rows(world.spark, []), run="run-2", offsets=offsets(10, 12))
+    assert committed(world.broker, group, source) == {0: 12, 1: 12}
+    with pytest.raises(BatchRefusedError) as error:
+        world.run(2, SECOND, run="run-3", offsets=offsets(10, 20))
+
+    assert error.value.fields["held_and_start"] == {f"{source}-0": (12, 10), f"{source}-1": (12, 10)}
+    assert world.values() == FIRST
+
+
+def test_a_plan_without_a_task_commits_its_offsets_too(world: World) -> None:
+    source = world.broker.create_topic(fresh_name("source"))
+    group = fresh_name("group")
+    nothing = world.spark.createDataFrame(world.spark.sparkContext.emptyRDD(), "value binary")
+    assert nothing.rdd.getNumPartitions() == 0
+
+    world.run(0, nothing, offsets=GroupOffsets(group, None, {source: {0: 3}}))
+
+    assert committed(world.broker, group, source) == {0: 3}
+
+
+# Wide batches ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_many_participants_is_decided_in_one_write(world: World) -> None:
+    report = world.run(0, rows(world.spark, numbered(100), partitions=40))
+
+    assert report.participants == 40
+    assert world.values() == numbered(100)
+    (decided,) = ledger.read_rounds(world.store, world.prefix).values()
+    assert len(decided.participants) == 40

@@ -1,0 +1,193 @@
+"""A driver is killed with its JVM at named points of a batch; the next one leaves exactly one copy.
+
+`make crash` walks through every point, `make test` through those around the decision. Each life of the query recovers
+what the one before left, and is the next to die.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.crash_points import CrashPoint
+from oncelog.runtime import open_metadata
+from oncelog_kafka import ledger
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.finishing import DecidedRound, finish
+from tests.kafka import KafkaBroker, fresh_name, require_shims
+from tests.kafka_sink import options, values
+from tests.parts import require_java
+from tests.spark.processes import Program, start_job
+from tests.spark.queries import until
+
+BEFORE_THE_DECISION = (
+    CrashPoint.SINK_PLAN,
+    CrashPoint.SINK_PLANNED,
+    CrashPoint.KAFKA_FENCE,
+    CrashPoint.KAFKA_WRITTEN,
+    CrashPoint.KAFKA_CHECKED,
+    CrashPoint.ROUND_DECIDE,
+)
+BEHIND_THE_DECISION = (
+    CrashPoint.ROUND_DECIDED,
+    CrashPoint.KAFKA_END,
+    CrashPoint.KAFKA_ENDED,
+    CrashPoint.KAFKA_COMPLETE,
+    CrashPoint.SINK_DONE,
+)
+PASSED = BEFORE_THE_DECISION + BEHIND_THE_DECISION
+"""Every point that a batch passes."""
+
+OF_A_REWRITE = (CrashPoint.KAFKA_LOST, CrashPoint.KAFKA_REWRITTEN, CrashPoint.KAFKA_REPLACED)
+"""The driver stops at these in test_sink_driver.py."""
+
+AROUND_THE_DECISION = (CrashPoint.KAFKA_CHECKED, CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED)
+
+ROWS = 10
+
+
+class World:
+    """A query that is killed again and again."""
+
+    def __init__(self, broker: KafkaBroker, folder: Path, **more: object) -> None:
+        self.broker = broker
+        self.folder = folder
+        self.topic = broker.create_topic(fresh_name("killed"), partitions=2)
+        self.prefix = f"{self.topic}.p"
+        self.sink = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
+        self.written: list[str] = []
+        self._program: Program | None = None
+        self._lives = 0
+        (folder / "in").mkdir()
+
+    @property
+    def mark(self) -> Path:
+        return self.folder / f"{self._lives}.mark"
+
+    def write(self) -> None:
+        """One more batch."""
+        texts = [f"{len(self.written) + at:05d}" for at in range(ROWS)]
+        lines = [json.dumps({"value": text, "partition": at % 2}) for at, text in enumerate(texts)]
+        hidden = self.folder / ".hidden"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(self.folder / "in" / f"{len(self.written):05d}.json")
+        self.written += texts
+
+    def live(self, point: CrashPoint | None, *, is_doomed: bool = False) -> Program:
+        """Begin a life that can be ended at `point`; it passes it unharmed until `die`, unless it is doomed."""
+        self._lives += 1
+        if not is_doomed:
+            self.mark.touch()
+        settings = {
+            "source": str(self.folder / "in"),
+            "checkpoint": str(self.folder / "checkpoint"),
+            "sink": self.sink,
+            "crash_point": point,
+            "mark": str(self.mark),
+        }
+        self._program = start_job("kafka_sink", settings, self.folder, f"life-{self._lives}")
+        return self._program
+
+    def die(self, point: CrashPoint) -> None:
+        """Recover, and be killed at the point in the next batch."""
+        if point is CrashPoint.KAFKA_FENCE:  # passed by the first batch of a life only
+            self.live(None)
+            self.recover()
+            self.end()
+            self.write()
+            self.live(point, is_doomed=True).wait_killed()
+            return
+        program = self.live(point)
+        self.recover()
+        self.mark.unlink()
+        self.write()
+        program.wait_killed()
+
+    def end(self) -> None:
+        if self._program is not None:
+            self._program.kill()
+
+    def found(self) -> list[str]:
+        return values(self.broker, self.topic)
+
+    def recover(self) -> None:
+        """Wait until everything that was written is there."""
+
+        def is_recovered() -> bool:
+            assert self._program is not None
+            self._program.check_runs()
+            return len(self.found()) >= len(self.written)
+
+        until(is_recovered)
+        assert self.found() == self.written
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, tmp_path: Path) -> Iterator[World]:
+    require_java()
+    require_shims()
+    found = World(kafka, tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(AROUND_THE_DECISION, id="around the decision"),
+        pytest.param(PASSED, id="everywhere", marks=pytest.mark.walk),
+    ],
+)
+def test_a_driver_that_is_killed_at_a_point_leaves_exactly_one_copy(
+    world: World, points: tuple[CrashPoint, ...]
+) -> None:
+    """conformance: 52, 53, 57."""
+    world.write()
+    for point in points:
+        world.die(point)
+        visible = world.found()
+        if point in BEFORE_THE_DECISION:
+            assert visible == world.written[:-ROWS], point
+        else:
+            assert set(world.written[:-ROWS]) <= set(visible) <= set(world.written), point
+    world.live(None)
+    world.recover()
+    world.end()
+    _check_nothing_is_left_open(world)
+
+
+def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: World) -> None:
+    world.write()
+    world.die(CrashPoint.ROUND_DECIDED)
+
+    store = open_metadata(str(world.folder / "ledger"), create=False)
+    brokers = Brokers({"bootstrap_servers": world.broker.address})
+    ((number, record),) = [
+        (number, found) for number, found in ledger.read_rounds(store, world.prefix).items() if found.is_unfinished
+    ]
+    assert finish(brokers, store, DecidedRound(world.prefix, number, record)) == []
+    brokers.close()
+    store.close()
+    until(lambda: world.found() == world.written)
+    world.live(None)
+    world.write()
+    world.recover()
+
+
+def _check_nothing_is_left_open(world: World) -> None:
+    brokers = Brokers({"bootstrap_servers": world.broker.address})
+    deadline = time.monotonic() + 30
+    while open_ids := [name for name, _ in brokers.list_ids(["Ongoing"]) if name.startswith(world.prefix)]:
+        assert time.monotonic() < deadline, open_ids
+        time.sleep(0.1)
+    brokers.close()
+
+
+def test_every_crash_point_of_the_sink_is_walked_through() -> None:
+    of_the_sink = {point for point in CrashPoint if point.startswith("kafka.")}
+
+    assert of_the_sink <= {*PASSED, *OF_A_REWRITE}

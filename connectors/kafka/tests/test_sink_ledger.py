@@ -1,0 +1,258 @@
+"""The ledger of Kafka batches: every step is one compare-and-set, and says who may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog import runtime
+from oncelog.errors import (
+    BatchRefusedError,
+    CorruptDataError,
+    RewriteMismatchError,
+    RoundAbortedError,
+    RunSupersededError,
+    UnknownPrefixError,
+    UsageError,
+)
+from oncelog.ports import ZnodeStore
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.types import Outcome
+from oncelog_kafka import ledger
+from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
+from oncelog_kafka.ledger import Ledger, OpenRound
+from oncelog_kafka.participants import Participant
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
+    opened = runtime.open_metadata("memory" if request.param == "memory" else str(tmp_path / "ledger"))
+    yield opened
+    opened.close()
+
+
+def request(batch_id: int = 0, *, run: str = "run-1", fingerprint: str = "", query: str = "query") -> BatchRequest:
+    return BatchRequest("copier", query, "sink", run, batch_id, fingerprint or f"fp-{batch_id}")
+
+
+def participant(number: int, *, lease: int = 1, rows: int = 5, content: int = 17) -> Participant:
+    return Participant(f"copier-{number}-{lease}.0.0", number, 100 + number, 0, 2, rows, content, "out")
+
+
+def begin(store: ZnodeStore, asked: BatchRequest, lease: int | None = None, buckets: int | None = None) -> OpenRound:
+    opened = Ledger(store, asked).begin(lease=lease, buckets=buckets)
+    assert opened is not None
+    return opened
+
+
+def record(store: ZnodeStore, number: int) -> KafkaRound:
+    found = ledger.read_round(store, "copier", number)
+    assert found is not None
+    return found
+
+
+def test_a_decided_batch_is_known_with_its_participants_and_never_begun_again(store: ZnodeStore) -> None:
+    opened = begin(store, request(), buckets=3)
+    decided = Ledger(store, request()).decide(opened, [participant(0), participant(1)])
+
+    assert record(store, opened.number) == decided
+    assert (decided.outcome, decided.is_unfinished, decided.buckets) == (Outcome.COMMIT, True, 3)
+    assert Ledger(store, request(run="run-2")).begin(lease=None, buckets=None) is None
+    assert Ledger(store, request(run="run-2")).unfinished() == {opened.number: decided}
+
+
+def test_a_run_has_the_lease_of_its_first_round_until_it_takes_a_new_one(store: ZnodeStore) -> None:
+    leases = []
+    lease: int | None = None
+    for batch_id in range(3):
+        opened = begin(store, request(batch_id), lease)
+        Ledger(store, request(batch_id)).decide(opened, [])
+        leases.append((opened.number, opened.lease))
+        lease = opened.lease
+    renewed = begin(store, request(3))
+
+    assert leases == [(1, 1), (2, 1), (3, 1)]
+    assert (renewed.number, renewed.lease) == (4, 4)
+
+
+def test_a_new_run_aborts_the_undecided_round_of_the_old_one_which_ends_at_its_next_step(store: ZnodeStore) -> None:
+    old = begin(store, request())
+    begin(store, request(run="run-2"))
+
+    assert record(store, old.number).outcome is Outcome.ABORT
+    with pytest.raises(RunSupersededError):
+        Ledger(store, request()).decide(old, [])
+    with pytest.raises(RunSupersededError):
+        Ledger(store, request()).begin(lease=old.lease, buckets=None)
+
+
+def test_a_round_that_an_operator_aborted_is_not_decided(store: ZnodeStore) -> None:
+    opened = begin(store, request())
+
+    assert ledger.abort(store, "copier", opened.number)
+    with pytest.raises(RoundAbortedError):
+        Ledger(store, request()).decide(opened, [])
+
+
+def test_a_decided_round_is_never_aborted(store: ZnodeStore) -> None:
+    """conformance: 52."""
+    opened = begin(store, request())
+    Ledger(store, request()).decide(opened, [participant(0)])
+
+    assert not Ledger(store, request()).abort(opened)
+    assert record(store, opened.number).outcome is Outcome.COMMIT
+
+
+def test_deciding_twice_is_deciding_once(store: ZnodeStore) -> None:
+    opened = begin(store, request())
+    first = Ledger(store, request()).decide(opened, [participant(0)])
+
+    assert Ledger(store, request()).decide(opened, [participant(0)]) == first
+
+
+def test_a_batch_with_other_offsets_or_of_an_older_checkpoint_is_refused(store: ZnodeStore) -> None:
+    for batch_id in range(2):
+        Ledger(store, request(batch_id)).decide(begin(store, request(batch_id)), [])
+
+    with pytest.raises(BatchRefusedError, match="other source offsets"):
+        begin(store, request(1, run="run-2", fingerprint="other"))
+    with pytest.raises(BatchRefusedError, match="later batch"):
+        begin(store, request(0, run="run-2"))
+    with pytest.raises(BatchRefusedError, match="another query"):
+        begin(store, request(2, run="run-2", query="other"))
+
+
+def test_a_complete_round_is_finished_and_forgotten_behind_the_last_one(store: ZnodeStore) -> None:
+    asked = Ledger(store, request())
+    for batch_id in range(20):
+        asked = Ledger(store, request(batch_id))
+        opened = begin(store, request(batch_id), 1)
+        asked.decide(opened, [participant(0)])
+        ledger.complete(store, "copier", opened.number)
+        asked.forget_old_rounds()
+
+    remembered = ledger.read_rounds(store, "copier")
+    assert asked.unfinished() == {}
+    assert max(remembered) == 20
+    assert len(remembered) <= ledger.REMEMBERED_ROUNDS + 1
+
+
+def test_an_unfinished_round_is_never_forgotten(store: ZnodeStore) -> None:
+    for batch_id in range(20):
+        opened = begin(store, request(batch_id), 1)
+        Ledger(store, request(batch_id)).decide(opened, [participant(0)])
+        Ledger(store, request(batch_id)).forget_old_rounds()
+
+    assert len(Ledger(store, request()).unfinished()) == 20
+
+
+# Lost participants
+
+
+def lost_round(store: ZnodeStore) -> tuple[Ledger, int, int]:
+    """A decided round of three participants of which two are lost; returns it with the lease of the rewrite."""
+    asked = Ledger(store, request())
+    opened = begin(store, request(), buckets=3)
+    asked.decide(opened, [participant(0), participant(1), participant(2)])
+    lease = asked.record_lost(opened.number, ["copier-0-1.0.0", "copier-2-1.0.0"])
+    return asked, opened.number, lease
+
+
+def test_lost_participants_are_marked_and_their_successors_get_a_lease_of_their_own(store: ZnodeStore) -> None:
+    _, number, lease = lost_round(store)
+
+    assert [one.partition for one in record(store, number).lost] == [0, 2]
+    assert lease > number
+    assert begin(store, request(1)).number > lease
+
+
+def test_rewritten_participants_take_their_place_if_they_hold_the_same_rows(store: ZnodeStore) -> None:
+    asked, number, lease = lost_round(store)
+
+    replaced = asked.replace_lost(number, lease, [participant(0, lease=lease), participant(2, lease=lease)])
+
+    assert replaced.lost == ()
+    assert [one.transactional_id for one in replaced.participants] == [
+        f"copier-0-{lease}.0.0",
+        "copier-1-1.0.0",
+        f"copier-2-{lease}.0.0",
+    ]
+    assert record(store, number) == replaced
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        [participant(0), participant(2, rows=6)],
+        [participant(0), participant(2, content=18)],
+        [participant(0)],
+        [participant(0), participant(1), participant(2)],
+        [],
+    ],
+)
+def test_a_rewrite_with_other_rows_changes_nothing(store: ZnodeStore, rewritten: list[Participant]) -> None:
+    asked, number, lease = lost_round(store)
+    before = record(store, number)
+
+    with pytest.raises(RewriteMismatchError) as error:
+        asked.replace_lost(number, lease, rewritten)
+
+    assert error.value.fields["decided"] == {0: (5, 17), 2: (5, 17)}
+    assert record(store, number) == before
+
+
+def test_of_two_that_rewrite_only_the_newer_one_may_replace(store: ZnodeStore) -> None:
+    asked, number, lease = lost_round(store)
+    newer = Ledger(store, request(run="run-2"))
+    assert newer.begin(lease=None, buckets=3) is None
+    newer_lease = newer.record_lost(number, [])
+
+    with pytest.raises(RunSupersededError):
+        asked.replace_lost(number, lease, [participant(0), participant(2)])
+    newer.replace_lost(number, newer_lease, [participant(0), participant(2)])
+
+
+# Bad input
+
+
+def test_a_batch_of_more_participants_than_one_write_holds_is_refused(store: ZnodeStore) -> None:
+    opened = begin(store, request())
+    wide = [participant(number) for number in range(MAX_PARTICIPANTS + 1)]
+
+    with pytest.raises(UsageError, match="coalesce"):
+        Ledger(store, request()).decide(opened, wide)
+    Ledger(store, request()).decide(opened, wide[:-1])
+
+
+def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(store: ZnodeStore) -> None:
+    begin(store, request())
+
+    with pytest.raises(UnknownPrefixError) as error:
+        ledger.require_ledger(store, "copeir")
+    assert error.value.fields["known"] == ["copier"]
+
+
+def test_a_foreign_znode_is_named_and_not_guessed_at(store: ZnodeStore) -> None:
+    begin(store, request())
+    path = ledger.round_path("copier", 1)
+    store.transact(lambda view: view.set(path, b'{"version":1,"outcome":"maybe"}'))
+
+    with pytest.raises(CorruptDataError) as error:
+        Ledger(store, request()).unfinished()
+    assert error.value.fields["path"] == path
+
+
+def test_a_ledger_may_share_its_store_with_a_log(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log") as log:
+        log.create_topic("flights")
+    store = runtime.open_metadata(str(tmp_path / "log"))
+    begin(store, request())
+    store.close()
+
+    with oncelog.open(tmp_path / "log") as log:
+        assert [found.topic for found in log.admin.list_topics()] == ["flights"]
+        assert log.admin.list_prefixes() == []
+        assert ledger.prefixes(log.services.store) == ["copier"]

@@ -1,0 +1,139 @@
+"""Options of the sink: every wrong one is an error that names it and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import oncelog_kafka
+from oncelog.errors import InvalidOptionError
+from oncelog_kafka import options
+from oncelog_kafka.options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
+
+LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2", "znodes": "/ledger"}
+
+
+def test_the_least_a_sink_needs_is_brokers_and_a_place_for_its_ledger() -> None:
+    parsed = options.parse(LEAST)
+
+    assert (parsed.znodes, parsed.topic, parsed.transactional_id_prefix) == ("/ledger", None, None)
+    assert parsed.on_timed_out is OnTimedOut.FAIL
+    assert parsed.admin["bootstrap_servers"] == ["a:1", "b:2"]
+
+
+@pytest.mark.parametrize("missing", LEAST)
+def test_what_is_required_is_asked_for_by_name(missing: str) -> None:
+    with pytest.raises(InvalidOptionError) as error:
+        options.parse({name: value for name, value in LEAST.items() if name != missing})
+
+    assert error.value.fields["option"] == missing
+
+
+def test_names_match_in_any_case() -> None:
+    parsed = options.parse({**LEAST, "TOPIC": "t", "transactionalidprefix": "p", "KAFKA.Compression.Type": "lz4"})
+
+    assert (parsed.topic, parsed.transactional_id_prefix) == ("t", "p")
+    assert parsed.producer["compression.type"] == "lz4"
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_setting_that_is_not_the_users_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(InvalidOptionError) as error:
+        options.parse({**LEAST, f"kafka.{name}": "x"})
+
+    assert error.value.fields["option"] == f"kafka.{name}"
+    assert error.value.fields["reason"] == FORBIDDEN[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("enable.idempotence", "false"), ("acks", "1"), ("acks", "0"), ("enable.idempotence", False)]
+)
+def test_what_would_break_the_guarantee_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidOptionError, match="one value only"):
+        options.parse({**LEAST, f"kafka.{name}": value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("enable.idempotence", True), ("acks", "all"), ("acks", -1)])
+def test_what_the_sink_does_anyway_may_be_said(name: str, value: object) -> None:
+    parsed = options.parse({**LEAST, f"kafka.{name}": value})
+
+    assert (parsed.producer["acks"], parsed.producer["enable.idempotence"]) == ("all", "true")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("topic", " ", "not empty"),
+        ("transactionalIdPrefix", "copier-1", "does not end in"),
+        ("sinkName", "b-2", "does not end in"),
+        ("transactionTimeoutMs", "0", "above 0"),
+        ("transactionTimeoutMs", "soon", "above 0"),
+        ("participants", -1, "above 0"),
+        ("onTimedOutParticipant", "ignore", "fail, rewrite"),
+    ],
+)
+def test_a_malformed_value_is_answered_with_what_is_expected(name: str, value: object, expected: str) -> None:
+    with pytest.raises(InvalidOptionError) as error:
+        options.parse({**LEAST, name: value})
+
+    assert error.value.fields["option"] == name
+    assert expected in error.value.fields["expected"]
+
+
+def test_an_unknown_option_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(InvalidOptionError) as error:
+        oncelog_kafka.sink(**LEAST, transactional_id_prefix="p")
+
+    assert error.value.fields["did_you_mean"] == "transactionalIdPrefix"
+
+
+def test_an_option_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="twice"):
+        options.parse({**LEAST, "topic": "a", "Topic": "b"})
+
+
+@pytest.mark.parametrize("name", ["groupId", "takeover"])
+def test_what_outlives_a_query_needs_a_prefix_that_does(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="prefix that outlives"):
+        options.parse({**LEAST, name: "g"})
+
+
+def test_measured_defaults_give_way_to_the_users_values() -> None:
+    assert options.parse(LEAST).producer["batch.size"] == "262144"
+    assert options.parse({**LEAST, "kafka.batch.size": 16384}).producer["batch.size"] == "16384"
+
+
+def test_the_drivers_client_takes_over_credentials() -> None:
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a b" password="x\\"y";'
+
+    admin = options.parse(
+        {
+            **LEAST,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": jaas,
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": "/ca.pem",
+            "admin.request_timeout_ms": 5000,
+        }
+    ).admin
+
+    assert admin["security_protocol"] == "SASL_SSL"
+    assert admin["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert (admin["sasl_plain_username"], admin["sasl_plain_password"]) == ("a b", 'x"y')
+    assert admin["ssl_cafile"] == "/ca.pem"
+    assert admin["request_timeout_ms"] == 5000
+
+
+def test_credentials_never_show_in_a_representation() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="secret";'
+
+    assert "secret" not in repr(options.parse({**LEAST, "kafka.sasl.jaas.config": jaas}))
+
+
+def test_the_table_of_the_docs_names_every_option() -> None:
+    table = render_markdown_table()
+
+    assert all(f"`{option.name}`" in table for option in OPTIONS)
+    assert all(f"`kafka.{name}`" in table for name in FORBIDDEN)

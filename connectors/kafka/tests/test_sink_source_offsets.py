@@ -1,0 +1,68 @@
+"""Which source offsets a batch commits to its group, from what Spark logged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.errors import BatchRefusedError
+from oncelog.spark.context import BatchContext
+from oncelog_kafka.source_offsets import GroupOffsets, moved, of_batch, parse_offsets
+
+BATCH = BatchContext(
+    query_id="query",
+    run_id="run",
+    checkpoint_root="/ck",
+    batch_id=3,
+    start_offsets=('{"in":{"0":5,"1":7}}',),
+    end_offsets=('{"in":{"1":9,"0":8}}',),
+    has_state=False,
+)
+
+
+def test_the_offsets_of_a_kafka_source_are_the_groups_before_and_behind_the_batch() -> None:
+    assert of_batch(BATCH, "g") == GroupOffsets("g", {"in": {0: 5, 1: 7}}, {"in": {0: 8, 1: 9}})
+
+
+def test_the_first_batch_of_a_query_starts_nowhere() -> None:
+    assert of_batch(replace(BATCH, start_offsets=(None,)), "g").start is None
+
+
+def test_several_sources_of_different_partitions_are_one_progress() -> None:
+    both = replace(
+        BATCH, start_offsets=('{"a":{"0":1}}', '{"b":{"0":2}}'), end_offsets=('{"a":{"0":3}}', '{"b":{"0":4}}')
+    )
+
+    assert of_batch(both, "g").end == {"a": {0: 3}, "b": {0: 4}}
+
+
+@pytest.mark.parametrize("text", ['{"logOffset":3}', "17", '"x"', "not json", '{"in":{"x":1}}', '{"in":{"0":"1"}}'])
+def test_offsets_of_other_sources_are_not_kafkas(text: str) -> None:
+    assert parse_offsets(text) is None
+    with pytest.raises(BatchRefusedError, match="every source"):
+        of_batch(replace(BATCH, end_offsets=(BATCH.end_offsets[0], text)), "g")
+
+
+def test_a_partition_that_two_sources_read_has_no_one_offset() -> None:
+    twice = replace(BATCH, start_offsets=BATCH.start_offsets * 2, end_offsets=BATCH.end_offsets * 2)
+
+    with pytest.raises(BatchRefusedError, match="two sources"):
+        of_batch(twice, "g")
+
+
+def test_state_does_not_resume_with_offsets() -> None:
+    with pytest.raises(BatchRefusedError, match="keeps state"):
+        of_batch(replace(BATCH, has_state=True), "g")
+
+
+def test_a_pattern_that_no_topic_matches_yet_has_no_offsets() -> None:
+    assert of_batch(replace(BATCH, end_offsets=("{}",)), "g").end == {}
+
+
+def test_only_what_the_group_committed_can_stand_elsewhere() -> None:
+    start = {"in": {0: 5, 1: 7}}
+
+    assert moved(start, {}) == {}
+    assert moved(start, {("in", 0): 5}) == {}
+    assert moved(start, {("in", 0): 5, ("in", 1): 8}) == {"in-1": (8, 7)}

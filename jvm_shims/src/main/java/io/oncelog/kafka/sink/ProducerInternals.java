@@ -1,0 +1,93 @@
+package io.oncelog.kafka.sink;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/**
+ * What Kafka's producer knows and does not tell: its producer id, epoch and transaction version, and whether it is in an
+ * error state. All reflection on the client is here.
+ *
+ * <p>KIP-939 would make it public API; until a release carries that, an unknown client fails here by name, before any row
+ * is sent.
+ */
+final class ProducerInternals {
+  private final Object transactionManager;
+
+  ProducerInternals(KafkaProducer<?, ?> producer) {
+    try {
+      Field field = KafkaProducer.class.getDeclaredField("transactionManager");
+      field.setAccessible(true);
+      transactionManager = field.get(producer);
+    } catch (ReflectiveOperationException problem) {
+      throw unknownClient(problem);
+    }
+    // What is missing is found now and not after the rows were sent.
+    hasError();
+    isTransactionV2();
+    method("lastError");
+    method("producerIdAndEpoch");
+  }
+
+  long producerId() {
+    return ((Number) identity("producerId")).longValue();
+  }
+
+  int epoch() {
+    return ((Number) identity("epoch")).intValue();
+  }
+
+  /** Whether the broker gives every transaction an epoch of its own (transaction.version 2). */
+  boolean isTransactionV2() {
+    return (boolean) call("isTransactionV2Enabled");
+  }
+
+  /** Whether the client would refuse to commit: a send failed, or a newer producer fenced it. */
+  boolean hasError() {
+    return (boolean) call("hasError");
+  }
+
+  RuntimeException lastError() {
+    return (RuntimeException) call("lastError");
+  }
+
+  private Object identity(String name) {
+    try {
+      Object pair = call("producerIdAndEpoch");
+      Field field = pair.getClass().getField(name);
+      field.setAccessible(true);
+      return field.get(pair);
+    } catch (ReflectiveOperationException problem) {
+      throw unknownClient(problem);
+    }
+  }
+
+  private Object call(String name) {
+    try {
+      return method(name).invoke(transactionManager);
+    } catch (ReflectiveOperationException problem) {
+      throw unknownClient(problem);
+    }
+  }
+
+  private Method method(String name) {
+    try {
+      Method method = transactionManager.getClass().getDeclaredMethod(name);
+      method.setAccessible(true);
+      return method;
+    } catch (ReflectiveOperationException | RuntimeException problem) {
+      throw unknownClient(problem);
+    }
+  }
+
+  private static SinkException unknownClient(Exception problem) {
+    return new SinkException(
+        SinkException.Kind.UNKNOWN_CLIENT,
+        "the Kafka client is not the one this connector was built with, so it cannot say what it prepared; use the "
+            + "connector's own jar unchanged (client found: "
+            + AppInfoParser.getVersion()
+            + ")",
+        problem);
+  }
+}

@@ -1,0 +1,69 @@
+package io.oncelog.kafka.sink;
+
+import java.util.Arrays;
+import java.util.List;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Turns Spark's rows into Kafka's records. One for each task; not thread-safe. */
+final class Rows {
+  private final String fixedTopic;
+  private final int value;
+  private final int key;
+  private final int topic;
+  private final int partition;
+  private final int headers;
+
+  private UTF8String lastTopicBytes;
+  private String lastTopic;
+
+  Rows(SinkSettings settings) {
+    List<String> columns = Arrays.asList(settings.columns());
+    fixedTopic = settings.topic();
+    value = columns.indexOf("value");
+    key = columns.indexOf("key");
+    topic = fixedTopic == null ? columns.indexOf("topic") : -1;
+    partition = columns.indexOf("partition");
+    headers = columns.indexOf("headers");
+  }
+
+  ProducerRecord<byte[], byte[]> toRecord(InternalRow row) {
+    return new ProducerRecord<>(
+        topic < 0 ? fixedTopic : topicOf(row),
+        partition < 0 || row.isNullAt(partition) ? null : row.getInt(partition),
+        null,
+        key < 0 || row.isNullAt(key) ? null : row.getBinary(key),
+        row.isNullAt(value) ? null : row.getBinary(value),
+        headers < 0 || row.isNullAt(headers) ? null : headersOf(row.getArray(headers)));
+  }
+
+  /** The topic of a row. Rows of one topic mostly follow each other, and Spark reuses the memory of a row. */
+  private String topicOf(InternalRow row) {
+    if (row.isNullAt(topic)) {
+      throw new SinkException(
+          SinkException.Kind.INVALID_ROW, "a row names no topic; give every row one, or set the sink's option topic");
+    }
+    UTF8String bytes = row.getUTF8String(topic);
+    if (!bytes.equals(lastTopicBytes)) {
+      lastTopicBytes = bytes.clone();
+      lastTopic = bytes.toString();
+    }
+    return lastTopic;
+  }
+
+  private static Iterable<Header> headersOf(ArrayData array) {
+    Header[] found = new Header[array.numElements()];
+    for (int at = 0; at < found.length; at++) {
+      if (array.isNullAt(at) || array.getStruct(at, 2).isNullAt(0)) {
+        throw new SinkException(SinkException.Kind.INVALID_ROW, "a header of a row is null or has no key");
+      }
+      InternalRow pair = array.getStruct(at, 2);
+      found[at] = new RecordHeader(pair.getUTF8String(0).toString(), pair.isNullAt(1) ? null : pair.getBinary(1));
+    }
+    return Arrays.asList(found);
+  }
+}

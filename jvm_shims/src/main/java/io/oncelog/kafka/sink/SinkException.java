@@ -1,0 +1,90 @@
+package io.oncelog.kafka.sink;
+
+import java.util.regex.Pattern;
+import org.apache.kafka.common.errors.AuthenticationException;
+import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
+import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+
+/**
+ * Why a participant could not be prepared. Spark carries a task's failure to the driver as text, so the kind stands in the
+ * message, where the driver's Python side finds it.
+ */
+final class SinkException extends RuntimeException {
+  /** What the driver tells apart. */
+  enum Kind {
+    INVALID_ROW,
+    RECORD_TOO_LARGE,
+    UNKNOWN_TOPIC,
+    UNKNOWN_PARTITION,
+    NOT_AUTHORISED,
+    TIMEOUT_TOO_LONG,
+    FENCED,
+    UNAVAILABLE,
+    UNKNOWN_CLIENT,
+    FAILED
+  }
+
+  private static final Pattern NO_TOPIC = Pattern.compile("Topic \\S+ not present in metadata.*", Pattern.DOTALL);
+  private static final Pattern NO_PARTITION =
+      Pattern.compile("Partition -?\\d+ of topic \\S+ .*not present in metadata.*", Pattern.DOTALL);
+
+  SinkException(Kind kind, String message, Throwable cause) {
+    super("oncelog[" + kind + "] " + message, cause);
+  }
+
+  SinkException(Kind kind, String message) {
+    this(kind, message, null);
+  }
+
+  /** A failure of Kafka's client, by its kind. */
+  static SinkException of(Throwable problem, String transactionalId) {
+    if (problem instanceof SinkException known) {
+      return known;
+    }
+    Throwable root = root(problem);
+    return new SinkException(kindOf(root), oneLine(root) + " (transactional id " + transactionalId + ")", problem);
+  }
+
+  /** The first cause that Kafka has a name for: its client wraps errors into bare KafkaExceptions. */
+  private static Throwable root(Throwable problem) {
+    for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+      if (kindOf(cause) != Kind.FAILED) {
+        return cause;
+      }
+    }
+    return problem;
+  }
+
+  private static Kind kindOf(Throwable problem) {
+    String text = String.valueOf(problem.getMessage());
+    if (problem instanceof RecordTooLargeException) {
+      return Kind.RECORD_TOO_LARGE;
+    } else if (problem instanceof InvalidTopicException || problem instanceof UnknownTopicOrPartitionException) {
+      return Kind.UNKNOWN_TOPIC;
+    } else if (problem instanceof AuthorizationException || problem instanceof AuthenticationException) {
+      return Kind.NOT_AUTHORISED;
+    } else if (problem instanceof InvalidTxnTimeoutException) {
+      return Kind.TIMEOUT_TOO_LONG;
+    } else if (problem instanceof ProducerFencedException || problem instanceof InvalidProducerEpochException) {
+      return Kind.FENCED;
+    } else if (problem instanceof TimeoutException && NO_TOPIC.matcher(text).matches()) {
+      return Kind.UNKNOWN_TOPIC;
+    } else if (problem instanceof TimeoutException && NO_PARTITION.matcher(text).matches()) {
+      return Kind.UNKNOWN_PARTITION;
+    } else if (problem instanceof RetriableException) {
+      return Kind.UNAVAILABLE;
+    }
+    return Kind.FAILED;
+  }
+
+  private static String oneLine(Throwable problem) {
+    return (problem.getClass().getSimpleName() + ": " + problem.getMessage()).replaceAll("\\s+", " ");
+  }
+}

@@ -1,0 +1,100 @@
+package io.oncelog.kafka.source;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.Optional;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * What this source keeps in its folder of a query's checkpoint: the initial offsets, so that a crash in the first batch
+ * does not move the start, and the ids of the topics, so that a topic created again under its name is noticed.
+ *
+ * <p>The file of the initial offsets is the one that Spark's own Kafka source writes.
+ */
+final class Checkpoint {
+  private static final String INITIAL_OFFSETS = "0";
+  private static final String TOPIC_IDS = "oncelog-topic-ids.json";
+  private static final String VERSION = "v1";
+
+  private final Path folder;
+  private final Configuration hadoop;
+
+  Checkpoint(String location, Configuration hadoop) {
+    folder = new Path(location);
+    this.hadoop = hadoop;
+  }
+
+  Optional<KafkaOffset> initialOffsets() {
+    return read(INITIAL_OFFSETS)
+        .map(
+            text -> {
+              // A zero byte and a line with the version stand before the JSON.
+              String[] lines = text.substring(text.startsWith("\0") ? 1 : 0).split("\n", 2);
+              if (lines.length == 2 && !lines[0].equals(VERSION)) {
+                throw new IllegalStateException(
+                    Problems.message(
+                        "the checkpoint was written by a newer Kafka source", "file", path(INITIAL_OFFSETS),
+                        "version", lines[0], "known", VERSION));
+              }
+              return KafkaOffset.parse(lines[lines.length - 1]);
+            });
+  }
+
+  void writeInitialOffsets(KafkaOffset offsets) {
+    write(INITIAL_OFFSETS, "\0" + VERSION + "\n" + offsets.json());
+  }
+
+  /** The ids of the topics that were read so far, by name. */
+  SortedMap<String, String> topicIds() {
+    return read(TOPIC_IDS).map(Json::parseTexts).orElseGet(TreeMap::new);
+  }
+
+  void writeTopicIds(Map<String, String> ids) {
+    write(TOPIC_IDS, Json.formatTexts(ids));
+  }
+
+  private Optional<String> read(String name) {
+    try (FSDataInputStream file = fileSystem().open(path(name))) {
+      return Optional.of(new String(file.readAllBytes(), StandardCharsets.UTF_8));
+    } catch (FileNotFoundException missing) {
+      return Optional.empty();
+    } catch (IOException problem) {
+      throw new UncheckedIOException("the checkpoint cannot be read: " + path(name), problem);
+    }
+  }
+
+  /** Writes a file whole or not at all: a crash leaves at most a stray file with a name of its own. */
+  private void write(String name, String text) {
+    Path fresh = path("." + name + "." + UUID.randomUUID() + ".tmp");
+    try {
+      FileSystem files = fileSystem();
+      try (FSDataOutputStream file = files.create(fresh, false)) {
+        file.write(text.getBytes(StandardCharsets.UTF_8));
+      }
+      files.delete(path(name), false);
+      if (!files.rename(fresh, path(name))) {
+        throw new IOException("not renamed from " + fresh);
+      }
+    } catch (IOException problem) {
+      throw new UncheckedIOException("the checkpoint cannot be written: " + path(name), problem);
+    }
+  }
+
+  private FileSystem fileSystem() throws IOException {
+    return folder.getFileSystem(hadoop);
+  }
+
+  private Path path(String name) {
+    return new Path(folder, name);
+  }
+}

@@ -1,0 +1,265 @@
+package io.oncelog.kafka.source;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.errors.AuthenticationException;
+import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What the driver asks the brokers. Every question is repeated a few times ({@code fetchOffset.numRetries}) before it
+ * fails; one that permissions forbid fails at once. Not for several threads.
+ */
+final class Cluster implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(Cluster.class);
+
+  /** A topic as it is now. A topic that was deleted and created again has another id. */
+  record Topic(String name, String id, int partitions) {}
+
+  private final SourceOptions options;
+  private Admin admin;
+
+  Cluster(SourceOptions options) {
+    this.options = options;
+  }
+
+  /** The topics of the subscription, by name; for a list of partitions, the topics that they are of. */
+  SortedMap<String, Topic> topics() {
+    return ask(
+        "the topics cannot be looked up",
+        () -> {
+          SortedMap<String, Topic> found = new TreeMap<>();
+          for (Map.Entry<String, KafkaFuture<TopicDescription>> entry :
+              admin().describeTopics(names()).topicNameValues().entrySet()) {
+            describe(entry.getKey(), entry.getValue())
+                .ifPresent(topic -> found.put(topic.name(), topic));
+          }
+          return found;
+        });
+  }
+
+  /** The partitions that the subscription reads of {@code topics}. */
+  Set<TopicPartition> partitions(Map<String, Topic> topics) {
+    if (options.subscription instanceof Subscription.Assigned assigned) {
+      return assigned.partitions().stream()
+          .filter(p -> topics.containsKey(p.topic()) && p.partition() < topics.get(p.topic()).partitions())
+          .collect(Collectors.toCollection(() -> new java.util.TreeSet<>(PartitionOrder.BY_NAME)));
+    }
+    Set<TopicPartition> all = new java.util.TreeSet<>(PartitionOrder.BY_NAME);
+    topics.values().forEach(topic -> {
+      for (int number = 0; number < topic.partitions(); number++) {
+        all.add(new TopicPartition(topic.name(), number));
+      }
+    });
+    return all;
+  }
+
+  /** Where each log begins. */
+  Map<TopicPartition, Long> earliest(Collection<TopicPartition> partitions) {
+    return offsets(partitions, p -> OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED);
+  }
+
+  /** How far each log can be read: its last stable offset, or under read_uncommitted its end. */
+  Map<TopicPartition, Long> latest(Collection<TopicPartition> partitions) {
+    return offsets(partitions, p -> OffsetSpec.latest(), options.isolationLevel());
+  }
+
+  /** Where each log ends, open transactions included. */
+  Map<TopicPartition, Long> ends(Collection<TopicPartition> partitions) {
+    return offsets(partitions, p -> OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
+  }
+
+  /** The first readable record at or after each partition's time; -1 where there is none. */
+  Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs) {
+    return offsets(
+        timestampsMs.keySet(), p -> OffsetSpec.forTimestamp(timestampsMs.get(p)), options.isolationLevel());
+  }
+
+  /** What the group has committed; waits for transactions that carry its offsets. Partitions without any are left out. */
+  Map<TopicPartition, OffsetAndMetadata> committed(String groupId) {
+    return ask(
+        "the group's offsets cannot be read",
+        () -> {
+          Map<TopicPartition, OffsetAndMetadata> found =
+              admin()
+                  .listConsumerGroupOffsets(
+                      Map.of(groupId, new ListConsumerGroupOffsetsSpec()),
+                      new ListConsumerGroupOffsetsOptions().requireStable(true))
+                  .partitionsToOffsetAndMetadata(groupId)
+                  .get();
+          Map<TopicPartition, OffsetAndMetadata> known = new HashMap<>(found);
+          known.values().removeIf(java.util.Objects::isNull);
+          return known;
+        });
+  }
+
+  /** Commits {@code offsets} to the group; does not wait. */
+  KafkaFuture<Void> commit(String groupId, Map<TopicPartition, OffsetAndMetadata> offsets) {
+    return admin().alterConsumerGroupOffsets(groupId, offsets).all();
+  }
+
+  /** The transactional id of the producer whose open transaction begins at {@code offset}, if it can be found out. */
+  Optional<String> openTransaction(TopicPartition partition, long offset) throws Exception {
+    List<ProducerState> producers =
+        admin().describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers();
+    Optional<ProducerState> holder =
+        producers.stream()
+            .filter(state -> state.currentTransactionStartOffset().orElse(-1) >= 0)
+            .min(Comparator.comparingLong(state -> state.currentTransactionStartOffset().getAsLong()));
+    if (holder.isEmpty() || holder.get().currentTransactionStartOffset().getAsLong() > offset) {
+      return Optional.empty();
+    }
+    long producerId = holder.get().producerId();
+    return admin()
+        .listTransactions(new ListTransactionsOptions().filterProducerIds(List.of(producerId)))
+        .all()
+        .get()
+        .stream()
+        .map(TransactionListing::transactionalId)
+        .findFirst();
+  }
+
+  @Override
+  public void close() {
+    if (admin != null) {
+      admin.close(Duration.ZERO);
+      admin = null;
+    }
+  }
+
+  // Asking --------------------------------------------------------------------------------------------------------------
+
+  private Collection<String> names() throws Exception {
+    if (options.subscription instanceof Subscription.Topics topics) {
+      return topics.names();
+    } else if (options.subscription instanceof Subscription.Matching matching) {
+      List<String> names = new ArrayList<>(admin().listTopics().names().get());
+      names.removeIf(name -> !matching.pattern().matcher(name).matches());
+      return names;
+    }
+    return ((Subscription.Assigned) options.subscription)
+        .partitions().stream().map(TopicPartition::topic).collect(Collectors.toSet());
+  }
+
+  /** The topic, or nothing if it is not there: whether that is an error depends on whether it ever was. */
+  private static Optional<Topic> describe(String name, KafkaFuture<TopicDescription> answer) throws Exception {
+    try {
+      TopicDescription topic = answer.get();
+      return Optional.of(new Topic(name, topic.topicId().toString(), topic.partitions().size()));
+    } catch (java.util.concurrent.ExecutionException problem) {
+      if (problem.getCause() instanceof UnknownTopicOrPartitionException) {
+        return Optional.empty();
+      }
+      throw problem;
+    }
+  }
+
+  private Map<TopicPartition, Long> offsets(
+      Collection<TopicPartition> partitions, Function<TopicPartition, OffsetSpec> spec, IsolationLevel level) {
+    if (partitions.isEmpty()) {
+      return Map.of();
+    }
+    Map<TopicPartition, OffsetSpec> wanted = new HashMap<>();
+    partitions.forEach(partition -> wanted.put(partition, spec.apply(partition)));
+    return ask(
+        "the partitions' offsets cannot be looked up",
+        () -> {
+          Map<TopicPartition, Long> found = new HashMap<>();
+          Map<TopicPartition, ListOffsetsResultInfo> answers =
+              admin().listOffsets(wanted, new ListOffsetsOptions(level)).all().get();
+          answers.forEach((partition, answer) -> found.put(partition, answer.offset()));
+          return found;
+        });
+  }
+
+  private <T> T ask(String failure, Callable<T> question) {
+    for (int attempt = 1; ; attempt++) {
+      try {
+        return question.call();
+      } catch (Exception raised) {
+        Throwable problem = Problems.unwrapped(raised);
+        if (problem instanceof InterruptedException) {
+          throw Problems.<RuntimeException>sneak(problem);
+        }
+        if (configProblem(problem) != null) {
+          throw Problems.option("a setting of Kafka's client is wrong", "cause", configProblem(problem).getMessage());
+        }
+        if (attempt >= options.fetchOffsetRetries || isFinal(problem)) {
+          throw Problems.cluster(failure, problem, "read", options.description(), "brokers", brokers(), "tries", attempt);
+        }
+        LOG.warn("{}, asking again: {}", failure, problem.toString());
+        close(); // a fresh client: the old one may hold on to what is gone
+        pause();
+      }
+    }
+  }
+
+  private static boolean isFinal(Throwable problem) {
+    return problem instanceof AuthorizationException
+        || problem instanceof AuthenticationException
+        || problem instanceof InvalidTopicException
+        || problem instanceof IllegalArgumentException;
+  }
+
+  private static ConfigException configProblem(Throwable problem) {
+    for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
+      if (cause instanceof ConfigException found) {
+        return found;
+      }
+    }
+    return null;
+  }
+
+  void pause() {
+    try {
+      Thread.sleep(options.fetchOffsetRetryIntervalMs);
+    } catch (InterruptedException stopped) {
+      throw Problems.<RuntimeException>sneak(stopped);
+    }
+  }
+
+  private String brokers() {
+    return options.clientSettings.get("bootstrap.servers");
+  }
+
+  private Admin admin() {
+    if (admin == null) {
+      Map<String, Object> settings = new HashMap<>(options.clientSettings);
+      // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
+      settings.putIfAbsent("default.api.timeout.ms", "30000");
+      settings.putIfAbsent("request.timeout.ms", "15000");
+      admin = Admin.create(settings);
+    }
+    return admin;
+  }
+}

@@ -1,0 +1,60 @@
+package io.oncelog.kafka.source;
+
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.StructType;
+
+/** One read of what is there. Start and end are found once, when Spark first plans it. */
+final class KafkaBatch implements Batch {
+  private final SourceOptions options;
+  private final StructType schema;
+  private InputPartition[] planned;
+
+  KafkaBatch(SourceOptions options, StructType schema) {
+    this.options = options;
+    this.schema = schema;
+  }
+
+  @Override
+  public synchronized InputPartition[] planInputPartitions() {
+    if (planned == null) {
+      try (Cluster cluster = new Cluster(options)) {
+        planned = plan(cluster);
+      }
+    }
+    return planned;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new RangeReaderFactory(options.reading(), schema);
+  }
+
+  private InputPartition[] plan(Cluster cluster) {
+    SortedMap<String, Cluster.Topic> topics = cluster.topics();
+    TopicWatch.checkNamed(options.subscription, topics);
+    Set<TopicPartition> partitions = cluster.partitions(topics);
+    Positions positions = new Positions(options, cluster);
+    Map<TopicPartition, Long> starts = new TreeMap<>(PartitionOrder.BY_NAME);
+    starts.putAll(positions.starting(partitions));
+    Map<TopicPartition, Long> ends = positions.ending(partitions);
+    checkOrder(starts, ends);
+    return new Ranges(options, cluster, topics, Set.of()).plan(starts, ends).toArray(new InputPartition[0]);
+  }
+
+  private static void checkOrder(Map<TopicPartition, Long> starts, Map<TopicPartition, Long> ends) {
+    starts.forEach(
+        (partition, start) -> {
+          if (start > ends.get(partition)) {
+            throw Problems.option(
+                "the read starts after its end", "partition", partition, "start", start, "end", ends.get(partition));
+          }
+        });
+  }
+}

@@ -1,0 +1,53 @@
+package io.oncelog.kafka.source;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/**
+ * The offsets {@code [start, end)} of one partition: what one task reads.
+ *
+ * @param topicId of the topic when the range was planned; one of the same name with another id is another topic
+ */
+record OffsetRange(String topic, int partition, String topicId, long start, long end) implements InputPartition {
+  TopicPartition topicPartition() {
+    return new TopicPartition(topic, partition);
+  }
+
+  long size() {
+    return end - start;
+  }
+
+  /**
+   * Cuts ranges so that there are about {@code least} of them if there are fewer, big ones into more parts, and none has
+   * more than {@code most} offsets. Empty ones are left out.
+   */
+  static List<OffsetRange> split(Collection<OffsetRange> ranges, OptionalInt least, OptionalLong most) {
+    List<OffsetRange> full = ranges.stream().filter(range -> range.size() > 0).toList();
+    long total = full.stream().mapToLong(OffsetRange::size).sum();
+    boolean isEnough = least.isEmpty() || full.size() >= least.getAsInt();
+    List<OffsetRange> parts = new ArrayList<>();
+    for (OffsetRange range : full) {
+      long byCount = isEnough ? 1 : Math.round((double) range.size() / total * least.getAsInt());
+      long bySize = most.isPresent() ? -Math.floorDiv(-range.size(), most.getAsLong()) : 1;
+      parts.addAll(range.cut(Math.min(range.size(), Math.max(1, Math.max(byCount, bySize)))));
+    }
+    return parts;
+  }
+
+  private List<OffsetRange> cut(long count) {
+    if (count == 1) {
+      return List.of(this);
+    }
+    List<OffsetRange> parts = new ArrayList<>();
+    for (long i = 0; i < count; i++) {
+      parts.add(
+          new OffsetRange(topic, partition, topicId, start + size() * i / count, start + size() * (i + 1) / count));
+    }
+    return parts;
+  }
+}

@@ -1,0 +1,98 @@
+package io.oncelog.kafka.source;
+
+import java.util.Map;
+import java.util.StringJoiner;
+import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Names who holds a read_committed reader back: an open transaction keeps the last stable offset at its first record, and
+ * all that was committed behind it is invisible, however long its producer takes.
+ */
+final class OpenTransactions {
+  private static final Logger LOG = LoggerFactory.getLogger(OpenTransactions.class);
+
+  /** Transactions of an ordinary length are not asked about. */
+  private static final long ASK_AFTER_MS = 1_000;
+
+  private static final long WARN_AFTER_MS = 30_000;
+  private static final long WARN_AGAIN_AFTER_MS = 5 * 60_000;
+
+  /** A partition whose last stable offset stays where it is, behind the log's end. */
+  private static final class Held {
+    final long offset;
+    final long sinceMs;
+    String holder; // null until asked
+    long warnedMs;
+
+    Held(long offset, long sinceMs) {
+      this.offset = offset;
+      this.sinceMs = sinceMs;
+    }
+  }
+
+  private final Cluster cluster;
+  private final Map<TopicPartition, Held> held = new TreeMap<>(PartitionOrder.BY_NAME);
+
+  OpenTransactions(Cluster cluster) {
+    this.cluster = cluster;
+  }
+
+  /**
+   * Takes note of where the logs are now.
+   *
+   * @param stable how far each can be read
+   * @param ends where each ends
+   */
+  void observe(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> ends, long nowMs) {
+    held.keySet().retainAll(stable.keySet());
+    stable.forEach(
+        (partition, offset) -> {
+          if (ends.getOrDefault(partition, offset) <= offset) {
+            held.remove(partition);
+          } else if (!held.containsKey(partition) || held.get(partition).offset != offset) {
+            held.put(partition, new Held(offset, nowMs));
+          }
+        });
+    held.forEach((partition, at) -> tell(partition, at, ends.get(partition), nowMs));
+  }
+
+  /** For the progress of the query: who holds which partition, and for how long. Empty if nobody does. */
+  Map<String, String> metrics(long nowMs) {
+    StringJoiner holders = new StringJoiner(", ");
+    held.forEach(
+        (partition, at) -> {
+          if (at.holder != null) {
+            holders.add(at.holder + " holds " + partition + " at " + at.offset + " for " + (nowMs - at.sinceMs) + " ms");
+          }
+        });
+    return holders.length() == 0 ? Map.of() : Map.of("openTransactions", holders.toString());
+  }
+
+  private void tell(TopicPartition partition, Held at, long end, long nowMs) {
+    if (at.holder == null && nowMs - at.sinceMs >= ASK_AFTER_MS) {
+      at.holder = ask(partition, at.offset);
+    }
+    boolean isDue = at.warnedMs == 0 ? nowMs - at.sinceMs >= WARN_AFTER_MS : nowMs - at.warnedMs >= WARN_AGAIN_AFTER_MS;
+    if (at.holder != null && isDue) {
+      at.warnedMs = nowMs;
+      LOG.warn(
+          "an open transaction holds back what is committed behind it; end its producer, or abort it with kafka-transactions; "
+              + "transactional id={}, partition={}, last stable offset={}, log end={}, held for={} ms",
+          at.holder, partition, at.offset, end, nowMs - at.sinceMs);
+    }
+  }
+
+  /** What it cannot find out for want of permissions it says, and reading goes on. */
+  private String ask(TopicPartition partition, long offset) {
+    try {
+      return cluster.openTransaction(partition, offset).orElse(null);
+    } catch (InterruptedException stopped) {
+      throw Problems.<RuntimeException>sneak(stopped);
+    } catch (Exception problem) {
+      return "(unknown: " + Problems.unwrapped(problem) + ")";
+    }
+  }
+}

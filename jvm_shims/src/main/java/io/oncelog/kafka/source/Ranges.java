@@ -1,0 +1,68 @@
+package io.oncelog.kafka.source;
+
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Makes the ranges that tasks read of a batch's starts and ends. */
+final class Ranges {
+  private static final Logger LOG = LoggerFactory.getLogger(Ranges.class);
+
+  private final SourceOptions options;
+  private final Cluster cluster;
+  private final SortedMap<String, Cluster.Topic> topics;
+  private final Set<String> recreated;
+
+  Ranges(
+      SourceOptions options, Cluster cluster, SortedMap<String, Cluster.Topic> topics, Set<String> recreated) {
+    this.options = options;
+    this.cluster = cluster;
+    this.topics = topics;
+    this.recreated = recreated;
+  }
+
+  /**
+   * The ranges of {@code [from, to)}, split as the options say.
+   *
+   * @param from where each partition goes on; one that is not named is new, and begins at its earliest offset
+   * @param to where each partition ends
+   * @throws DataLossException a log begins after its start, and failOnDataLoss says to stop for that
+   */
+  List<OffsetRange> plan(Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
+    Set<TopicPartition> moving = new HashSet<>(cluster.partitions(topics));
+    moving.retainAll(to.keySet());
+    moving.removeIf(partition -> to.get(partition).equals(from.get(partition)));
+    Map<TopicPartition, Long> earliest = cluster.earliest(moving);
+    SortedMap<TopicPartition, OffsetRange> ranges = new TreeMap<>(PartitionOrder.BY_NAME);
+    earliest.forEach(
+        (partition, logStart) -> {
+          boolean isNew = !from.containsKey(partition) || recreated.contains(partition.topic());
+          long wanted = isNew ? 0 : from.get(partition);
+          if (logStart > wanted) {
+            report(partition, wanted, logStart);
+          }
+          long end = to.get(partition);
+          long start = Math.min(Math.max(wanted, logStart), end);
+          String id = topics.get(partition.topic()).id();
+          ranges.put(partition, new OffsetRange(partition.topic(), partition.partition(), id, start, end));
+        });
+    return OffsetRange.split(ranges.values(), options.minPartitions, options.maxRecordsPerPartition);
+  }
+
+  private void report(TopicPartition partition, long wanted, long logStart) {
+    Object[] fields = {
+      "topic", partition.topic(), "partition", partition.partition(), "offset", wanted, "log start", logStart
+    };
+    String text = "the log begins after the offset that is to be read: retention or a deletion was faster";
+    if (options.failOnDataLoss) {
+      throw new DataLossException(text, fields);
+    }
+    LOG.warn("{}; failOnDataLoss is false: going on at the log's start", Problems.message(text, fields));
+  }
+}

@@ -1,0 +1,419 @@
+"""A real Kafka broker on this machine, from Maven's jars. Needs Java, and Maven for the first start of a version.
+
+    with running_broker(tmp_path) as broker:
+        broker.create_topic("flights", partitions=4)
+        spark.readStream.format("oncelog-kafka").option("kafka.bootstrap.servers", broker.address)
+
+It is for tests and trials: broker and controller in one process that listens on 127.0.0.1 and lets everyone in, with
+one copy of everything, so that what it holds survives its kill and not a power cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from oncelog.errors import UsageError
+from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+TV2_VERSION = "4.3.1"
+"""Transactions by KIP-890 part 2: every transaction has an epoch of its own."""
+
+TV1_VERSION = "3.9.2"
+"""The last line of brokers without it."""
+
+TV1_FEATURES = ("transaction.version=1",)
+"""Formats a newer broker so that it serves transactions as `TV1_VERSION` does."""
+
+STARTED_WITHIN_S = 60
+
+_CLUSTER_ID = "b25jZWxvZy10ZXN0LWtmaw"
+_PAUSE_S = 0.05
+_LAST_CHARACTERS = 3000
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # A broker that was killed comes back only after its old session: 30 seconds by default.
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "200",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    # Time-outs are looked for this often; ten seconds by default.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "2097152",  # of 128 MB, more than the small heap has
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+"""Small and quick. Settings that a version does not know it passes over."""
+
+_JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+_LOGGING = """\
+log4j.rootLogger=ERROR, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+"""Of 3.x; 4.x prints errors by itself."""
+
+
+class KafkaBroker:
+    """One broker process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
+
+    Args:
+        folder: for its configuration, data and output.
+        version: of Kafka, as Maven knows it.
+        settings: further settings of the broker, or other values for those of this harness.
+        features: to format it with, such as `TV1_FEATURES`; the version's own by default.
+        port: of the clients; a free one if not given. It stays the same over restarts.
+        java: further options of its JVM.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = TV2_VERSION,
+        settings: Mapping[str, str] | None = None,
+        features: Sequence[str] = (),
+        port: int | None = None,
+        java: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self.version = version
+        client_port, controller_port = free_ports(2)
+        self.port = port or client_port
+        self._features = features
+        self._java = java
+        self._process: subprocess.Popen[bytes] | None = None
+        listeners = f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller_port}"
+        self._settings = {
+            **_SETTINGS,
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "log.dirs": str(folder / "data"),
+            **(settings or {}),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write_settings()
+        (folder / "log4j.properties").write_text(_LOGGING)
+
+    @property
+    def address(self) -> str:
+        """Its ``host:port``, for ``bootstrap.servers``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process that serves now."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Start the process, and do not wait until it serves; the first start formats its folder.
+
+        Raises:
+            UsageError: there is no Java, or the version's jars are not there and there is no Maven.
+            ServerFailedError: the folder could not be formatted, or Maven failed.
+        """
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format()
+        with (self.folder / "server.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*self._java_command(), *self._java, "kafka.Kafka", str(self._settings_file)],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_until_serving(self) -> None:
+        """Wait until it answers clients."""
+        deadline_s = time.monotonic() + STARTED_WITHIN_S
+        while not self.is_serving():
+            self.check_runs()
+            if time.monotonic() > deadline_s:
+                raise self._problem("the broker does not serve")
+            time.sleep(_PAUSE_S)
+
+    def is_serving(self) -> bool:
+        """Whether it answers clients, and has registered itself as a broker that topics can be put on."""
+        from kafka.errors import KafkaError
+
+        # kafka-python never closes the sockets of connections that were refused: it is asked only once there is an ear.
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=2).close()
+        except OSError:
+            return False
+        with suppress(KafkaError), self.admin(request_timeout_ms=2_000) as admin:
+            return len(admin.describe_cluster()["brokers"]) > 0
+        return False
+
+    def check_runs(self) -> None:
+        """Raise with the end of its output when the process has ended."""
+        if self._running().poll() is not None:
+            raise self._problem("the broker ended by itself")
+
+    @contextmanager
+    def admin(self, **settings: object) -> Iterator[KafkaAdminClient]:
+        """kafka-python's admin client for the time of the block."""
+        from kafka.admin import KafkaAdminClient
+
+        client = KafkaAdminClient(bootstrap_servers=self.address, **settings)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def create_topic(self, name: str, *, partitions: int = 1, **settings: str) -> str:
+        """Create a topic and return its name.
+
+        Args:
+            name: of the topic.
+            partitions: how many.
+            settings: of the topic, with underscores for dots: ``retention_ms="1000"``.
+        """
+        from kafka.admin import NewTopic
+
+        configs = {key.replace("_", "."): value for key, value in settings.items()}
+        with self.admin() as admin:
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; the broker goes on deleting for a moment after this returns."""
+        with self.admin() as admin:
+            admin.delete_topics([name])
+
+    def delete_records(self, topic: str, partition: int, *, before: int) -> None:
+        """Move the log's start, as retention does.
+
+        Args:
+            topic, partition: the log.
+            before: the offset it begins at afterwards.
+        """
+        from kafka.structs import TopicPartition
+
+        with self.admin() as admin:
+            admin.delete_records({TopicPartition(topic, partition): before})
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        """Give a topic more partitions, so that it has `count`."""
+        with self.admin() as admin:
+            admin.create_partitions({topic: count})
+
+    def group_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
+        """The offsets that a consumer group has committed, by topic and partition."""
+        with self.admin() as admin:
+            found = admin.list_group_offsets(group_id)[group_id]
+        return {(p.topic, p.partition): committed.offset for p, committed in found.items()}
+
+    def commit_group_offset(
+        self, group_id: str, topic: str, partition: int, *, offset: int, metadata: str = ""
+    ) -> None:
+        """Commit an offset to a consumer group that has no members.
+
+        Args:
+            group_id: the group; it need not exist.
+            topic, partition: what the offset is of.
+            offset: that is read next.
+            metadata: a text that is kept with it.
+        """
+        from kafka.structs import OffsetAndMetadata, TopicPartition
+
+        with self.admin() as admin:
+            admin.alter_group_offsets(
+                group_id, {TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, -1)}
+            )
+
+    def change_settings(self, settings: Mapping[str, str]) -> None:
+        """Settings for the next start."""
+        self._settings.update(settings)
+        self._write_settings()
+
+    def pause(self) -> None:
+        """Stop the process where it is; all of it stands still when this returns."""
+        self._running().send_signal(signal.SIGSTOP)
+        os.waitpid(self._running().pid, os.WUNTRACED)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Kill the process, without any warning, and wait for its end. Repeating it is harmless."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Kill it, start it again on its data, and wait until it serves."""
+        self.stop()
+        self.start()
+        self.wait_until_serving()
+
+    @property
+    def _settings_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _write_settings(self) -> None:
+        self._settings_file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+
+    def _format(self) -> None:
+        features = [word for feature in self._features for word in ("--feature", feature)]
+        command = [*self._java_command(), "kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID]
+        done = subprocess.run(
+            [*command, "--config", str(self._settings_file), *features],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerFailedError(f"the broker's folder cannot be formatted:\n{done.stdout}{done.stderr}")
+
+    def _java_command(self) -> list[str]:
+        logging = (
+            [f"-Dlog4j.configuration=file:{self.folder}/log4j.properties"] if self.version.startswith("3.") else []
+        )
+        return [_java(), *_JVM, *logging, "-cp", f"{broker_jars(self.version)}/*"]
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise self._problem("the broker was not started, or was stopped")
+        return self._process
+
+    def _problem(self, what: str) -> ServerFailedError:
+        output = self.folder / "server.out"
+        last = output.read_text(errors="replace")[-_LAST_CHARACTERS:] if output.exists() else ""
+        return ServerFailedError(f"{what}; the end of {output}:\n{last}")
+
+
+@contextmanager
+def running_broker(
+    folder: Path,
+    *,
+    version: str = TV2_VERSION,
+    settings: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
+) -> Iterator[KafkaBroker]:
+    """A broker for the time of the block.
+
+    Args:
+        folder: for its configuration, data and output.
+        version: of Kafka, as Maven knows it.
+        settings: further settings of the broker.
+        features: to format it with, such as `TV1_FEATURES`.
+    """
+    broker = KafkaBroker(folder, version=version, settings=settings, features=features)
+    try:
+        broker.start()
+        broker.wait_until_serving()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def broker_jars(version: str) -> Path:
+    """The folder with the jars of a broker, brought by Maven once and then kept.
+
+    Raises:
+        UsageError: they are not there and there is no Maven.
+        ServerFailedError: Maven could not bring them.
+    """
+    jars = _cache() / version
+    if jars.is_dir():
+        return jars
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with (jars.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers that start together bring them once
+        if not jars.is_dir():
+            _bring_jars(version, jars)
+    return jars
+
+
+def has_jars(version: str) -> bool:
+    """Whether a broker's jars are here already, so that it starts without Maven."""
+    return (_cache() / version).is_dir()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oncelog", "kafka")
+
+
+def _bring_jars(version: str, jars: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise UsageError(
+            "a Kafka broker's jars come from Maven: install it (Debian: apt-get install maven)", version=version
+        )
+    coming = jars.with_name(f"{version}.coming")
+    shutil.rmtree(coming, ignore_errors=True)
+    coming.mkdir()
+    (coming / "pom.xml").write_text(_project(version))
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={coming}", "-DincludeScope=runtime"]
+    done = subprocess.run(
+        [maven, "-B", "-ntp", "-q", "-f", str(coming / "pom.xml"), *goal],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ServerFailedError(f"Maven cannot bring Kafka {version}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
+    coming.rename(jars)  # whole, or not at all
+
+
+def _project(version: str) -> str:
+    """A Maven project that is nothing but a broker's dependencies."""
+    kafka = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
+    # 4.x logs through a facade without anything behind it: its errors would go unseen.
+    logging = [] if version.startswith("3.") else [("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")]
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{escape(number)}</version></dependency>"
+        for group, name, number in [*kafka, *logging]
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>io.oncelog</groupId><artifactId>broker</artifactId><version>0</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(Path(home, "bin", "java") if home else "java")
+    if found is None:
+        raise UsageError("a Kafka broker needs Java: install a JRE of version 17 or newer, or set JAVA_HOME to one")
+    return str(found)
