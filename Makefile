@@ -71,7 +71,7 @@ spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata 
 		python/tests/spark/test_group_offsets.py
 
 integration: $(READY) ## The tests on servers in containers; as root on Debian, with an engine and images of its own
-	tools/integration $(BIN)/python $(BIN)/python -m pytest integration_tests
+	tools/integration $(BIN)/python $(PYTEST) integration_tests
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
 	$(BIN)/python -m pytest python/tests connectors/kafka/tests -m walk -o faulthandler_timeout=1800

@@ -1,0 +1,90 @@
+"""The container engine, and the order in it: what is ours bears a label, and what a dead run left behind is removed.
+
+`make integration` provides the engine and the images. The images are settings:
+
+    ONCELOG_ZOOKEEPER_IMAGE   the official image, or one that takes the same environment variables
+    ONCELOG_S3_IMAGE          moto's official image, or one that serves the same on port 5000
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+
+import docker
+import docker.errors
+
+from tests.parts import missing_part
+
+ZOOKEEPER_IMAGE = os.environ.get("ONCELOG_ZOOKEEPER_IMAGE") or "zookeeper:3.9"
+S3_IMAGE = os.environ.get("ONCELOG_S3_IMAGE") or "motoserver/moto:5.2.3"
+
+LABEL = "oncelog.integration-tests"
+HOST = socket.gethostname()
+LABELS = {LABEL: f"{HOST}:{os.getpid()}"}
+"""On every container and network of ours: which run it belongs to."""
+
+REMEDY = "`make integration` starts one on Debian as root; elsewhere install Docker, start it, and try again"
+
+
+@contextmanager
+def running_engine() -> Iterator[docker.DockerClient]:
+    """A client of the engine for the time of the block; of earlier runs that are dead nothing is left in it."""
+    with closing(_client()) as client:
+        for image in (ZOOKEEPER_IMAGE, S3_IMAGE):
+            _require_image(client, image)
+        _remove_leftovers(client)
+        yield client
+
+
+def _client() -> docker.DockerClient:
+    try:
+        return docker.from_env()
+    except docker.errors.DockerException as error:
+        reason = str(error)
+    with warnings.catch_warnings():  # a client that found no engine leaves its socket to the collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return missing_part("a container engine", f"{REMEDY} ({reason})")
+
+
+def _require_image(client: docker.DockerClient, image: str) -> None:
+    try:
+        client.images.get(image)
+    except docker.errors.ImageNotFound:
+        try:
+            client.images.pull(image)
+        except docker.errors.APIError as error:
+            missing_part(f"the image {image}", f"name another one, or build it with tools/integration-images ({error})")
+
+
+def _remove_leftovers(client: docker.DockerClient) -> None:
+    ours = {"label": LABEL}
+    for container in client.containers.list(all=True, filters=ours):
+        if not _is_alive(container.labels[LABEL]):
+            with suppress(docker.errors.NotFound):
+                container.remove(force=True, v=True)
+    for network in client.networks.list(filters=ours):
+        if not _is_alive(network.attrs["Labels"][LABEL]):
+            with suppress(docker.errors.NotFound):
+                network.remove()
+
+
+def _is_alive(run: str) -> bool:
+    """Whether a run goes on; those of other machines, which share this engine, are taken for alive."""
+    host, _, pid = run.rpartition(":")
+    return host != HOST or _is_process(int(pid))
+
+
+def _is_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
