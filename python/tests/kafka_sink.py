@@ -42,7 +42,7 @@ def read(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") 
 
     A commit is answered before its markers are written: those are waited for.
     """
-    _wait_for_markers(broker)
+    wait_for_markers(broker)
     consumer = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -73,7 +73,8 @@ def read(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") 
         consumer.close()
 
 
-def _wait_for_markers(broker: KafkaBroker) -> None:
+def wait_for_markers(broker: KafkaBroker) -> None:
+    """Wait until every transaction that was ended is complete."""
     brokers = Brokers({"bootstrap_servers": broker.address})
     deadline = time.monotonic() + PATIENCE_S
     while ending := brokers.list_ids(["PrepareCommit", "PrepareAbort"]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,17 @@ from oncelog_kafka.driver import BatchDriver, BatchReport
 from oncelog_kafka.participants import find_losers
 from oncelog_kafka.source_offsets import GroupOffsets
 from tests.kafka import KafkaBroker, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, options, rows, stop, values
+from tests.kafka_sink import (
+    StoppedOnPurposeError,
+    at,
+    committed,
+    numbered,
+    options,
+    rows,
+    stop,
+    values,
+    wait_for_markers,
+)
 
 SHORT_MS = 5_000
 """Time-out of transactions that a test lets time out."""
@@ -197,6 +207,16 @@ def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -
     assert world.values() == [*FIRST, *SECOND]
 
 
+def without_open_ends(happens: Callable[[], object], world: World) -> None:
+    """Let something happen to the only broker once the markers of all ended transactions are written.
+
+    Killed before that, a broker of 4.3.1 may come back and take the transactions as complete without writing them: it
+    does not know the leader of their partitions yet. Their rows are there, and no read_committed reader gets that far.
+    """
+    wait_for_markers(world.broker)
+    happens()
+
+
 # Brokers that are away ------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +242,7 @@ def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_broker_that_is_away_fails_the_batch_and_a_restart_writes_it_once(
     lonely: World, point: CrashPoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with at(point, lonely.broker.stop), pytest.raises(BrokerUnavailableError):
+    with at(point, lambda: without_open_ends(lonely.broker.stop, lonely)), pytest.raises(BrokerUnavailableError):
         lonely.run(1, SECOND)
     lonely.broker.start()
     lonely.broker.wait_until_serving()
@@ -237,7 +257,7 @@ def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
     lonely: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(brokers_module, "PATIENCE_MS", 60_000)
-    with at(CrashPoint.KAFKA_ENDED, lonely.broker.restart):
+    with at(CrashPoint.KAFKA_ENDED, lambda: without_open_ends(lonely.broker.restart, lonely)):
         lonely.run(1, SECOND)
 
     assert lonely.values() == [*FIRST, *SECOND]
