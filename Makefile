@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim spark kafka spark-zookeeper integration crash run run-cluster run-kafka bench bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim spark kafka spark-zookeeper integration crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -74,7 +74,10 @@ integration: $(READY) ## The tests on servers in containers; as root on Debian, 
 	tools/integration $(BIN)/python $(PYTEST) integration_tests
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
-	$(BIN)/python -m pytest python/tests connectors/kafka/tests -m walk -o faulthandler_timeout=1800
+	$(BIN)/python -m pytest python/tests -m walk -o faulthandler_timeout=1800
+
+crash-kafka: shims ## The same for the Kafka sink
+	$(BIN)/python -m pytest connectors/kafka/tests -m walk -o faulthandler_timeout=1800
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
@@ -87,6 +90,9 @@ run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the brok
 
 bench: $(READY) ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of docs/benchmarks.md (QUICK=1: 2 minutes, no page)
+	$(BIN)/python -m benchmarks.kafka $(if $(QUICK),--quick)
 
 bench-quick: $(READY) ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick

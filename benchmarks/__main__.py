@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not options.quick and options.only is None:
-        report.PAGE.write_text(report.page(sections, "make bench"))
+        report.write_page(sections, "make bench")
         print(f"wrote {report.PAGE}")
     return 0
 

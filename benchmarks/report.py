@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+Section = tuple[str, str, Sequence["Finding"]]
+"""Heading, explanation, findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,56 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page(sections: Sequence[tuple[str, str, Sequence[Finding]]], command: str) -> str:
+def write_page(sections: Sequence[Section], command: str) -> None:
+    """Write the page; the parts that other commands wrote stay as they are.
+
+    Args:
+        sections: of the report.
+        command: that measured them.
+    """
+    parts = re.findall(_part("make [a-z-]+"), _text(), re.DOTALL)
+    PAGE.write_text("\n".join([page(sections, command), *parts]))
+
+
+def write_part(heading: str, introduction: str, sections: Sequence[Section], command: str) -> None:
+    """Write one command's own part of the page.
+
+    Args:
+        heading, introduction: of the part; what it was measured on is in the latter.
+        sections: of the part.
+        command: that measured them, which names the part.
+    """
+    text = "\n".join(
+        [
+            f"<!-- part: {command} -->",
+            f"# {heading}\n",
+            f"Measured {datetime.now(UTC):%Y-%m-%d} by `{command}`. {introduction}\n",
+            *_lines(sections),
+            "<!-- /part -->\n",
+        ]
+    )
+    kept = re.sub(_part(re.escape(command)), "", _text(), flags=re.DOTALL).rstrip()
+    PAGE.write_text(f"{kept}\n\n{text}")
+
+
+def _part(command: str) -> str:
+    return rf"<!-- part: {command} -->\n.*?<!-- /part -->\n"
+
+
+def _text() -> str:
+    return PAGE.read_text() if PAGE.exists() else ""
+
+
+def _lines(sections: Sequence[Section]) -> Iterator[str]:
+    for heading, explanation, findings in sections:
+        yield from (f"## {heading}", f"{explanation}\n", table(findings))
+
+
+def page(sections: Sequence[Section], command: str) -> str:
     """The whole report.
 
     Args:
-        sections: heading, explanation, findings.
+        sections: of the report.
         command: that measured them.
     """
     parts = [
@@ -82,9 +131,7 @@ def page(sections: Sequence[tuple[str, str, Sequence[Finding]]], command: str) -
         f"Python {platform.python_version()}, PySpark {version('pyspark')}, pyarrow {version('pyarrow')}, "
         f"fastavro {version('fastavro')}.\n",
     ]
-    for heading, explanation, findings in sections:
-        parts += [f"## {heading}", f"{explanation}\n", table(findings)]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_lines(sections)])
 
 
 def _memory_gib() -> float:

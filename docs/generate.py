@@ -12,16 +12,17 @@ from pathlib import Path
 
 from oncelog.protocol.txn_state import state_diagram
 from oncelog.spark.option_table import SINKS, SOURCE, render_markdown_table
+from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
+JAVA = DOCS.parent / "jvm_shims" / "src" / "main" / "java" / "io" / "oncelog" / "kafka"
 
 
 def options_page() -> str:
     """The page of all options."""
     return f"""# Options
 
-Generated from `python/oncelog/spark/option_table.py` by `make docs`. Names match in any case; an unknown one is an
-error that suggests the nearest.
+Generated from the code by `make docs`. Names match in any case; an unknown one is an error that suggests the nearest.
 
 ## Source
 `spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`
@@ -30,7 +31,31 @@ error that suggests the nearest.
 ## Sinks
 `foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`
 
-{render_markdown_table(SINKS)}"""
+{render_markdown_table(SINKS)}
+## Kafka source
+`spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")`: the options of Spark's `kafka`
+source, and `groupId`. Options that begin with `kafka.` are those of Kafka's consumer; `kafka.bootstrap.servers` is
+required, and `kafka.isolation.level` is `read_committed` unless given.
+
+{kafka_source_table()}
+## Kafka sink
+`foreachBatch(oncelog_kafka.sink(...))`. Other options that begin with `kafka.` are those of Kafka's producer, and those
+that begin with `admin.` are kafka-python's, for the driver.
+
+{kafka_sink.render_markdown_table()}"""
+
+
+def kafka_source_table() -> str:
+    """The options of the Kafka source, by the comments of their names in Java."""
+    java = (JAVA / "source" / "SourceOptions.java").read_text()
+    names, _ = java.split("enum Name {", 1)[1].split("final String text;", 1)
+    found = re.findall(r'/\*\*(.*?)\*/\s+[A-Z_]+\("([^"]+)"\)', names, re.DOTALL)
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for comment, name in found:
+        text = " ".join(re.sub(r"^\s*\* ?", "", comment, flags=re.MULTILINE).split())
+        meaning, default = text.removesuffix(".").split(" Default: ")
+        rows.append(f"| `{name}` | {default} | {meaning} |")
+    return "\n".join(rows) + "\n"
 
 
 def with_generated(page: str, name: str, text: str) -> str:

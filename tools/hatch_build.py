@@ -1,4 +1,4 @@
-"""Looks, when a wheel is built, whether the Kafka connector's jar is there: a wheel without it could not write Kafka."""
+"""Looks for the Kafka connector's jar when a wheel is built: a wheel without it could not write to Kafka."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class JarHook(BuildHookInterface):
         if version == "editable" or Path(self.root, JAR).is_file() or os.environ.get(CHOICE):
             return
         raise FileNotFoundError(
-            f"{JAR} is not built, and a wheel without it has no Kafka connector; run `make shims` first (it needs a JDK "
-            f"and Maven), or set {CHOICE}=1 to build a wheel for the embedded log alone"
+            f"{JAR} is not built, and a wheel without it has no Kafka connector; run `make shims` first (it needs a "
+            f"JDK and Maven), or set {CHOICE}=1 to build a wheel for the embedded log alone"
         )

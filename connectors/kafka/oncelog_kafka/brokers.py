@@ -75,6 +75,17 @@ class Brokers:
                 raise InvalidOptionError(
                     "a setting of the driver's Kafka client is wrong", problem=str(problem)
                 ) from None
+            except kafka_errors.KafkaTimeoutError as problem:
+                if not str(settings.get("security_protocol", "")).upper().startswith("SASL"):
+                    raise
+                # Of a login that is refused kafka-python mostly learns no more than that the connection ended.
+                raise BrokerUnavailableError(
+                    "the Kafka brokers cannot be reached, or refuse the login; check kafka.bootstrap.servers and the "
+                    "credentials",
+                    problem=repr(problem),
+                    security_protocol=settings["security_protocol"],
+                    sasl_mechanism=settings.get("sasl_mechanism"),
+                ) from problem
 
     def close(self) -> None:
         """Close the connections."""

@@ -43,7 +43,10 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     ),
     "UNKNOWN_TOPIC": (UnknownTopicError, "a row's topic does not exist; create it first"),
     "UNKNOWN_PARTITION": (UnknownPartitionError, "a row names a partition that its topic does not have"),
-    "NOT_AUTHORISED": (BrokerAccessError, "the brokers do not let the tasks' producers do this; mend the ACLs"),
+    "NOT_AUTHORISED": (
+        BrokerAccessError,
+        "the brokers do not let the tasks' producers do this; mend the ACLs (docs/kafka.md lists what a sink needs)",
+    ),
     "TIMEOUT_TOO_LONG": (
         InvalidTransactionTimeoutError,
         "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",
@@ -84,12 +87,20 @@ def write(rows: DataFrame, settings: Mapping[str, Any]) -> Written:
     try:
         found = json.loads(writer.write(rows._jdf, text))
     except (Py4JError, PySparkException) as problem:
-        marked = _MARKED.search(str(problem))
-        if marked is None:
+        named = named_failure(str(problem))
+        if named is None:
             raise
-        kind, what = _ERRORS[marked["kind"]]
-        raise kind(what, problem=marked["text"].strip()) from problem
+        raise named from problem
     return Written(tuple(_participant(one) for one in found), not all(one["isFirstAttempt"] for one in found))
+
+
+def named_failure(text: str) -> OncelogError | None:
+    """The error that a task's failure is, as far as its text, which Spark carries to the driver, names it."""
+    marked = _MARKED.search(text)
+    if marked is None:
+        return None
+    kind, what = _ERRORS[marked["kind"]]
+    return kind(what, problem=marked["text"].strip())
 
 
 def _find_class(rows: DataFrame) -> Any:

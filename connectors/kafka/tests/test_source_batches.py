@@ -165,6 +165,21 @@ def test_codecs_change_nothing_in_committed_and_aborted_transactions(
     assert source.values() == [*sent, "last"]
 
 
+def test_brokers_with_transactions_of_version_1_are_read_alike(spark: SparkSession, kafka_tv1: KafkaBroker) -> None:
+    topic = kafka_tv1.create_topic(fresh_name("tv1"))
+    source = Source(spark, kafka_tv1, subscribe=topic)
+    transaction = Transaction(kafka_tv1).send(topic, "a")
+    transaction.commit()
+    transaction.begin_again().send(topic, "lost").abort()
+    transaction.begin_again().send(topic, "b").commit()
+    held = Transaction(kafka_tv1).send(topic, "held")
+
+    assert source.values() == ["a", "b"]
+    assert source.values(**{"kafka.isolation.level": "read_uncommitted"}) == ["a", "lost", "b", "held"]
+    held.commit()
+    assert source.values() == ["a", "b", "held"]
+
+
 def test_read_that_starts_inside_an_aborted_transaction_still_leaves_it_out(
     source: Source, kafka: KafkaBroker, topic: str
 ) -> None:

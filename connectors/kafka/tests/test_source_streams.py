@@ -51,6 +51,24 @@ def test_stream_shows_committed_transactions_once_and_aborted_ones_never(
     assert sorted(flat(batches)) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
+def test_stream_follows_a_broker_with_transactions_of_version_1(
+    spark: SparkSession, kafka_tv1: KafkaBroker, checkpoint: Path
+) -> None:
+    topic = kafka_tv1.create_topic(fresh_name("tv1"), partitions=2)
+    source = Source(spark, kafka_tv1, subscribe=topic, groupId=f"{topic}.g")
+    held = Transaction(kafka_tv1).send(topic, "held")
+    with source.running(checkpoint, **EARLIEST) as (query, batches):
+        for number in range(2):
+            Transaction(kafka_tv1).send(topic, f"a{number}", partition=1).commit()
+            Transaction(kafka_tv1).send(topic, "lost", partition=1).abort()
+            query.processAllAvailable()
+        assert flat(batches) == ["a0", "a1"]
+        send(kafka_tv1, topic, "more", partition=1)
+        until(lambda: _metric(query, "openTransactions", "").startswith(held.transactional_id))
+        held.commit()
+        until(lambda: "held" in flat(batches))
+
+
 def test_open_transaction_holds_back_what_is_committed_behind_it(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:

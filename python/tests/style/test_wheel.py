@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -39,20 +40,31 @@ log.close()
 """
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+JAR = Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar")
+
+
+def run(*command: str | Path, cwd: Path, is_refused: bool = False, **more: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it may lead to sources
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, env={**environment, **more}, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr
     if done.returncode != 0 and "pip" in command and any(sign in output for sign in UNREACHABLE):
         missing_part("a package index", "connect to one, or configure pip to find one")
-    assert done.returncode == 0, output
-    return done.stdout
+    assert (done.returncode != 0) is is_refused, output
+    return output if is_refused else done.stdout
+
+
+def build(sources: Path, folder: Path, *, is_refused: bool = False, **more: str) -> str:
+    """Build a wheel into `folder`, as `pip install` of a clone does; returns the output."""
+    command = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, sources)
+    return run(*command, cwd=folder, is_refused=is_refused, **more)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (ROOT / JAR).is_file():
+        missing_part("the Kafka connector's jar", "make shims")
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    build(ROOT, folder)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -67,14 +79,30 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_the_wheel_holds_both_packages_and_the_type_marker_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_its_packages_with_type_markers_and_the_jar_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     assert {name.split("/")[0] for name in names} == {
-        "oncelog", "pyspark_oncelog", f"oncelog-{__version__}.dist-info"
+        "oncelog", "oncelog_kafka", "pyspark_oncelog", f"oncelog-{__version__}.dist-info"
     }  # fmt: skip
-    assert "oncelog/py.typed" in names
+    assert {"oncelog/py.typed", "oncelog_kafka/py.typed", "oncelog_kafka/jars/oncelog-kafka.jar"} <= set(names)
     assert "pyspark_oncelog/__init__.py" in names
+
+
+def test_no_wheel_is_built_without_the_jar_unless_that_is_asked_for(tmp_path: Path) -> None:
+    sources, wheels = tmp_path / "sources", tmp_path / "wheels"
+    wheels.mkdir()
+    for part in ("python/oncelog", "python/pyspark_oncelog", "connectors/kafka/oncelog_kafka", "tools"):
+        shutil.copytree(ROOT / part, sources / part, ignore=shutil.ignore_patterns("jars", "__pycache__"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, sources / file)
+
+    assert "make shims" in build(sources, wheels, is_refused=True)
+    assert list(wheels.glob("*.whl")) == []
+
+    build(sources, wheels, ONCELOG_WITHOUT_KAFKA="1")
+    (built,) = wheels.glob("*.whl")
+    assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".jar")]
 
 
 def test_the_installed_command_states_the_version_of_the_wheel(programs: Path, tmp_path: Path) -> None:

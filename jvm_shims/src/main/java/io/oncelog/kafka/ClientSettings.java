@@ -31,8 +31,8 @@ public final class ClientSettings {
   }
 
   /**
-   * A setting's value with the names of Kafka's own classes, such as a login module in {@code sasl.jaas.config}, as they
-   * are in this jar. A name that some guides give for other shaded clients means the same class.
+   * A setting's value with the names of Kafka's own classes, such as a login module in {@code sasl.jaas.config}, as
+   * they are in this jar. A name that some guides give for other shaded clients means the same class.
    */
   public static String relocated(String value) {
     return value.replace("kafkashaded." + ORIGINAL, ORIGINAL).replace(ORIGINAL, RELOCATED);

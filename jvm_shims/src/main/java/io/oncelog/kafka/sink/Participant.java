@@ -18,10 +18,10 @@ import org.apache.spark.sql.catalyst.InternalRow;
 /**
  * One participant of a batch: a transaction that a task opens, fills and leaves open, prepared.
  *
- * <p>Prepared means: every send succeeded, as many records were acknowledged as rows were sent, the token is part of the
- * transaction, and the client is in no error state. All of it is asked for, because {@code flush} does not throw for
- * failed sends, and whoever ends the transaction from outside would commit what is left without them. Then the producer is
- * closed with a zero time-out: a graceful close would abort.
+ * <p>Prepared means: every send succeeded, as many records were acknowledged as rows were sent, the token is part of
+ * the transaction, and the client is in no error state. All of it is asked for, because {@code flush} does not throw
+ * for failed sends, and whoever ends the transaction from outside would commit what is left without them. Then the
+ * producer is closed with a zero time-out: a graceful close would abort.
  */
 final class Participant {
   private final SinkSettings settings;
@@ -32,8 +32,8 @@ final class Participant {
   Participant(SinkSettings settings, int partition, int stageAttempt, int attempt) {
     this.settings = settings;
     this.partition = partition;
-    this.transactionalId =
-        settings.transactionalIdPrefix() + "-" + partition + "-" + settings.lease() + "." + stageAttempt + "." + attempt;
+    String turn = settings.lease() + "." + stageAttempt + "." + attempt;
+    this.transactionalId = settings.transactionalIdPrefix() + "-" + partition + "-" + turn;
     this.isFirstAttempt = stageAttempt == 0 && attempt == 0;
   }
 

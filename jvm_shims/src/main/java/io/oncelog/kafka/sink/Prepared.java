@@ -5,8 +5,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Collection;
 
 /**
- * One prepared participant: an open transaction that holds all rows of one task, and nothing of it can fail any more but
- * by time. The names of the components are those of the JSON that the driver reads.
+ * One prepared participant: an open transaction that holds all rows of one task, and nothing of it can fail any more
+ * but by time. The names of the components are those of the JSON that the driver reads.
  *
  * @param transactionalId of the participant
  * @param partition of the batch, as Spark numbers it

@@ -6,11 +6,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
- * What Kafka's producer knows and does not tell: its producer id, epoch and transaction version, and whether it is in an
- * error state. All reflection on the client is here.
+ * What Kafka's producer knows and does not tell: its producer id, epoch and transaction version, and whether it is in
+ * an error state. All reflection on the client is here.
  *
- * <p>KIP-939 would make it public API; until a release carries that, an unknown client fails here by name, before any row
- * is sent.
+ * <p>KIP-939 would make it public API; until a release carries that, an unknown client fails here by name, before any
+ * row is sent.
  */
 final class ProducerInternals {
   private final Object transactionManager;

@@ -13,8 +13,8 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /**
- * Why a participant could not be prepared. Spark carries a task's failure to the driver as text, so the kind stands in the
- * message, where the driver's Python side finds it.
+ * Why a participant could not be prepared. Spark carries a task's failure to the driver as text, so the kind stands in
+ * the message, where the driver's Python side finds it.
  */
 final class SinkException extends RuntimeException {
   /** What the driver tells apart. */
@@ -34,6 +34,9 @@ final class SinkException extends RuntimeException {
   private static final Pattern NO_TOPIC = Pattern.compile("Topic \\S+ not present in metadata.*", Pattern.DOTALL);
   private static final Pattern NO_PARTITION =
       Pattern.compile("Partition -?\\d+ of topic \\S+ .*not present in metadata.*", Pattern.DOTALL);
+
+  /** The client has no error of its own for an offset's topic that it may not read. */
+  private static final Pattern NOT_AUTHORISED = Pattern.compile("Unexpected error in .*authorization failed.*");
 
   SinkException(Kind kind, String message, Throwable cause) {
     super("oncelog[" + kind + "] " + message, cause);
@@ -78,6 +81,8 @@ final class SinkException extends RuntimeException {
       return Kind.UNKNOWN_TOPIC;
     } else if (problem instanceof TimeoutException && NO_PARTITION.matcher(text).matches()) {
       return Kind.UNKNOWN_PARTITION;
+    } else if (NOT_AUTHORISED.matcher(text).matches()) {
+      return Kind.NOT_AUTHORISED;
     } else if (problem instanceof RetriableException) {
       return Kind.UNAVAILABLE;
     }

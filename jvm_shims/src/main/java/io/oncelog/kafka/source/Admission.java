@@ -20,8 +20,8 @@ final class Admission {
    * Ends that take at most {@code most} offsets, each partition by its share of the backlog.
    *
    * <p>Shares are rounded down. What that leaves over goes offset by offset to the partitions with the smallest shares:
-   * hence the batch has exactly {@code most} offsets if there are as many, and a partition with little is not starved by
-   * one with much.
+   * hence the batch has exactly {@code most} offsets if there are as many, and a partition with little is not starved
+   * by one with much.
    */
   static Map<TopicPartition, Long> limit(long most, Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
     long backlog = backlog(from, to);

@@ -105,7 +105,9 @@ final class Cluster implements AutoCloseable {
         timestampsMs.keySet(), p -> OffsetSpec.forTimestamp(timestampsMs.get(p)), options.isolationLevel());
   }
 
-  /** What the group has committed; waits for transactions that carry its offsets. Partitions without any are left out. */
+  /**
+   * What the group has committed; waits for transactions that carry its offsets. Partitions without any are left out.
+   */
   Map<TopicPartition, OffsetAndMetadata> committed(String groupId) {
     return ask(
         "the group's offsets cannot be read",
@@ -157,7 +159,7 @@ final class Cluster implements AutoCloseable {
     }
   }
 
-  // Asking --------------------------------------------------------------------------------------------------------------
+  // Asking ------------------------------------------------------------------------------------------------------------
 
   private Collection<String> names() throws Exception {
     if (options.subscription instanceof Subscription.Topics topics) {
@@ -215,7 +217,8 @@ final class Cluster implements AutoCloseable {
           throw Problems.option("a setting of Kafka's client is wrong", "cause", configProblem(problem).getMessage());
         }
         if (attempt >= options.fetchOffsetRetries || isFinal(problem)) {
-          throw Problems.cluster(failure, problem, "read", options.description(), "brokers", brokers(), "tries", attempt);
+          throw Problems.cluster(
+              failure, problem, "read", options.description(), "brokers", brokers(), "tries", attempt);
         }
         LOG.warn("{}, asking again: {}", failure, problem.toString());
         close(); // a fresh client: the old one may hold on to what is gone

@@ -99,7 +99,8 @@ final class Json {
 
   private static void expect(boolean condition, String text, String shape) {
     if (!condition) {
-      throw new IllegalArgumentException("expected JSON of the shape " + shape + ", each topic and partition once, got " + text);
+      throw new IllegalArgumentException(
+          "expected JSON of the shape " + shape + ", each topic and partition once, got " + text);
     }
   }
 }

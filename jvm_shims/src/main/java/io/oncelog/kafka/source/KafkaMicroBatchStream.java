@@ -187,7 +187,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return metrics;
   }
 
-  // Looking at the cluster ----------------------------------------------------------------------------------------------
+  // Looking at the cluster --------------------------------------------------------------------------------------------
 
   private void lookForTopics(Set<TopicPartition> known) {
     topics = cluster.topics();

@@ -12,8 +12,15 @@ import org.apache.spark.sql.connector.read.InputPartition;
  * The offsets {@code [start, end)} of one partition: what one task reads.
  *
  * @param topicId of the topic when the range was planned; one of the same name with another id is another topic
+ * @param location of the executor that should read it; null if any will do
  */
-record OffsetRange(String topic, int partition, String topicId, long start, long end) implements InputPartition {
+record OffsetRange(String topic, int partition, String topicId, long start, long end, String location)
+    implements InputPartition {
+  @Override
+  public String[] preferredLocations() {
+    return location == null ? new String[0] : new String[] {location};
+  }
+
   TopicPartition topicPartition() {
     return new TopicPartition(topic, partition);
   }
@@ -23,8 +30,8 @@ record OffsetRange(String topic, int partition, String topicId, long start, long
   }
 
   /**
-   * Cuts ranges so that there are about {@code least} of them if there are fewer, big ones into more parts, and none has
-   * more than {@code most} offsets. Empty ones are left out.
+   * Cuts ranges so that there are about {@code least} of them if there are fewer, big ones into more parts, and none
+   * has more than {@code most} offsets. Empty ones are left out.
    */
   static List<OffsetRange> split(Collection<OffsetRange> ranges, OptionalInt least, OptionalLong most) {
     List<OffsetRange> full = ranges.stream().filter(range -> range.size() > 0).toList();
@@ -39,14 +46,15 @@ record OffsetRange(String topic, int partition, String topicId, long start, long
     return parts;
   }
 
+  /** Parts that any executor may read: together on one they would wait for each other. */
   private List<OffsetRange> cut(long count) {
     if (count == 1) {
       return List.of(this);
     }
     List<OffsetRange> parts = new ArrayList<>();
     for (long i = 0; i < count; i++) {
-      parts.add(
-          new OffsetRange(topic, partition, topicId, start + size() * i / count, start + size() * (i + 1) / count));
+      long first = start + size() * i / count;
+      parts.add(new OffsetRange(topic, partition, topicId, first, start + size() * (i + 1) / count, null));
     }
     return parts;
   }

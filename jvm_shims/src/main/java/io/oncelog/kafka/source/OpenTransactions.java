@@ -8,8 +8,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Names who holds a read_committed reader back: an open transaction keeps the last stable offset at its first record, and
- * all that was committed behind it is invisible, however long its producer takes.
+ * Names who holds a read_committed reader back: an open transaction keeps the last stable offset at its first record,
+ * and all that was committed behind it is invisible, however long its producer takes.
  */
 final class OpenTransactions {
   private static final Logger LOG = LoggerFactory.getLogger(OpenTransactions.class);
@@ -65,7 +65,8 @@ final class OpenTransactions {
     held.forEach(
         (partition, at) -> {
           if (at.holder != null) {
-            holders.add(at.holder + " holds " + partition + " at " + at.offset + " for " + (nowMs - at.sinceMs) + " ms");
+            long heldMs = nowMs - at.sinceMs;
+            holders.add(at.holder + " holds " + partition + " at " + at.offset + " for " + heldMs + " ms");
           }
         });
     return holders.length() == 0 ? Map.of() : Map.of("openTransactions", holders.toString());
@@ -79,7 +80,8 @@ final class OpenTransactions {
     if (at.holder != null && isDue) {
       at.warnedMs = nowMs;
       LOG.warn(
-          "an open transaction holds back what is committed behind it; end its producer, or abort it with kafka-transactions; "
+          "an open transaction holds back what is committed behind it; end its producer, or abort it with "
+              + "kafka-transactions; "
               + "transactional id={}, partition={}, last stable offset={}, log end={}, held for={} ms",
           at.holder, partition, at.offset, end, nowMs - at.sinceMs);
     }

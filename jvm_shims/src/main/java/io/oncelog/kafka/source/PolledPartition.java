@@ -64,8 +64,8 @@ final class PolledPartition implements AutoCloseable {
   }
 
   /**
-   * The next records below {@code end}, in order. None means only that nothing came within the time or that what came was
-   * markers and aborted records: the position tells.
+   * The next records below {@code end}, in order. None means only that nothing came within the time or that what came
+   * was markers and aborted records: the position tells.
    *
    * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException the log does not hold the position
    */

@@ -75,8 +75,8 @@ final class Positions {
     if (!unmatched.isEmpty() && !isLatestWithoutMatch) {
       TopicPartition first = unmatched.iterator().next();
       throw Problems.option(
-          "a partition has no record at or after the time; set startingOffsetsByTimestampStrategy to latest to start at "
-              + "its end",
+          "a partition has no record at or after the time; set startingOffsetsByTimestampStrategy to latest to start "
+              + "at its end",
           "partition", first,
           "timestamp", timestampsMs.get(first));
     }

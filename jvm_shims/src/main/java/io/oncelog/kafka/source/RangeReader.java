@@ -14,8 +14,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads one range of a partition.
  *
- * <p>Offsets without a record are nothing to wonder at: they were control markers, aborted, or compacted away. Only a log
- * that does not hold the position any more has lost something, and then the broker says so.
+ * <p>Offsets without a record are nothing to wonder at: they were control markers, aborted, or compacted away. Only a
+ * log that does not hold the position any more has lost something, and then the broker says so.
  */
 final class RangeReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(RangeReader.class);

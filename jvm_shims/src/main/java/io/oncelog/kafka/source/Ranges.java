@@ -39,6 +39,7 @@ final class Ranges {
     moving.retainAll(to.keySet());
     moving.removeIf(partition -> to.get(partition).equals(from.get(partition)));
     Map<TopicPartition, Long> earliest = cluster.earliest(moving);
+    Executors executors = Executors.now();
     SortedMap<TopicPartition, OffsetRange> ranges = new TreeMap<>(PartitionOrder.BY_NAME);
     earliest.forEach(
         (partition, logStart) -> {
@@ -50,7 +51,8 @@ final class Ranges {
           long end = to.get(partition);
           long start = Math.min(Math.max(wanted, logStart), end);
           String id = topics.get(partition.topic()).id();
-          ranges.put(partition, new OffsetRange(partition.topic(), partition.partition(), id, start, end));
+          String location = executors.locationOf(partition);
+          ranges.put(partition, new OffsetRange(partition.topic(), partition.partition(), id, start, end, location));
         });
     return OffsetRange.split(ranges.values(), options.minPartitions, options.maxRecordsPerPartition);
   }

@@ -3,6 +3,7 @@ package io.oncelog.kafka.source;
 import io.oncelog.kafka.ClientSettings;
 import java.io.Serializable;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
@@ -11,6 +12,7 @@ import java.util.OptionalLong;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.UUID;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
@@ -25,29 +27,61 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * reads is an error, and so is one that has no meaning for this kind of read.
  */
 final class SourceOptions {
-  /** Every option, in its documented spelling. */
+  /** Every option, in its documented spelling. The comments become docs/options.md by {@code make docs}. */
   enum Name {
+    /** Topics to read, separated by commas. Default: one of these three. */
     SUBSCRIBE("subscribe"),
+    /** Reads all topics whose whole name matches, also ones created later. Default: -. */
     SUBSCRIBE_PATTERN("subscribePattern"),
+    /** Partitions to read: {"topic":[0,1]}. Default: -. */
     ASSIGN("assign"),
+    /**
+     * Where a new query starts: earliest, latest, group (what groupId committed), or offsets as JSON, -2 for the
+     * earliest and -1 for the latest. A query with a checkpoint goes on where it was. Default: latest; earliest for a
+     * batch.
+     */
     STARTING_OFFSETS("startingOffsets"),
+    /** Starts at the first record at or after this time (ms). Default: -. */
     STARTING_TIMESTAMP("startingTimestamp"),
+    /** The same for each partition: {"topic":{"0":1000}}. Default: -. */
     STARTING_OFFSETS_BY_TIMESTAMP("startingOffsetsByTimestamp"),
+    /** For a partition without a record at or after the time: error, or latest to start at its end. Default: error. */
     STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY("startingOffsetsByTimestampStrategy"),
+    /** Where a batch ends: latest, or offsets as JSON, -1 for the latest. Default: latest. */
     ENDING_OFFSETS("endingOffsets"),
+    /** A batch ends before the first record at or after this time (ms). Default: -. */
     ENDING_TIMESTAMP("endingTimestamp"),
+    /** The same for each partition. Default: -. */
     ENDING_OFFSETS_BY_TIMESTAMP("endingOffsetsByTimestamp"),
+    /**
+     * Fails when records to be read are gone, or a topic was deleted or created again; false goes on behind the gap.
+     * Default: true.
+     */
     FAIL_ON_DATA_LOSS("failOnDataLoss"),
+    /** Splits the read into at least about so many tasks. Default: -. */
     MIN_PARTITIONS("minPartitions"),
+    /** Most offsets of one task. Default: -. */
     MAX_RECORDS_PER_PARTITION("maxRecordsPerPartition"),
+    /** Most offsets of one micro-batch, shared out by what each partition has waiting. Default: -. */
     MAX_OFFSETS_PER_TRIGGER("maxOffsetsPerTrigger"),
+    /** Waits until so many offsets are there. Default: -. */
     MIN_OFFSETS_PER_TRIGGER("minOffsetsPerTrigger"),
+    /** Waits for minOffsetsPerTrigger no longer than this. Default: 15m. */
     MAX_TRIGGER_DELAY("maxTriggerDelay"),
+    /** Adds the column headers. Default: false. */
     INCLUDE_HEADERS("includeHeaders"),
+    /**
+     * A consumer group that a stream commits its progress to, so that lag shows outside Spark, and at whose offsets
+     * startingOffsets=group starts. Default: -.
+     */
     GROUP_ID("groupId"),
+    /** The consumers' group.id is this and a random part; nothing is committed to it. Default: -. */
     GROUP_ID_PREFIX("groupIdPrefix"),
+    /** A task fails that gets nothing of its range for so long. Default: 120000. */
     POLL_TIMEOUT_MS("kafkaConsumer.pollTimeoutMs"),
+    /** How often the driver asks the brokers before it fails. Default: 3. */
     FETCH_OFFSET_RETRIES("fetchOffset.numRetries"),
+    /** Its pause between two tries. Default: 1000. */
     FETCH_OFFSET_RETRY_INTERVAL_MS("fetchOffset.retryIntervalMs");
 
     final String text;
@@ -88,7 +122,8 @@ final class SourceOptions {
     subscription = parseSubscription();
     failOnDataLoss = flag(Name.FAIL_ON_DATA_LOSS, true);
     includeHeaders = flag(Name.INCLUDE_HEADERS, false);
-    minPartitions = positive(Name.MIN_PARTITIONS).map(n -> OptionalInt.of(Math.toIntExact(n))).orElse(OptionalInt.empty());
+    minPartitions =
+        positive(Name.MIN_PARTITIONS).map(n -> OptionalInt.of(Math.toIntExact(n))).orElse(OptionalInt.empty());
     maxRecordsPerPartition = optional(positive(Name.MAX_RECORDS_PER_PARTITION));
     maxOffsetsPerTrigger = optional(positive(Name.MAX_OFFSETS_PER_TRIGGER));
     minOffsetsPerTrigger = optional(positive(Name.MIN_OFFSETS_PER_TRIGGER));
@@ -135,7 +170,7 @@ final class SourceOptions {
     return "assign " + ((Subscription.Assigned) subscription).partitions();
   }
 
-  // Names ---------------------------------------------------------------------------------------------------------------
+  // Names -------------------------------------------------------------------------------------------------------------
 
   private void checkNames() {
     for (String key : options.asCaseSensitiveMap().keySet()) {
@@ -150,7 +185,7 @@ final class SourceOptions {
   private static String nearest(String key) {
     return Arrays.stream(Name.values())
         .map(name -> name.text)
-        .min(java.util.Comparator.comparingInt(name -> changes(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))))
+        .min(Comparator.comparingInt(name -> changes(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))))
         .orElseThrow();
   }
 
@@ -171,14 +206,15 @@ final class SourceOptions {
     return row[other.length()];
   }
 
-  // The client's settings -----------------------------------------------------------------------------------------------
+  // The client's settings ---------------------------------------------------------------------------------------------
 
   private SortedMap<String, String> checkedClientSettings() {
     SortedMap<String, String> settings = new TreeMap<>(ClientSettings.of(options));
     refuse(settings, ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "where a query starts is said by startingOffsets");
     refuse(settings, ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, "keys come as bytes; cast or decode the column");
     refuse(settings, ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, "values come as bytes; cast or decode the column");
-    refuse(settings, ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "offsets are in the checkpoint; for lag tools set groupId");
+    refuse(
+        settings, ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "offsets are in the checkpoint; for lag tools set groupId");
     refuse(settings, ConsumerConfig.INTERCEPTOR_CLASSES_CONFIG, "an interceptor could change records");
     if (!settings.containsKey(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG)) {
       throw Problems.option("the brokers are not named", "missing", "kafka.bootstrap.servers");
@@ -189,7 +225,8 @@ final class SourceOptions {
       throw wrong("kafka.isolation.level", level, "read_committed or read_uncommitted");
     }
     text(Name.GROUP_ID_PREFIX)
-        .ifPresent(prefix -> settings.putIfAbsent(ConsumerConfig.GROUP_ID_CONFIG, prefix + "-" + java.util.UUID.randomUUID()));
+        .map(prefix -> prefix + "-" + UUID.randomUUID())
+        .ifPresent(group -> settings.putIfAbsent(ConsumerConfig.GROUP_ID_CONFIG, group));
     return settings;
   }
 
@@ -199,7 +236,7 @@ final class SourceOptions {
     }
   }
 
-  // Positions -----------------------------------------------------------------------------------------------------------
+  // Positions ---------------------------------------------------------------------------------------------------------
 
   private Subscription parseSubscription() {
     long given =
@@ -248,7 +285,8 @@ final class SourceOptions {
             Name.STARTING_OFFSETS,
             isStream ? new Position.Latest() : new Position.Earliest());
     if (!isStream && isOrHas(position, new Position.Latest(), Position.LATEST_OFFSET)) {
-      throw wrong(Name.STARTING_OFFSETS.text, raw(Name.STARTING_OFFSETS), "not latest (-1): a batch would read nothing");
+      throw wrong(
+          Name.STARTING_OFFSETS.text, raw(Name.STARTING_OFFSETS), "not latest (-1): a batch would read nothing");
     }
     return position;
   }
@@ -301,7 +339,7 @@ final class SourceOptions {
         || position instanceof Position.AtOffsets explicit && explicit.offsets().containsValue(standIn);
   }
 
-  // What fits together --------------------------------------------------------------------------------------------------
+  // What fits together ------------------------------------------------------------------------------------------------
 
   private void checkTogether() {
     if (starting instanceof Position.Group && groupId.isEmpty()) {
@@ -348,7 +386,7 @@ final class SourceOptions {
         });
   }
 
-  // Readers of values ---------------------------------------------------------------------------------------------------
+  // Readers of values -------------------------------------------------------------------------------------------------
 
   private boolean isGiven(Name name) {
     return options.containsKey(name.text);

@@ -86,7 +86,8 @@ final class TopicWatch {
           throw missingTopic(partition.topic());
         } else if (topic != null && partition.partition() >= topic.partitions() && !known.contains(partition)) {
           throw Problems.option(
-              "a partition to read does not exist", "partition", partition, "partitions of the topic", topic.partitions());
+              "a partition to read does not exist",
+              "partition", partition, "partitions of the topic", topic.partitions());
         }
       }
     }

@@ -1,0 +1,83 @@
+"""What being exact costs a small batch: its fixed cost, what each participant adds, and where the time goes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.kafka_world import World
+from benchmarks.report import Finding, at_most, median
+
+EXPLANATION = """\
+A query of many micro-batches of 1,000 rows, repartitioned to so many tasks; each task is a participant. Medians of the
+time that Spark spends in a batch's `addBatch`, without the first three. The peer is Spark's at-least-once sink, in the
+same run and with batches of 256 kB as well. Of the exactly-once sink's time, *write* is Spark's job, *check* the look
+at every participant before the decision, *decide* the write to the ledger (SQLite) and *commit* the end of every
+transaction."""
+
+WARMING = 3
+ROWS = 1_000
+PARTICIPANTS = (2, 10, 50)
+MOST_MS = 150.0
+
+
+def run(world: World, *, quick: bool) -> list[Finding]:
+    """Measure batches of 2, 10 and 50 participants."""
+    batches = 10 if quick else 30
+    findings: list[Finding] = []
+    extra_ms: dict[int, float] = {}
+    files = world.write_files(batches * ROWS, 100, files=batches)
+    for participants in PARTICIPANTS:
+        with _reported(world, files, participants) as (ours, parts):
+            peer = _peer(world, files, participants)
+        extra_ms[participants] = ours - peer
+        what = f"batch of {participants} participants"
+        findings.append(Finding(what, f"{ours:.0f} ms ({parts})", f"{peer:.0f} ms Spark", ours / peer))
+    fixed = extra_ms[PARTICIPANTS[0]]
+    slope = (extra_ms[PARTICIPANTS[-1]] - fixed) / (PARTICIPANTS[-1] - PARTICIPANTS[0])
+    return [
+        *findings,
+        at_most("fixed cost of an exactly-once batch, 2 participants", f"{fixed:.0f} ms", "-", fixed, MOST_MS),
+        Finding("cost of each further participant", f"{slope:.1f} ms", "-", slope),
+    ]
+
+
+@contextmanager
+def _reported(world: World, files: Path, participants: int) -> Iterator[tuple[float, str]]:
+    """The exactly-once sink's time of a batch in ms, and the parts of it."""
+    topic = world.topic()
+    sink = world.sink(topic)
+    reports = []
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        sink(rows, batch_id)
+        reports.append(sink.last_report)
+
+    rows = _batches(world, files, participants)
+    _, query = world.run(rows.writeStream.foreachBatch(write))
+    kept = [report for report in itertools.islice(reports, WARMING, None) if report is not None]
+    parts = ", ".join(
+        f"{name} {median([getattr(report, f'{name}_ms') for report in kept]):.0f}"
+        for name in ("write", "check", "decide", "commit")
+    )
+    yield _add_batch_ms(query), parts
+
+
+def _peer(world: World, files: Path, participants: int) -> float:
+    topic = world.topic()
+    writer = world.to_spark_at_256_kb(_batches(world, files, participants), topic)
+    return _add_batch_ms(world.run(writer)[1])
+
+
+def _batches(world: World, files: Path, participants: int) -> DataFrame:
+    return world.files(files, maxFilesPerTrigger=1).repartition(participants)
+
+
+def _add_batch_ms(query: StreamingQuery) -> float:
+    found = [progress.durationMs["addBatch"] for progress in query.recentProgress if progress.numInputRows]
+    return median(found[WARMING:])

@@ -1,0 +1,232 @@
+"""Brokers that check who may do what: what a source and a sink need, and what they say when one of it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from oncelog import runtime
+from oncelog.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.testing.zookeeper_server import free_ports
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.driver import BatchDriver, BatchReport
+from oncelog_kafka.source_offsets import GroupOffsets
+from reads import Source
+from tests.kafka import KafkaBroker, fresh_name, require_broker, send
+from tests.kafka_sink import committed, options, rows, values
+
+USER, PASSWORD = "alice", 'se"cret'
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+LOGIN = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": f'{PLAIN} username="{USER}" password="se\\"cret";',
+}
+WRONG_LOGIN = {**LOGIN, "kafka.sasl.jaas.config": f'{PLAIN} username="{USER}" password="guessed";'}
+
+Right = tuple[Any, str, Any]
+"""What is allowed: a kind of resource, what its name begins with, and the operation."""
+
+TOPIC, GROUP, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+READ, WRITE, DESCRIBE = ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE
+
+
+class Guarded:
+    """A broker at which a user may do what `allowed` says. The harness itself uses another door, and may do all."""
+
+    def __init__(self, broker: KafkaBroker, address: str) -> None:
+        self.broker = broker
+        self.address = address
+
+    @contextmanager
+    def allowed(self, rights: Iterable[Right]) -> Iterator[None]:
+        """Let the user do this, and nothing else, for the time of the block."""
+        prefixed = ACLResourcePatternType.PREFIXED
+        acls = [
+            ACL(f"User:{USER}", "*", what, ACLPermissionType.ALLOW, ResourcePattern(kind, name, prefixed))
+            for kind, name, what in rights
+        ]
+        resources = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+        everything = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, resources)
+        with self.broker.admin() as admin:
+            admin.create_acls(acls)
+        try:
+            yield
+        finally:
+            with self.broker.admin() as admin:
+                admin.delete_acls([everything])
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    require_broker()
+    client, controller, door = free_ports(3)
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{door}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client},SASL://127.0.0.1:{door}",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": PLAIN + f' user_{USER}="se\\\\"cret";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    broker = KafkaBroker(tmp_path_factory.mktemp("guarded"), settings=settings, port=client)
+    try:
+        broker.start()
+        broker.wait_until_serving()
+        yield Guarded(broker, f"127.0.0.1:{door}")
+    finally:
+        broker.stop()
+
+
+# The sink -------------------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """A sink of that user: one batch, with the offsets of a source."""
+
+    def __init__(self, spark: SparkSession, guarded: Guarded, folder: Path) -> None:
+        self.spark = spark
+        self.guarded = guarded
+        self.topic = guarded.broker.create_topic(fresh_name("out"))
+        self.source = guarded.broker.create_topic(fresh_name("in"))
+        self.prefix = f"{self.topic}.p"
+        self.group = f"{self.topic}.g"
+        self._store = runtime.open_metadata(str(folder / "ledger"))
+        self._settings: dict[str, Any] = {
+            **options(guarded.broker, folder, self.topic, transactionalIdPrefix=self.prefix, groupId=self.group),
+            "kafka.bootstrap.servers": guarded.address,
+        }
+
+    @property
+    def needs(self) -> list[Right]:
+        """What docs/kafka.md lists."""
+        return [
+            (TOPIC, self.topic, WRITE),
+            (TRANSACTIONAL_ID, self.prefix, WRITE),
+            (GROUP, f"oncelog-{self.prefix}", READ),
+            (GROUP, self.group, READ),
+            (TOPIC, self.topic, READ),
+            (TOPIC, self.source, READ),
+        ]
+
+    def write(self, login: dict[str, str] = LOGIN) -> BatchReport:
+        parsed = sink_options.parse({**self._settings, **login})
+        brokers = Brokers(parsed.admin)
+        try:
+            batch = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp", group_id=self.group)
+            offsets = GroupOffsets(self.group, {self.source: {0: 0}}, {self.source: {0: 7}})
+            return BatchDriver(self._store, brokers, parsed).run(batch, rows(self.spark, ["a", "b"]), offsets)
+        finally:
+            brokers.close()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+@pytest.fixture
+def sink(spark: SparkSession, guarded: Guarded, tmp_path: Path) -> Iterator[Sink]:
+    found = Sink(spark, guarded, tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_sink_that_may_do_what_the_docs_list_writes(sink: Sink) -> None:
+    with sink.guarded.allowed(sink.needs):
+        assert sink.write().rows == 2
+    assert values(sink.guarded.broker, sink.topic) == ["a", "b"]
+    assert committed(sink.guarded.broker, sink.group, sink.source) == {0: 7}
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3, 4, 5])
+def test_a_sink_without_one_of_these_rights_says_so_and_nothing_shows(sink: Sink, missing: int) -> None:
+    rights = [right for number, right in enumerate(sink.needs) if number != missing]
+    with sink.guarded.allowed(rights), pytest.raises(BrokerAccessError, match=r"(?i)authoriz|ACL|not allow"):
+        sink.write()
+    assert values(sink.guarded.broker, sink.topic) == []
+
+
+def test_a_sink_with_a_wrong_password_says_so(sink: Sink) -> None:
+    with pytest.raises((BrokerAccessError, BrokerUnavailableError), match=r"refuse the login|credentials") as error:
+        sink.write({**WRONG_LOGIN, "admin.bootstrap_timeout_ms": "2000"})
+    assert "guessed" not in str(error.value)
+
+
+# The source -----------------------------------------------------------------------------------------------------------
+
+
+class Reader(Source):
+    """A source of that user."""
+
+    def __init__(self, spark: SparkSession, guarded: Guarded) -> None:
+        self.topic = guarded.broker.create_topic(fresh_name("read"))
+        self.group = f"{self.topic}.g"
+        send(guarded.broker, self.topic, "a", "b")
+        super().__init__(spark, guarded.broker, subscribe=self.topic, startingOffsets="earliest", **LOGIN)
+        self.options["kafka.bootstrap.servers"] = guarded.address
+
+
+@pytest.fixture
+def reader(spark: SparkSession, guarded: Guarded) -> Reader:
+    return Reader(spark, guarded)
+
+
+def test_a_source_that_may_read_the_topic_reads(reader: Reader, guarded: Guarded, tmp_path: Path) -> None:
+    with guarded.allowed([(TOPIC, reader.topic, READ)]):
+        assert reader.values() == ["a", "b"]
+        assert reader.available(tmp_path / "checkpoint") == [["a", "b"]]
+
+
+def test_a_source_that_may_not_see_its_topic_names_it(reader: Reader, guarded: Guarded, tmp_path: Path) -> None:
+    with guarded.allowed([]):
+        with pytest.raises(Exception, match=rf"subscribe {reader.topic}.*TopicAuthorizationException"):
+            reader.values()
+        with pytest.raises(StreamingQueryException, match=rf"subscribe {reader.topic}.*TopicAuthorizationException"):
+            reader.available(tmp_path / "checkpoint")
+
+
+def test_a_source_that_may_only_look_at_its_topic_names_the_partition(reader: Reader, guarded: Guarded) -> None:
+    with (
+        guarded.allowed([(TOPIC, reader.topic, DESCRIBE)]),
+        pytest.raises(Exception, match=rf"cannot be read.*partition={reader.topic}-0.*TopicAuthorizationException"),
+    ):
+        reader.values()
+
+
+def test_a_source_that_may_not_use_its_group_names_it(reader: Reader, guarded: Guarded) -> None:
+    with (
+        guarded.allowed([(TOPIC, reader.topic, READ)]),
+        pytest.raises(Exception, match=rf"group's offsets cannot be read.*GroupAuthorizationException.*{reader.group}"),
+    ):
+        reader.values(startingOffsets="group", groupId=reader.group)
+
+
+def test_a_source_with_a_wrong_password_says_so_at_once(reader: Reader, guarded: Guarded) -> None:
+    with pytest.raises(Exception, match=r"tries=1; cause: .*SaslAuthenticationException"):
+        reader.values(**WRONG_LOGIN)
+
+
+def test_a_query_whose_group_it_may_not_commit_to_reads_on(reader: Reader, guarded: Guarded, tmp_path: Path) -> None:
+    with guarded.allowed([(TOPIC, reader.topic, READ)]):
+        assert reader.available(tmp_path / "checkpoint", groupId=reader.group, maxOffsetsPerTrigger=1) == [["a"], ["b"]]

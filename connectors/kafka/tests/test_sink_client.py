@@ -1,0 +1,50 @@
+"""The reflection on Kafka's producer, run with clients of several versions in place of the jar's own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from oncelog.errors import KafkaInternalsError
+from oncelog.testing.kafka_broker import TV1_VERSION, TV2_VERSION, broker_jars
+from oncelog_kafka.data_plane import named_failure
+from tests.kafka import require_broker, require_shims
+from tests.parts import missing_part
+
+HERE = Path(__file__).parent
+CLASSES = HERE.parents[2] / "jvm_shims" / "target" / "classes"
+"""What Maven compiled, before Kafka's classes got names of their own in the jar."""
+
+
+def probe(version: str) -> str:
+    """What `ProducerInternals` says of this version of kafka-clients."""
+    require_shims()
+    require_broker(version)
+    java = shutil.which("java")
+    if not CLASSES.is_dir() or java is None:
+        missing_part("the connector's compiled classes", "make shims")
+    done = subprocess.run(
+        [java, "-XX:TieredStopAtLevel=1", "-cp", f"{CLASSES}:{broker_jars(version)}/*", str(HERE / "Probe.java")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_client_of_this_connector_is_known() -> None:
+    assert probe(TV2_VERSION) == "known"
+
+
+def test_a_client_that_does_not_tell_what_it_prepared_is_refused_by_its_version() -> None:
+    said = probe(TV1_VERSION)
+
+    error = named_failure(f"Job aborted: {said}\n\tat somewhere")
+    assert isinstance(error, KafkaInternalsError)
+    assert f"client found: {TV1_VERSION}" in str(error)
+
+
+def test_a_failure_that_the_jar_did_not_name_stays_what_it_is() -> None:
+    assert named_failure("java.lang.OutOfMemoryError: Java heap space") is None
