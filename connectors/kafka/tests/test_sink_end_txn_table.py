@@ -1,4 +1,4 @@
-"""The decision list for answers to EndTxn, cell by cell."""
+"""The decision list for answers to EndTxn, cell by cell. conformance: 61."""
 
 from __future__ import annotations
 

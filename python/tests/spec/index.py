@@ -6,15 +6,15 @@ A law without a test has a reason here; so has one of which a part is not proven
 from __future__ import annotations
 
 import ast
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.style.test_citations import CITATION
-from tests.style.tree import files
+from tests.style.tree import ROOT, TEST_FOLDERS, files
 
-TESTS = Path(__file__).parents[1]
 INDEX = Path(__file__).with_name("INDEX.md")
 
 LAWS: Mapping[str, Mapping[int, str]] = {
@@ -102,18 +102,13 @@ LAWS: Mapping[str, Mapping[int, str]] = {
 
 REASONS: Mapping[int, str] = {
     35: "No counterpart: the log has no compaction. Retention removes whole record batches from the log start.",
-    59: "Not yet: concerns the pool of ids of the Kafka connector.",
-    60: "Not yet: concerns the Kafka connector.",
-    61: "Not yet: concerns the Kafka connector.",
-    64: "Not yet: at its full size, with pauses and with ZooKeeper under the log.",
-    65: "Not yet: at its full size, and with ZooKeeper under the log.",
     66: "Not yet: a checker of whole histories for both logs.",
-    68: "Not yet: concerns the Kafka connector.",
+    68: "Not yet: brokers whose transaction version is raised while a query runs.",
 }
 
 
 class Proof(NamedTuple):
-    """A test that cites a law."""
+    """A test that cites a law; its file as seen from the project's top."""
 
     file: str
     test: str
@@ -122,11 +117,11 @@ class Proof(NamedTuple):
 def proofs() -> dict[int, list[Proof]]:
     """The tests of each law, in order of their files and lines."""
     found: dict[int, list[Proof]] = defaultdict(list)
-    for path in sorted(files(".py", below=TESTS)):
+    for path in sorted(path for folder in TEST_FOLDERS for path in files(".py", below=folder)):
         for name, line in _docstring_lines(path):
             citation = CITATION.search(line)
             for number in citation[1].split(", ") if citation else ():
-                found[int(number)].append(Proof(path.relative_to(TESTS).as_posix(), name))
+                found[int(number)].append(Proof(path.relative_to(ROOT).as_posix(), name))
     return found
 
 
@@ -160,7 +155,8 @@ def _evidence(number: int, found: list[Proof]) -> Iterator[str]:
         by_file[proof.file].append(proof.test)
     for file, tests in by_file.items():
         named = ", ".join(f"`{test}`" for test in dict.fromkeys(tests) if test)
-        yield f"- [{file}](../{file}){f': {named}' if named else ''}"
+        link = Path(os.path.relpath(ROOT / file, INDEX.parent)).as_posix()
+        yield f"- [{file}]({link}){f': {named}' if named else ''}"
     if number in REASONS:
         yield f"- {REASONS[number]}"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.style.tree import ROOT, files, place
+from tests.style.tree import TEST_FOLDERS, files, place
 
 LAWS = range(1, 69)
 CITATION = re.compile(r"\bconformance: (\d+(?:, \d+)*)\.?$")  # as in "conformance: 22, 23."
@@ -27,7 +27,8 @@ def is_right(line: str) -> bool:
 def test_every_citation_can_be_read_and_names_a_law_that_exists() -> None:
     wrong = [
         f"{place(path, number)}: {line.strip()}"
-        for path in files(".py", below=ROOT / "python" / "tests")
+        for folder in TEST_FOLDERS
+        for path in files(".py", below=folder)
         for number, text in docstrings(path)
         for line in text.splitlines()
         if "conformance:" in line.lower() and not is_right(line)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = [ROOT / "python" / "oncelog", ROOT / "python" / "pyspark_oncelog"]
+TEST_FOLDERS = [ROOT / "python" / "tests", ROOT / "connectors" / "kafka" / "tests", ROOT / "integration_tests"]
 
 MADE_BY_TOOLS = {"__pycache__", "artifacts", "build", "dist", "metastore_db", "spark-warehouse", "target"}
 
