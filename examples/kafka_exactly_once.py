@@ -51,6 +51,9 @@ KILLS = (
 RESTARTS = (2, 5, 8)
 """Before these lives of the query the broker is killed and started again."""
 
+BROKER_VERSION = "4.2.0"
+"""Of 4.3.0 and 4.3.1 an only broker that is killed may leave out the last markers of transactions (KAFKA-20734)."""
+
 PARTITIONS = 4
 PATIENCE_S = 600
 
@@ -113,7 +116,7 @@ def main(console: Console) -> int:
     shutil.rmtree(WORK, ignore_errors=True)
     flights = data.read()
     expected = truth.late_departures(flights)
-    with running_broker(WORK / "broker") as broker:
+    with running_broker(WORK / "broker", version=BROKER_VERSION) as broker:
         broker.create_topic("flights", partitions=PARTITIONS)
         console.print(f"Loading {flights.num_rows:,} flights into Kafka {broker.version}")
         audit.load(broker.address, "flights", flights)

@@ -43,6 +43,12 @@ RECONNECT_MS = 1_000
 IN_FLIGHT = 64
 """Requests that are sent before the first answer is waited for."""
 
+_DEFAULTS = {
+    "reconnect_backoff_max_ms": RECONNECT_MS,
+    # More than are ever sent: at its limit (of 5) kafka-python refuses requests instead of keeping them.
+    "max_in_flight_requests_per_connection": 2 * IN_FLIGHT,
+}
+
 _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1
 
@@ -70,7 +76,7 @@ class Brokers:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         with _named_errors():
             try:
-                self._admin = KafkaAdminClient(**{"reconnect_backoff_max_ms": RECONNECT_MS, **settings})
+                self._admin = KafkaAdminClient(**{**_DEFAULTS, **settings})
             except kafka_errors.KafkaConfigurationError as problem:
                 raise InvalidOptionError(
                     "a setting of the driver's Kafka client is wrong", problem=str(problem)

@@ -7,6 +7,7 @@ import ast
 from tests.style.tree import files, place, shipped_modules
 
 FUNCTION_LINES_MAX = 70
+LINE_LENGTH_MAX = 120
 
 
 def test_there_is_shipped_code_to_look_at() -> None:
@@ -22,6 +23,19 @@ def test_a_function_fits_on_a_screen() -> None:
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
 
+    assert too_long == []
+
+
+def test_lines_of_java_are_no_longer_than_those_of_python() -> None:
+    java = list(files(".java"))
+    too_long = [
+        place(path, number)
+        for path in java
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > LINE_LENGTH_MAX
+    ]
+
+    assert java
     assert too_long == []
 
 
