@@ -24,7 +24,8 @@ medians are of warm runs. The peer is Spark's own connector, `spark-sql-kafka-0-
 from Maven Central is that for Spark {spark}, and it does not stream on Spark 4.3; so both sides run on PySpark {spark}
 here, oncelog with the same jar as on 4.3. For the peer's `spark-token-provider-kafka-0-10_2.13`, which only delegation
 tokens use, that of Spark 4.0.0 stands in. Kafka {broker} (broker and oncelog's client), kafka-clients 3.9.2 (the
-peer's), confluent-kafka {confluent}. In ratios above 1 oncelog is faster, but for times and costs."""
+peer's), confluent-kafka {confluent}. Above 1 oncelog is faster, but for times and
+costs. The machine is shared: read the ratios, and those not to the last digit."""
 
 
 def main(arguments: Sequence[str]) -> int:
