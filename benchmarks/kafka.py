@@ -20,12 +20,12 @@ from benchmarks.report import Finding, Section
 
 INTRODUCTION = """\
 Both connectors run in one Spark session, in turns, against one broker of one process, all on the same two cores; the
-medians are of warm runs. The peer is Spark's own connector, `spark-sql-kafka-0-10_2.13`. Its newest release to be had
-from Maven Central is that for Spark {spark}, and it does not stream on Spark 4.3; so both sides run on PySpark {spark}
-here, oncelog with the same jar as on 4.3. For the peer's `spark-token-provider-kafka-0-10_2.13`, which only delegation
-tokens use, that of Spark 4.0.0 stands in. Kafka {broker} (broker and oncelog's client), kafka-clients 3.9.2 (the
-peer's), confluent-kafka {confluent}. Above 1 oncelog is faster, but for times and
-costs. The machine is shared: read the ratios, and those not to the last digit."""
+medians are of warm runs. The peer is Spark's own connector, `spark-sql-kafka-0-10_2.13`. Its newest release on Maven
+Central is that for Spark {spark}; so both sides run on PySpark {spark} here, oncelog with the same jar as on 4.3. For
+the peer's `spark-token-provider-kafka-0-10_2.13`, which only delegation tokens use, that of Spark 4.0.0 stands in.
+Kafka {broker} (broker and oncelog's client), kafka-clients 3.9.2 (the peer's), confluent-kafka {confluent}. Above 1
+oncelog is faster, but for times and costs. The machine is shared and noisy: read the ratios, and not to the last
+digit."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Spark's own Kafka connector, and the environment in which it runs beside the one of oncelog.
 
-Of the connector's releases the newest that Maven Central has whole enough is for Spark 4.2, and on Spark 4.3 it reads
-batches but no streams. Hence both connectors are measured on PySpark 4.2, in an environment of their own.
+The newest release of the connector on Maven Central is the one for Spark 4.2. Hence both are measured on PySpark 4.2,
+in an environment of their own: each connector on a Spark that it was made for.
 """
 
 from __future__ import annotations
