@@ -88,6 +88,13 @@ class MemoryZnodeStore:
     def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
         return transact(self, step, deadline_ms)
 
+    def fork(self) -> MemoryZnodeStore:
+        """A store of its own that holds the same znodes: for searches that try what may follow."""
+        twin = MemoryZnodeStore(now_ms=self.timing.now_ms, clock=self.timing.clock, jitter=self.timing.jitter)
+        with self._open_and_locked():
+            twin._tree, twin._zxid, twin._last_ms = self._tree.copy(), self._zxid, self._last_ms
+        return twin
+
     def sync(self) -> None:
         """Nothing to do: reads see every write that was acknowledged."""
 
