@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog import limits
 from oncelog.clients.producer import Producer
 from oncelog.errors import (
     IllegalStateTransitionError,
@@ -104,6 +105,20 @@ def test_a_transaction_of_one_append_to_several_partitions_is_one_multi_with_an_
     assert owners[0][0].owner == owners[1][0].owner
     log.admin.settle()
     assert [state(log, number).owners for number in (0, 1)] == [(), ()]
+
+
+def test_an_append_too_large_for_a_znode_is_committed_by_an_owner(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its znode lists no entries, so none of them can be the marker."""
+    monkeypatch.setattr(limits, "INLINE_BLOCKS_MAX", 0)
+    log = world.log
+    commit_whole(started(log, ID), b"value")
+
+    assert len(state(log).owners) == 1
+    log.admin.settle()
+    assert (state(log).owners, state(log).log_end) == ((), 2)
+    assert values(log) == [b"value"]
 
 
 def test_what_was_flushed_before_is_committed_with_the_last_append(world: LogWorld) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
-from oncelog.coordinator import settler
+from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
-from oncelog.types import Outcome
+from oncelog.types import OffsetAndMetadata, Outcome
 from oncelog.znodes import paths
 from tests import invariants
 from tests.faulty import Crashed, Fault, FaultyStore, InterruptedStore
@@ -32,7 +32,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import begin, written
+from tests.rounds import GROUP, SOURCE, begin, offsets, written
 
 
 def owners(log: Log, number: int = 0) -> list[str]:
@@ -235,3 +235,15 @@ def test_settling_reaches_partitions_through_the_owners_they_share(world: LogWor
 
     assert settling.settle_now([partition(world.log, 0)]) == 1
     assert owners(world.log, 1) == []
+
+
+def test_an_owner_that_is_still_open_keeps_the_offsets_it_staged(log: Log) -> None:
+    """conformance: 48."""
+    log.create_topic(SOURCE)
+    round_ = begin(log, 0, group_id=GROUP)
+    round_.stage_offsets(offsets(log, 0))
+    settler.forget(log.services.store, [round_.path])
+    round_.decide()
+
+    (source,) = partitions(log, SOURCE)
+    assert groups.fetch(log.services.store, GROUP, [source]) == {source: OffsetAndMetadata(10)}

@@ -12,6 +12,7 @@ from oncelog.types import MAX_PRODUCER_EPOCH
 from oncelog.znodes import paths
 from tests.faulty import InterruptedStore
 from tests.logs import (
+    TOPIC,
     LogWorld,
     partitions,
     set_epoch,
@@ -155,3 +156,21 @@ def test_an_id_that_is_used_while_it_is_swept_does_not_expire(world: LogWorld) -
     assert store.has_struck
     producer.commit_transaction()
     assert values(world.log) == [b"a"]
+
+
+def test_an_id_that_ends_a_transaction_while_it_is_swept_does_not_expire(world: LogWorld) -> None:
+    """Nothing of it is open, and yet its time begins anew. conformance: 13."""
+    producer = started(world.log)
+    world.time.pass_ms(limits.TRANSACTIONAL_ID_EXPIRATION_MS + 1)
+
+    def commit_whole() -> None:
+        with producer.transaction():
+            producer.send(TOPIC, b"a", partition=0)
+
+    store = InterruptedStore(world.store(), commit_whole)
+    store.interrupt(1)
+
+    assert sweeper.expire_transactional_ids(store) == []
+    assert store.has_struck
+    write_committed(producer, b"b")
+    assert values(world.log) == [b"a", b"b"]

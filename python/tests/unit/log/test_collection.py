@@ -45,6 +45,18 @@ def test_an_orphan_of_any_kind_waits_until_nobody_can_name_it_any_more(world: Lo
     assert list(world.files.names(folder)) == []
 
 
+def test_a_file_that_was_found_in_its_own_generation_waits_for_two_more(world: LogWorld) -> None:
+    """Its writer may still name it in the next one."""
+    name = orphan(world)
+    runs = [collect(world.log, world), later(world), later(world)]
+
+    assert [(run.generation, run.removed, run.waiting) for run in runs] == [
+        (1, (), (name,)),
+        (2, (), (name,)),
+        (3, (name,), ()),
+    ]
+
+
 def test_a_file_that_is_named_in_time_is_no_orphan(world: LogWorld) -> None:
     """conformance: 28."""
     producer = started(world.log)

@@ -8,7 +8,13 @@ import pytest
 
 from oncelog import limits
 from oncelog.coordinator.transactions import own_transaction
-from oncelog.errors import PartitionPinnedError, StaleFileError, UnknownPartitionError, UnknownTopicError
+from oncelog.errors import (
+    InvalidTxnStateError,
+    PartitionPinnedError,
+    StaleFileError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from oncelog.log import partition_log
 from oncelog.log.partition_log import Append
 from oncelog.protocol.partition import OwnerSpan, PartitionState
@@ -60,6 +66,20 @@ def test_unknown_topics_and_partitions_are_named(log: Log) -> None:
     with pytest.raises(UnknownTopicError, match="created again"):
         append(log, Append(stale, PRODUCER, 0, None, blocks(1)))
     assert not partition_log.exists(store, stale)
+
+
+def test_nothing_is_appended_to_a_transaction_that_is_decided_or_was_never_begun(log: Log) -> None:
+    """conformance: 31."""
+    producer = started(log)
+    write_open(producer, b"a")
+    (span,) = state(log).owners
+    producer.abort_transaction()
+    before = state(log)
+
+    for owner in (span.owner, own_transaction("copier", ProducerIdAndEpoch(7, 5))):
+        with pytest.raises(InvalidTxnStateError, match="nothing more can be written"):
+            append(log, Append(partition(log), PRODUCER, 0, owner, blocks(1)))
+    assert state(log) == before
 
 
 def test_a_file_or_manifest_of_two_collections_ago_is_refused(log: Log) -> None:

@@ -1,0 +1,1 @@
+"""Planted faults, and the tests that must catch them: ``python -m tests.mutation``."""

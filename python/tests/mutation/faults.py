@@ -1,0 +1,573 @@
+"""The faults, layer by layer. Read the other way round: what each of these lines of the product is there for.
+
+A fault replaces a piece of text that occurs once in a file. The tests it names are the quickest that catch it, not all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """A piece of the product that is broken on purpose.
+
+    Attributes:
+        name: what is wrong.
+        file: below the folder of the package ``oncelog``.
+        sound, broken: the text as it is, and as it is planted.
+        tests: one of them has to fail; as pytest's arguments, below the folder of the tests.
+    """
+
+    name: str
+    file: str
+    sound: str
+    broken: str
+    tests: tuple[str, ...]
+
+
+IDENTITY = [
+    Fault(
+        "the epoch is not checked",
+        "protocol/coordinator_core.py",
+        "    if given == metadata.producer:\n        return False\n    may_be_retried",
+        "    return False\n    may_be_retried",
+        ("unit/protocol/test_coordinator_core.py",),
+    ),
+    Fault(
+        "any older identity counts as a retry",
+        "protocol/coordinator_core.py",
+        "if given == metadata.last and may_be_retried and",
+        "if may_be_retried and",
+        ("unit/protocol/test_coordinator_core.py",),
+    ),
+    Fault(
+        "a retry is believed while the next transaction is open",
+        "protocol/coordinator_core.py",
+        "may_be_retried and metadata.state is not TxnState.ONGOING:",
+        "may_be_retried:",
+        ("spec/test_end_txn_matrix.py",),
+    ),
+    Fault(
+        "the last epoch is used",
+        "protocol/coordinator_core.py",
+        "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1",
+        "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH",
+        ("unit/protocol/test_coordinator_core.py",),
+    ),
+    Fault(
+        "a repeated init takes a second epoch",
+        "protocol/coordinator_core.py",
+        "    if metadata.nonce == event.nonce:\n        return Step(metadata, (), metadata.producer)\n",
+        "",
+        ("unit/protocol/test_coordinator_core.py",),
+    ),
+    Fault(
+        "an init that lost its answer fences its successor",
+        "protocol/coordinator_core.py",
+        "    if event.base_nonce not in {None, metadata.nonce}:\n        raise _fenced(metadata, event)\n",
+        "",
+        ("spec/test_coordinator_laws.py", "spec/test_fencing_laws.py", "spec/test_crash_laws.py"),
+    ),
+    Fault(
+        "an init over an open round is let through",
+        "protocol/coordinator_core.py",
+        "if event.owner_outcome is Outcome.OPEN and event.round != metadata.round:",
+        "if False:",
+        ("spec/test_round_laws.py",),
+    ),
+    Fault(
+        "two processes get the same producer ids",
+        "coordinator/producer_ids.py",
+        "end = start + limits.PRODUCER_ID_BLOCK\n",
+        "end = start + 1\n",
+        ("unit/coordinator/test_producer_ids.py",),
+    ),
+]
+
+ENDING = [
+    Fault(
+        "a prepared transaction times out",
+        "coordinator/metadata.py",
+        "stored.open_transaction is None or stored.prepared:",
+        "stored.open_transaction is None:",
+        ("spec/test_timeout_laws.py",),
+    ),
+    Fault(
+        "a prepared transaction takes more writes",
+        "protocol/coordinator_core.py",
+        "    if metadata.prepared:\n        raise",
+        "    if False:\n        raise",
+        ("spec/test_two_phase_laws.py",),
+    ),
+    Fault(
+        "any token commits a prepared transaction",
+        "protocol/coordinator_core.py",
+        "outcome = Outcome.COMMIT if event.token == prepared else Outcome.ABORT",
+        "outcome = Outcome.COMMIT",
+        ("spec/test_two_phase_laws.py",),
+    ),
+    Fault(
+        "a decision does not touch /commits",
+        "coordinator/metadata.py",
+        'replace(record, outcome=decision.outcome)))\n    view.set_blind(paths.COMMITS, b"")\n',
+        "replace(record, outcome=decision.outcome)))\n",
+        ("spec/test_coordinator_laws.py", "unit/coordinator/test_transactions.py"),
+    ),
+    Fault(
+        "an operator's abort hits the id's next transaction",
+        "coordinator/metadata.py",
+        "if stored is None or stored.open_transaction is None or stored.owner != owner:",
+        "if stored is None or stored.open_transaction is None:",
+        ("unit/coordinator/test_transactions.py", "unit/clients/test_admin_transactions.py"),
+    ),
+    Fault(
+        "a transaction with a manifest is committed in one phase",
+        "coordinator/transactions.py",
+        "return len(appends) == 1 and appends[0].manifest_file is None",
+        "return len(appends) == 1",
+        ("unit/clients/test_commit_with_append.py",),
+    ),
+    Fault(
+        "an unknown outcome is given up at once",
+        "coordinator/transactions.py",
+        "            except OutcomeUnknownError as error:\n                unknown = error\n",
+        "            except OutcomeUnknownError:\n                raise\n",
+        ("spec/test_crash_laws.py", "spec/test_coordinator_laws.py"),
+    ),
+    Fault(
+        "a time-out comes at once",
+        "coordinator/sweeper.py",
+        "or now_ms - since_ms <= record.timeout_ms:",
+        "or now_ms < since_ms:",
+        ("unit/coordinator/test_sweeper.py",),
+    ),
+    Fault(
+        "an idle id expires although it was just used",
+        "coordinator/metadata.py",
+        "if znode is None or znode.stat.version != version:",
+        "if znode is None:",
+        ("unit/coordinator/test_sweeper.py", "spec/test_timeout_laws.py"),
+    ),
+]
+
+SEQUENCES = [
+    Fault(
+        "a gap in the sequence is accepted",
+        "protocol/sequencing.py",
+        "    if base_sequence != expected:\n",
+        "    if base_sequence < expected:\n",
+        ("unit/protocol/test_sequencing.py",),
+    ),
+    Fault(
+        "sequences do not wrap around",
+        "protocol/sequencing.py",
+        "return (sequence + count) % _SEQUENCES",
+        "return sequence + count",
+        ("unit/protocol/test_sequencing.py",),
+    ),
+    Fault(
+        "the window of duplicates holds four batches",
+        "protocol/sequencing.py",
+        "AppendedBatch(base_sequence, count, base_offset))[-DEDUPE_WINDOW:]",
+        "AppendedBatch(base_sequence, count, base_offset))[1 - DEDUPE_WINDOW :]",
+        ("unit/protocol/test_sequencing.py",),
+    ),
+    Fault(
+        "a new epoch begins at any sequence",
+        "protocol/sequencing.py",
+        "        _check_follows(entry, producer, base_sequence, expected=0)\n",
+        "        pass\n",
+        ("spec/test_sequence_laws.py",),
+    ),
+    Fault(
+        "an older epoch may append",
+        "protocol/sequencing.py",
+        "if producer.epoch < entry.epoch:",
+        "if False:",
+        ("spec/test_sequence_laws.py",),
+    ),
+    Fault(
+        "a marker closes the producer's next transaction",
+        "protocol/sequencing.py",
+        "    if entry.open_owner != owner:\n        return entry\n",
+        "",
+        ("unit/protocol/test_sequencing.py",),
+    ),
+    Fault(
+        "the sender does not count its records",
+        "clients/sender.py",
+        "sequence_add(request.base_sequence, request.count)",
+        "sequence_add(request.base_sequence, 1)",
+        ("unit/clients/test_producer.py",),
+    ),
+]
+
+VISIBILITY = [
+    Fault(
+        "the last stable offset is off by one",
+        "protocol/visibility.py",
+        "ends = {key: span.first if span else partitions[key].log_end for key, span in blocking.items()}",
+        "ends = {key: span.first + 1 if span else partitions[key].log_end for key, span in blocking.items()}",
+        ("unit/protocol/test_visibility.py",),
+    ),
+    Fault(
+        "the plan is a plain LSO",
+        "protocol/visibility.py",
+        "        if not torn:\n",
+        "        if True:\n",
+        ("unit/protocol/test_visibility.py",),
+    ),
+    Fault(
+        "a decision behind the snapshot counts",
+        "protocol/visibility.py",
+        "if state.decided_zxid <= snapshot_zxid}",
+        "if state.outcome is not Outcome.OPEN}",
+        ("unit/protocol/test_visibility.py", "properties/test_visibility_model.py"),
+    ),
+    Fault(
+        "a reader does not notice that it was overtaken",
+        "protocol/visibility.py",
+        "return any(partition.trim > snapshot_zxid for partition in partitions)",
+        "return False",
+        ("unit/protocol/test_visibility.py", "unit/log/test_snapshot.py"),
+    ),
+    Fault(
+        "settled aborted data is shown",
+        "protocol/visibility.py",
+        "return Outcome.ABORT if entry.producer in aborted else Outcome.COMMIT",
+        "return Outcome.COMMIT",
+        ("unit/protocol/test_visibility.py",),
+    ),
+    Fault(
+        "the losers of a round are shown",
+        "protocol/partition.py",
+        "if self.outcome is Outcome.COMMIT and self.participants is not None and producer not in self.participants:",
+        "if False:",
+        ("unit/protocol/test_visibility.py", "unit/coordinator/test_rounds.py"),
+    ),
+    Fault(
+        "read_committed reads up to the log end",
+        "log/snapshot.py",
+        "if isolation is IsolationLevel.READ_COMMITTED:\n            return max(self.plan.ends[partition]",
+        "if False:\n            return max(self.plan.ends[partition]",
+        ("unit/log/test_snapshot.py", "unit/clients/test_consumer.py"),
+    ),
+    Fault(
+        "the reader reads /commits last",
+        "log/snapshot.py",
+        "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n"
+        "            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)\n",
+        "            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)\n"
+        "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n",
+        ("properties/test_live_reads.py", "unit/log/test_snapshot.py"),
+    ),
+    Fault(
+        "a consumer stops in front of a marker",
+        "clients/consumer.py",
+        "visible.slices)\n        self.planned_end = visible.end\n        self.pass_planned_end()\n",
+        "visible.slices)\n",
+        ("unit/clients/test_consumer.py", "spec/test_visibility_laws.py"),
+    ),
+]
+
+APPENDING = [
+    Fault(
+        "data is appended to a decided transaction",
+        "log/partition_log.py",
+        "    if owner is not None:\n        _check_owner_is_open(view, owner, partition)\n",
+        "",
+        ("unit/log/test_partition_log.py",),
+    ),
+    Fault(
+        "a file that may be gone is named",
+        "log/partition_log.py",
+        "    generations.check_fresh(view, request.files)\n",
+        "",
+        ("unit/log/test_partition_log.py", "unit/log/test_collection.py"),
+    ),
+    Fault(
+        "a settler leaves trim alone",
+        "log/partition_log.py",
+        "trim=max(state.trim, snapshot_zxid),",
+        "trim=state.trim,",
+        ("properties/test_live_reads.py",),
+    ),
+    Fault(
+        "a marker leaves the producer's transaction open",
+        "log/partition_log.py",
+        "            _close_transaction(view, paths.producer(partition, producer.producer_id), span.owner)\n",
+        "            pass\n",
+        ("unit/log/test_partition_log.py", "unit/coordinator/test_settler.py"),
+    ),
+    Fault(
+        "two processes roll the same tail",
+        "log/partition_log.py",
+        "        if (now.roots, now.log_start) != (state.roots, state.log_start):\n            return False\n",
+        "",
+        ("spec/test_index_laws.py",),
+    ),
+    Fault(
+        "a hole in front of the tail is passed over",
+        "log/partition_log.py",
+        "    if tail_start > rolled_end:\n",
+        "    if False:\n",
+        (
+            "unit/log/test_snapshot.py",
+            "unit/log/test_verification.py",
+            "properties/test_live_reads.py",
+            "unit/log/test_index.py",
+        ),
+    ),
+    Fault(
+        "a span begins at the owner's last append",
+        "protocol/partition.py",
+        "grown = OwnerSpan(owner, span.first, last, producers)",
+        "grown = OwnerSpan(owner, first, last, producers)",
+        ("unit/log/test_partition_log.py", "unit/protocol/test_visibility.py"),
+    ),
+]
+
+STEPS = [
+    Fault(
+        "a read is dropped from the read set",
+        "znodes/view.py",
+        "*(Check(path, versions[path]) for path in versions if",
+        "*(Check(path, versions[path]) for path in () if",
+        ("unit/znodes/test_transact.py",),
+    ),
+    Fault(
+        "a step overwrites what it did not read",
+        "znodes/view.py",
+        "*(Set(path, data, versions[path]) for path, data in sets.items()),",
+        "*(Set(path, data) for path, data in sets.items()),",
+        ("unit/znodes/test_transact.py",),
+    ),
+    Fault(
+        "an absence is believed without its parent",
+        "znodes/view.py",
+        "        if znode is None:\n            self._read_ancestor_of_absent(path)\n",
+        "",
+        ("unit/znodes/test_transact.py",),
+    ),
+    Fault(
+        "an absence that ended while it was read is believed",
+        "znodes/transact.py",
+        "    if view.torn_path is not None:\n        return view.torn_path\n",
+        "",
+        ("unit/znodes/test_concurrency.py", "unit/znodes/test_histories.py"),
+    ),
+    Fault(
+        "a step that slept too long still writes",
+        "znodes/transact.py",
+        "    except StaleStepError:\n        return ops[0].path\n",
+        "",
+        ("unit/znodes/test_transact.py",),
+    ),
+    Fault(
+        "SQLite does not wait for the disk",
+        "znodes/sqlite/connection.py",
+        '            self.rows("PRAGMA synchronous = FULL")',
+        '            self.rows("PRAGMA synchronous = OFF")',
+        ("unit/znodes/test_sqlite_file.py",),
+    ),
+    Fault(
+        "another host may write to the SQLite file",
+        "znodes/sqlite/file.py",
+        "if owner.host_id and not owner.is_same_host(here):",
+        "if False:",
+        ("unit/znodes/test_sqlite_file.py",),
+    ),
+]
+
+BATCHES = [
+    Fault(
+        "a replayed batch is written again",
+        "protocol/batch_ledger.py",
+        "if last is not None and request.batch_id <= last.batch_id:",
+        "if False:",
+        ("unit/protocol/test_batch_ledger.py",),
+    ),
+    Fault(
+        "a batch of other offsets passes for a replay",
+        "protocol/batch_ledger.py",
+        "if request.fingerprint != last.fingerprint:",
+        "if False:",
+        ("unit/protocol/test_batch_ledger.py",),
+    ),
+    Fault(
+        "a superseded run goes on",
+        "protocol/batch_ledger.py",
+        "if run_id in ledger.superseded_runs:",
+        "if False:",
+        ("unit/protocol/test_batch_ledger.py",),
+    ),
+    Fault(
+        "a query continues another's history unasked",
+        "protocol/batch_ledger.py",
+        "if request.takeover != ledger.query_id:",
+        "if False:",
+        ("unit/protocol/test_batch_ledger.py",),
+    ),
+    Fault(
+        "a new round leaves the older one open",
+        "coordinator/rounds.py",
+        "    if verdict.previous is not None:\n        abort_in(view, request.prefix, verdict.previous)\n",
+        "",
+        ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
+    ),
+    Fault(
+        "an aborted round is decided",
+        "coordinator/rounds.py",
+        "if record is None or record.outcome is not Outcome.OPEN or ledger.current_round != self.number:",
+        "if record is None:",
+        ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
+    ),
+    Fault(
+        "decide without the group check",
+        "coordinator/rounds.py",
+        "        if self._group_order is not None:\n            self._check_group_unmoved",
+        "        if False:\n            self._check_group_unmoved",
+        ("unit/coordinator/test_rounds.py", "simulation/test_round_interleavings.py"),
+    ),
+    Fault(
+        "a decision is not written into the ledger",
+        "coordinator/rounds.py",
+        "        view.set(paths.query(self._request.prefix), payloads.encode_ledger(after))\n",
+        "",
+        ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
+    ),
+]
+
+SETTLING = [
+    Fault(
+        "a settler does not look at the neighbours",
+        "coordinator/settler.py",
+        "snapshot_zxid=zxid, with_neighbours=True)",
+        "snapshot_zxid=zxid, with_neighbours=False)",
+        ("unit/coordinator/test_settler.py",),
+    ),
+    Fault(
+        "an open owner is finished",
+        "coordinator/settler.py",
+        "if state is None or state.outcome is Outcome.OPEN:\n                continue",
+        "if state is None:\n                continue",
+        ("unit/coordinator/test_settler.py",),
+    ),
+    Fault(
+        "the offsets of an aborted transaction are folded in",
+        "protocol/group_offsets.py",
+        "if pending.owner == owner and outcome is Outcome.COMMIT:",
+        "if pending.owner == owner:",
+        ("unit/protocol/test_group_offsets.py",),
+    ),
+    Fault(
+        "an older commit of a group wins",
+        "protocol/group_offsets.py",
+        "return candidate if current is None or candidate.order >= current.order else current",
+        "return candidate",
+        ("unit/protocol/test_group_offsets.py",),
+    ),
+    Fault(
+        "an unstable offset is handed out",
+        "protocol/group_offsets.py",
+        "elif require_stable:",
+        "elif False:",
+        ("unit/protocol/test_group_offsets.py",),
+    ),
+    Fault(
+        "a group of a sink takes commits of others",
+        "coordinator/groups.py",
+        "if stored is not None and stored != owning_prefix:",
+        "if False:",
+        ("unit/coordinator/test_groups.py", "spec/test_round_laws.py"),
+    ),
+    Fault(
+        "retention takes unsettled data",
+        "log/retention.py",
+        "return min((span.first for span in state.owners), default=state.log_end)",
+        "return state.log_end",
+        ("unit/log/test_retention.py",),
+    ),
+    Fault(
+        "collection takes files that are about to be named",
+        "log/collection.py",
+        "generations.generation_of(name) < generation - 1 and",
+        "generations.generation_of(name) <= generation and",
+        ("unit/log/test_collection.py",),
+    ),
+    Fault(
+        "collection takes files that a reader may still hold",
+        "log/collection.py",
+        "and found_in < generation:",
+        "and found_in <= generation:",
+        ("unit/log/test_collection.py",),
+    ),
+]
+
+FILES = [
+    Fault(
+        "a file is not fsynced",
+        "log/files.py",
+        "            os.fsync(self._file.fileno())\n",
+        "",
+        ("unit/log/test_files.py",),
+    ),
+    Fault(
+        "the folder of a new file is not fsynced",
+        "log/files.py",
+        "            self._file.close()\n            _sync_folder(self._path.parent)\n",
+        "            self._file.close()\n",
+        ("unit/log/test_files.py",),
+    ),
+    Fault(
+        "the file is made durable after it is named",
+        "clients/sender.py",
+        "            _collect(blocks, gathered.flush())\n            writer.finish()\n",
+        "            _collect(blocks, gathered.flush())\n",
+        ("unit/clients/test_producer.py",),
+    ),
+    Fault(
+        "the CRC of a block is not compared",
+        "log/segment.py",
+        '    _check_same("crc32", block.crc32, zlib.crc32(data), place)\n',
+        "",
+        ("unit/log/test_segment_damage.py",),
+    ),
+    Fault(
+        "a block with other records than the index says is read",
+        "log/segment.py",
+        '    _check_same("count", block.count, decoded.count, place)\n',
+        "",
+        ("unit/log/test_segment_damage.py", "unit/log/test_segment.py"),
+    ),
+]
+
+SPARK = [
+    Fault(
+        "an offset of another log is accepted",
+        "spark/offsets.py",
+        "    if offset.cluster_id != cluster_id:\n",
+        "    if False:\n",
+        ("unit/spark/test_offsets.py",),
+    ),
+    Fault(
+        "a topic that was created again is read on",
+        "spark/offsets.py",
+        "        if topic_ids.get(name) != topic.topic_id:\n",
+        "        if name not in topic_ids:\n",
+        ("unit/spark/test_offsets.py",),
+    ),
+]
+
+FAULTS = [
+    *IDENTITY,
+    *ENDING,
+    *SEQUENCES,
+    *VISIBILITY,
+    *APPENDING,
+    *STEPS,
+    *BATCHES,
+    *SETTLING,
+    *FILES,
+    *SPARK,
+]
