@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim spark kafka spark-zookeeper integration crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim fuzz mutate spark kafka spark-zookeeper integration crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,8 +17,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
 TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py)
 
-# The Kafka connector's jar. Where Java's compiler or Maven is missing, what needs the jar says so.
-SHIMS := connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
+# The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so.
+SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +35,9 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
-shims: $(SHIMS) ## Build the jar of the Kafka connector with Maven (only when its sources changed)
+shims: $(SHIMS) ## Build the jars of reads and of the Kafka connector with Maven (only when their sources changed)
 
-$(SHIMS): jvm_shims/pom.xml $(shell find jvm_shims/src -type f 2>/dev/null) tools/build-shims | $(READY)
+$(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) tools/build-shims | $(READY)
 	@$(BIN)/python tools/build-shims
 
 format: $(READY) ## Sort imports and format the code
@@ -60,7 +60,13 @@ unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and
 sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
 	$(PYTEST) python/tests/simulation
 
-spark: $(READY) ## The tests on Spark
+fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
+	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+
+mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch every one (ONLY=part of a name)
+	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)")
+
+spark: shims ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "not walk"
 
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
@@ -88,13 +94,13 @@ run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of w
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, and an audit by another client
 	$(BIN)/python examples/kafka_exactly_once.py
 
-bench: $(READY) ## All benchmarks with their peers; writes docs/benchmarks.md
+bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of docs/benchmarks.md (QUICK=1: 2 minutes, no page)
 	$(BIN)/python -m benchmarks.kafka $(if $(QUICK),--quick)
 
-bench-quick: $(READY) ## The benchmarks on less data, under 3 minutes
+bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick
 
 docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
@@ -102,5 +108,5 @@ docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
-	rm -rf jvm_shims/target connectors/kafka/oncelog_kafka/jars
+	rm -rf jvm_shims/target jvm_shims/*/target python/oncelog/spark/jars connectors/kafka/oncelog_kafka/jars
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

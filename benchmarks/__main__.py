@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+import oncelog.spark
 from benchmarks import (
     appends,
     memory,
@@ -86,7 +87,8 @@ def _run(wanted: Sequence[str], folder: Path, *, quick: bool) -> list[tuple[str,
 def _session(folder: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[*]")
+        oncelog.spark.configure(SparkSession.builder)
+        .master("local[*]")
         .appName("oncelog-bench")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "4g")

@@ -19,14 +19,16 @@ from benchmarks.report import Finding, at_least, median, per_second
 from oncelog.spark.schema import read_columns, read_schema, to_read_batch
 
 EXPLANATION = """\
-`spark.read` to the `noop` sink, of all columns and of key and value alone (`.schema("key binary, value binary")`);
-the log is read read_committed. The peer is Spark's parquet source over the same keys, values, partitions, offsets and
-timestamps (zstd). A Python source that does nothing gives Spark the same record batch over and over: Spark 4.3 takes
-the columns of a Python source through a socket and turns them into rows twice, while its parquet source stays in the
-JVM. No Python source is faster than that one."""
+`spark.read` to the `noop` sink, of all columns and of key and value alone; the log is read read_committed. The peer is
+Spark's parquet source over the same keys, values, partitions, offsets and timestamps (zstd). With oncelog's jar
+(`oncelog.spark.configure`) tasks read in the JVM, as parquet's do; without it, and from object stores, they read in
+Python. A Python source that does nothing gives Spark the same record batch over and over: Spark 4.3 takes the columns
+of a Python source through a socket and turns them into rows twice. No Python source is faster than that one."""
 
 PARTITIONS = 4
 COLUMNS = {"all columns": None, "key and value": "key binary, value binary"}
+READERS = {"jvm": True, "python": False}
+"""Of the log, by name: whether they are the jar's."""
 
 
 class IdleReader(DataSourceReader):
@@ -75,7 +77,7 @@ def _scan(folder: Path, spark: SparkSession, value_bytes: int, rows: int, *, qui
     _load(folder / "log", rows, value_bytes)
     spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
     contenders = _contenders(spark, folder, rows, value_bytes)
-    contenders["log", "all columns"]().write.parquet(str(folder / "parquet"))
+    contenders["jvm", "all columns"]().write.parquet(str(folder / "parquet"))
     times: dict[tuple[str, str], list[float]] = {name: [] for name in contenders}
     for number in range(5 if quick else 10):
         for name, read in contenders.items():
@@ -86,12 +88,14 @@ def _scan(folder: Path, spark: SparkSession, value_bytes: int, rows: int, *, qui
     assert_rows(folder / "parquet", rows)
     findings = []
     for columns in COLUMNS:
-        ours, parquet, idle = (median(times[name, columns]) for name in ("log", "parquet", "idle"))
+        jvm, python, parquet, idle = (median(times[name, columns]) for name in (*READERS, "parquet", "idle"))
         what = f"scan to noop, {columns}, {value_bytes}-byte values, {rows:,} rows"
-        rate, least = per_second(rows, ours), 0.9 if value_bytes == 100 else None
+        in_python, least = f"{what}, without the jar", 0.9 if value_bytes == 100 else None
+        of_parquet, rate = f"{per_second(rows, parquet)} parquet", per_second(rows, python)
         findings += [
-            at_least(what, rate, f"{per_second(rows, parquet)} parquet", parquet / ours, least),
-            Finding(what, rate, f"{per_second(rows, idle)} Python source that does nothing", idle / ours),
+            at_least(what, per_second(rows, jvm), of_parquet, parquet / jvm, least),
+            Finding(in_python, rate, of_parquet, parquet / python),
+            Finding(in_python, rate, f"{per_second(rows, idle)} Python source that does nothing", idle / python),
         ]
     return findings
 
@@ -115,9 +119,14 @@ def _contenders(
         reader = spark.read.format(source).options(**{name: str(value) for name, value in options.items()})
         return (reader.schema(columns) if columns else reader).load()
 
+    def log(columns: str | None, is_jvm: bool) -> DataFrame:
+        spark.conf.set("spark.oncelog.jvmReader", is_jvm)
+        return named(columns, "oncelog", path=folder / "log", subscribe="t")
+
     found: dict[tuple[str, str], Callable[[], DataFrame]] = {}
     for name, columns in COLUMNS.items():
-        found["log", name] = partial(named, columns, "oncelog", path=folder / "log", subscribe="t")
+        for reader, is_jvm in READERS.items():
+            found[reader, name] = partial(log, columns, is_jvm)
         found["parquet", name] = partial(_parquet, spark, folder / "parquet", columns)
         found["idle", name] = partial(named, columns, "idle", rows=rows, value_bytes=value_bytes)
     return found

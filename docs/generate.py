@@ -15,7 +15,7 @@ from oncelog.spark.option_table import SINKS, SOURCE, render_markdown_table
 from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
-JAVA = DOCS.parent / "jvm_shims" / "src" / "main" / "java" / "io" / "oncelog" / "kafka"
+JAVA = DOCS.parent / "jvm_shims" / "kafka" / "src" / "main" / "java" / "io" / "oncelog" / "kafka"
 
 
 def options_page() -> str:
@@ -25,7 +25,8 @@ def options_page() -> str:
 Generated from the code by `make docs`. Names match in any case; an unknown one is an error that suggests the nearest.
 
 ## Source
-`spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`
+`spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`. A session with oncelog's jar
+(`oncelog.spark.configure`) reads local logs in the JVM; with the setting `spark.oncelog.jvmReader=false`, in Python.
 
 {render_markdown_table(SOURCE)}
 ## Sinks

@@ -1,7 +1,7 @@
 """One Spark for all tests of a run that need one, as a user starts it: local, with task retries.
 
-A process holds one JVM, and a JVM takes jars only when it starts: the session has the Kafka connector's jar whenever it
-is built, whichever test asks first.
+A process holds one JVM, and a JVM takes jars only when it starts: the session has the jars that are built, whichever
+test asks first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _leaves_no_query_running(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
     session = (
-        _with_kafka(builder)
+        _with_jars(builder)
         .master("local[2,4]")
         .appName("oncelog-tests")
         .config("spark.ui.enabled", "false")
@@ -73,7 +73,11 @@ def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
     return session
 
 
-def _with_kafka(builder: SparkSession.Builder) -> SparkSession.Builder:
-    from oncelog_kafka.packaging import JAR, configure
+def _with_jars(builder: SparkSession.Builder) -> SparkSession.Builder:
+    from oncelog.spark import packaging as spark
+    from oncelog_kafka import packaging as kafka
 
-    return configure(builder) if JAR.is_file() else builder
+    for package in (spark, kafka):
+        if package.JAR.is_file():
+            package.configure(builder)
+    return builder

@@ -20,7 +20,7 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.types import Outcome
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import fields, paths, payloads
 from oncelog.znodes.transact import resolving
 from oncelog_kafka import kafka_rounds
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
@@ -76,16 +76,18 @@ def decode_round(path: str, data: bytes) -> KafkaRound:
 
 
 def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
+    if payload.keys() != {"version", *KafkaRound.__slots__}:
+        raise ValueError("other fields than those of a round")
     return KafkaRound(
-        outcome=Outcome(payload["outcome"]),
-        batch_id=int(payload["batch_id"]),
-        fingerprint=str(payload["fingerprint"]),
-        run_id=str(payload["run_id"]),
-        nonce=str(payload["nonce"]),
-        lease=int(payload["lease"]),
-        buckets=None if payload["buckets"] is None else int(payload["buckets"]),
-        participants=tuple(_participant_from_json(row) for row in payload["participants"]),
-        is_complete=bool(payload["is_complete"]),
+        outcome=Outcome(fields.text(payload["outcome"])),
+        batch_id=fields.signed(payload["batch_id"]),
+        fingerprint=fields.text(payload["fingerprint"]),
+        run_id=fields.text(payload["run_id"]),
+        nonce=fields.text(payload["nonce"]),
+        lease=fields.number(payload["lease"]),
+        buckets=fields.maybe(fields.number, payload["buckets"]),
+        participants=fields.several(_participant_from_json, payload["participants"]),
+        is_complete=fields.flag(payload["is_complete"]),
     )
 
 
@@ -103,18 +105,20 @@ def _participant_to_json(p: Participant) -> list[Any]:
     ]
 
 
-def _participant_from_json(row: list[Any]) -> Participant:
-    transactional_id, partition, producer_id, epoch, version, rows, content_hash, token_topic, is_lost = row
+def _participant_from_json(row: Any) -> Participant:
+    transactional_id, partition, producer_id, epoch, version, rows, content_hash, token_topic, is_lost = fields.rows(
+        row
+    )
     return Participant(
-        str(transactional_id),
-        int(partition),
-        int(producer_id),
-        int(epoch),
-        int(version),
-        int(rows),
-        int(content_hash),
-        str(token_topic),
-        bool(is_lost),
+        transactional_id=fields.text(transactional_id),
+        partition=fields.number(partition),
+        producer_id=fields.number(producer_id),
+        epoch=fields.epoch(epoch),
+        transaction_version=fields.number(version),
+        rows=fields.number(rows),
+        content_hash=fields.signed(content_hash),
+        token_topic=fields.text(token_topic),
+        is_lost=bool(fields.number(is_lost, most=1)),
     )
 
 

@@ -80,8 +80,8 @@ def _prefix(text: str) -> str:
 
 
 def _positive(text: str) -> int:
-    if not re.fullmatch(r"\s*0*[1-9][0-9]*\s*", text):
-        raise ValueError("a whole number above 0")
+    if not re.fullmatch(r"\s*0*[1-9][0-9]{0,17}\s*", text):
+        raise ValueError("a whole number above 0, of 18 digits at most")
     return int(text)
 
 
@@ -213,9 +213,11 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
 def _as_text(name: str, raw: object) -> str:
     if isinstance(raw, bool):
         return str(raw).lower()
-    if isinstance(raw, str | int):
+    if isinstance(raw, str) or (isinstance(raw, int) and raw.bit_length() < 64):
         return str(raw)
-    raise InvalidOptionError("the option's value must be text, a whole number or a bool", option=name, value=raw)
+    raise InvalidOptionError(
+        "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
+    )
 
 
 def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
@@ -305,7 +307,7 @@ def _python_value(text: str) -> str | int | bool:
     """A setting of kafka-python, which tells numbers from texts."""
     if text.strip().lower() in {"true", "false"}:
         return text.strip().lower() == "true"
-    return int(text) if re.fullmatch(r"-?[0-9]+", text.strip()) else text
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text.strip()) else text
 
 
 def render_markdown_table() -> str:

@@ -18,7 +18,11 @@ MARGIN_MS = 120_000
 ONGOING = "Ongoing"
 """Kafka's name of the state in which a transaction can be committed."""
 
-_ID = re.compile(r"(?P<prefix>.+)-(?P<partition>\d+)-(?P<lease>\d+)\.(?P<stage>\d+)\.(?P<attempt>\d+)", re.DOTALL)
+_ID = re.compile(
+    r"(?P<prefix>.+)-(?P<partition>[0-9]{1,19})-(?P<lease>[0-9]{1,19})\.(?P<stage>[0-9]{1,19})\.(?P<attempt>[0-9]{1,19})",
+    re.DOTALL,
+)
+"""Brokers also list ids that other programs made up, of digits that Python takes for none, or for too many."""
 
 
 @dataclass(frozen=True, slots=True)

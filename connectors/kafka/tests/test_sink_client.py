@@ -13,7 +13,7 @@ from tests.kafka import require_broker, require_shims
 from tests.parts import missing_part
 
 HERE = Path(__file__).parent
-CLASSES = HERE.parents[2] / "jvm_shims" / "target" / "classes"
+CLASSES = HERE.parents[2] / "jvm_shims" / "kafka" / "target" / "classes"
 """What Maven compiled, before Kafka's classes got names of their own in the jar."""
 
 

@@ -47,6 +47,15 @@ def test_every_column_holds_what_was_sent(source: Source, kafka: KafkaBroker, to
     assert [(h.key, bytes(h.value)) for h in third.headers] == [("c", b"")]
 
 
+def test_a_field_of_the_headers_can_be_taken_alone(source: Source, kafka: KafkaBroker, topic: str) -> None:
+    send(kafka, topic, "x", headers=[[("a", b"1"), ("b", None)]])
+
+    (row,) = source.batch(includeHeaders=True).select("headers.key", "headers.value").collect()
+    (alone,) = source.batch(includeHeaders=True).select("headers.value").collect()
+
+    assert (row.key, row.value, alone.value) == (["a", "b"], [b"1", None], [b"1", None])
+
+
 def test_log_append_time_shows_as_timestamp_type_1(spark: SparkSession, kafka: KafkaBroker) -> None:
     topic = kafka.create_topic(fresh_name("append"), message_timestamp_type="LogAppendTime")
     send(kafka, topic, "x")

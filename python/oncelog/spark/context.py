@@ -194,7 +194,7 @@ class _CheckpointFolder:
         text = self._text("metadata")
         try:
             return str(json.loads(text)["id"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise self._corrupt("metadata", text) from None
 
     def logged(self, batch_id: int) -> _Entry:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from oncelog import limits
@@ -17,6 +15,7 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import OncelogError, OutcomeUnknownError, PartitionPinnedError, RetriableError
 from oncelog.log import generations, topics
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.spark.context import BatchContext
 from oncelog.spark.offsets import fingerprint
@@ -153,28 +152,20 @@ class BatchDriver:
             self._upkeep.unblock(blocks)
             round_.write(blocks)
 
-    @contextmanager
-    def _renewed(self, round_: Round) -> Iterator[None]:
+    def _renewed(self, round_: Round) -> AbstractContextManager[None]:
         """Tell the others, while a long job runs, that this driver lives."""
-        stop = threading.Event()
-        pause_s = self._options.round_timeout_ms / 1000 / RENEWALS_PER_TIMEOUT
 
-        def renew() -> None:
-            while not stop.wait(pause_s):
-                try:
-                    round_.renew()
-                except (RetriableError, OutcomeUnknownError):
-                    continue
-                except OncelogError:
-                    return  # the round is over: the batch's next step says so
+        def renew() -> bool:
+            try:
+                round_.renew()
+            except (RetriableError, OutcomeUnknownError):
+                return True
+            except OncelogError:
+                return False  # the round is over: the batch's next step says so
+            return True
 
-        thread = threading.Thread(target=renew, name=f"oncelog-renew-{round_.number}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        pause_ms = self._options.round_timeout_ms // RENEWALS_PER_TIMEOUT
+        return self._log.services.background.every_ms(pause_ms, renew, name=f"oncelog-renew-{round_.number}")
 
     def _settle(self, prefix: str, partitions: Iterable[TopicIdPartition]) -> None:
         """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
@@ -199,7 +190,7 @@ def commit_once(log: Log, written: Iterable[Written]) -> None:
     blocks = by_partition(log, written)
     if not blocks:
         return
-    transactional_id = f"batch-write.{uuid.uuid4().hex}"
+    transactional_id = f"batch-write.{random_id()}"
     coordinator = log.services.coordinator
     producer = coordinator.init_producer_id(transactional_id, timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS).producer
     sender = Sender(log.services, codec=limits.DEFAULT_CODEC, delivery_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS)

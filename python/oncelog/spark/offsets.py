@@ -19,6 +19,8 @@ from oncelog.types import TopicIdPartition
 
 VERSION = 1
 
+MAX_OFFSET = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
@@ -95,7 +97,7 @@ def is_source_offset(text: str) -> bool:
     """Whether an offset that some source of a query logged is one of this source's, of whatever version."""
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(fields, dict) and {"version", "cluster_id", "group_id", "topics"} <= fields.keys()
 
@@ -111,14 +113,14 @@ def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
         UnsupportedFormatError: a newer oncelog wrote it.
     """
     try:
-        fields = json.loads(found) if isinstance(found, str) else found
+        fields = json.loads(found, object_pairs_hook=_without_duplicates) if isinstance(found, str) else found
         version = fields["version"]
-        if isinstance(version, int) and version > VERSION:
+        if type(version) is int and version > VERSION:
             raise UnsupportedFormatError(
                 "a newer oncelog wrote the offset in the checkpoint: upgrade oncelog", version=version, known=VERSION
             )
         return _parse_fields(fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise CorruptDataError(
             "the checkpoint holds an offset that is none of the oncelog source", found=found, problem=str(problem)
         ) from None
@@ -126,17 +128,26 @@ def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
 
 def _parse_fields(fields: Mapping[str, Any]) -> SourceOffset:
     cluster_id, group_id = fields["cluster_id"], fields["group_id"]
-    _expect(fields["version"] == VERSION, "version")
+    _expect(fields.keys() == {"version", "cluster_id", "group_id", "topics"}, "names of fields")
+    _expect(type(fields["version"]) is int and fields["version"] == VERSION, "version")
     _expect(isinstance(cluster_id, str), "cluster_id")
     _expect(group_id is None or isinstance(group_id, str), "group_id")
     topics = {}
     for name, topic in fields["topics"].items():
+        _expect(topic.keys() == {"id", "offsets"}, "names of a topic's fields")
         _expect(isinstance(topic["id"], str), "id of a topic")
         for partition, offset in topic["offsets"].items():
             _expect(partition == str(int(partition)) and int(partition) >= 0, "number of a partition")
-            _expect(type(offset) is int and offset >= 0, "offset of a partition")
+            _expect(type(offset) is int and 0 <= offset <= MAX_OFFSET, "offset of a partition")
         topics[name] = TopicOffsets(topic["id"], {int(key): offset for key, offset in topic["offsets"].items()})
     return SourceOffset(cluster_id, group_id, topics)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A partition with two offsets has none; Python would keep the last one."""
+    built = dict(pairs)
+    _expect(len(built) == len(pairs), "the same name twice")
+    return built
 
 
 def _expect(condition: bool, what: str) -> None:
@@ -241,7 +252,7 @@ def _canonical(text: str | None) -> object:
         return None
     try:
         return {"json": json.dumps(json.loads(text), sort_keys=True)}
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {"text": text}
 
 

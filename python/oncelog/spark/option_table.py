@@ -82,13 +82,13 @@ def _boolean(text: str) -> bool:
 
 
 def _positive(text: str) -> int:
-    if not re.fullmatch(r"\s*0*[1-9][0-9]*\s*", text):
-        raise ValueError("a whole number above 0")
+    if not re.fullmatch(r"\s*0*[1-9][0-9]{0,17}\s*", text):
+        raise ValueError("a whole number above 0, of 18 digits at most")
     return int(text)
 
 
 def _timestamp_ms(text: str) -> int:
-    if not re.fullmatch(r"\s*[0-9]+\s*", text):
+    if not re.fullmatch(r"\s*[0-9]{1,18}\s*", text):
         raise ValueError("milliseconds since 1970, such as 1700000000000")
     return int(text)
 
@@ -98,7 +98,7 @@ _DURATION_UNITS_MS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h"
 
 def _duration_ms(text: str) -> int:
     """Spark's notation of durations; a bare number is milliseconds."""
-    match = re.fullmatch(r"\s*([0-9]+)\s*(ms|s|m|min|h|d|)\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9]{1,10})\s*(ms|s|m|min|h|d|)\s*", text.lower())
     if match is None:
         raise ValueError("a duration such as 15m, 30s or 500ms")
     return int(match[1]) * _DURATION_UNITS_MS[match[2]]
@@ -131,7 +131,7 @@ def _topics(text: str) -> tuple[str, ...]:
 def _pattern(text: str) -> str:
     try:
         re.compile(_text(text))
-    except (re.error, ValueError):
+    except (re.error, ValueError, OverflowError, RecursionError):
         raise ValueError("a regular expression that whole topic names match") from None
     return text.strip()
 

@@ -223,9 +223,11 @@ def _as_text(name: str, raw: object) -> str:
     """Spark passes text; Python callers may pass numbers and bools as well."""
     if isinstance(raw, bool):
         return str(raw).lower()
-    if isinstance(raw, str | int):
+    if isinstance(raw, str) or (isinstance(raw, int) and raw.bit_length() < 64):
         return str(raw)
-    raise InvalidOptionError("the option's value must be text, a whole number or a bool", option=name, value=raw)
+    raise InvalidOptionError(
+        "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
+    )
 
 
 def _starting(given: _Given) -> Position:
@@ -256,17 +258,22 @@ def _check_order(starting: Position, ending: Position) -> None:
     """Both ends given one by one: the same partitions, and no start behind its end."""
     pairs: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
-        pairs = (starting.offsets, ending.offsets)
+        pairs, options = (starting.offsets, ending.offsets), ["startingOffsets", "endingOffsets"]
     elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
         pairs = (starting.timestamps_ms, ending.timestamps_ms)
+        options = ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"]
     else:
         return
     starts, ends = pairs
     if starts.keys() != ends.keys():
         raise InvalidOptionError(
-            "start and end must name the same partitions", in_one_only=sorted(map(str, starts.keys() ^ ends.keys()))
+            "start and end must name the same partitions",
+            options=options,
+            in_one_only=sorted(map(str, starts.keys() ^ ends.keys())),
         )
     for partition, start in starts.items():
         end = ends[partition]
         if 0 <= end < start:
-            raise InvalidOptionError("the start is behind the end", partition=str(partition), start=start, end=end)
+            raise InvalidOptionError(
+                "the start is behind the end", options=options, partition=str(partition), start=start, end=end
+            )

@@ -7,9 +7,11 @@ falls on) is the source's business.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 from oncelog.types import TopicPartition
@@ -17,6 +19,12 @@ from oncelog.types import TopicPartition
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 """Stand-ins for an offset, per partition, in JSON."""
+
+MAX_PARTITION = 999_999_999
+MAX_LONG = 2**63 - 1
+"""The highest partition and the highest offset or time that is read: more is a slip."""
+
+_PARTITION = re.compile("[0-9]{1,9}")
 
 OFFSETS_SHAPE = '{"topic":{"0":23,"1":-2}}'
 TIMESTAMPS_SHAPE = '{"topic":{"0":1700000000000,"1":1700000000000}}'
@@ -80,7 +88,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
     for topic, partitions in _parse_topics(text, ASSIGNMENT_SHAPE):
         _expect(isinstance(partitions, list) and len(partitions) > 0, ASSIGNMENT_SHAPE)
         for partition in partitions:
-            _expect(_is_int(partition) and partition >= 0, ASSIGNMENT_SHAPE)
+            _expect(_is_int(partition) and 0 <= partition <= MAX_PARTITION, ASSIGNMENT_SHAPE)
             found[TopicPartition(topic, partition)] = None
     return tuple(sorted(found))
 
@@ -90,16 +98,18 @@ def _parse_numbers(text: str, *, least: int, shape: str) -> dict[TopicPartition,
     for topic, partitions in _parse_topics(text, shape):
         _expect(isinstance(partitions, dict) and len(partitions) > 0, shape)
         for partition, number in partitions.items():
-            _expect(partition.isdecimal() and partition.isascii(), shape)
-            _expect(_is_int(number) and number >= least, shape)
-            numbers[TopicPartition(topic, int(partition))] = number
+            _expect(_PARTITION.fullmatch(partition) is not None, shape)
+            _expect(_is_int(number) and least <= number <= MAX_LONG, shape)
+            named = TopicPartition(topic, int(partition))
+            _expect(named not in numbers, f"{shape}, each topic and partition once")
+            numbers[named] = number
     return numbers
 
 
 def _parse_topics(text: str, shape: str) -> Iterator[tuple[str, Any]]:
     try:
-        topics = json.loads(text, object_pairs_hook=_without_duplicates(shape))
-    except json.JSONDecodeError:
+        topics = json.loads(text, object_pairs_hook=_without_duplicates(shape), parse_int=_number)
+    except (json.JSONDecodeError, RecursionError):
         topics = None
     _expect(isinstance(topics, dict) and len(topics) > 0, shape)
     yield from topics.items()
@@ -114,6 +124,11 @@ def _without_duplicates(shape: str) -> Callable[[list[tuple[str, Any]]], dict[st
         return built
 
     return build
+
+
+def _number(digits: str) -> float:
+    """A JSON integer; one that is too long for Python to read is as good as infinite."""
+    return int(digits) if len(digits) < 100 else inf
 
 
 def _is_int(value: object) -> bool:

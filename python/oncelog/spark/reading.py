@@ -1,4 +1,7 @@
-"""The source's task side: blocks become record batches in the source's columns. Touches no metadata."""
+"""The source's task side: blocks become record batches in the source's columns. Touches no metadata.
+
+The same in the JVM is jvm_shims/spark: what is changed here, is changed there.
+"""
 
 from __future__ import annotations
 

@@ -5,14 +5,15 @@ What this file owns are Spark's habits, each of which lost or copied rows when i
     logged end is the durable start of the query.
   - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
   - `commit` comes one batch late and never for the last one; `stop` is never called.
-  - `read` runs in another process, from a pickled reader: tasks carry all they need.
+  - `read` runs in another process, from a pickled reader: tasks carry all they need. Where oncelog's jar is on Spark's
+    class path (`packaging`), tasks run in the JVM, and `read` is called only for logs in an object store.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -26,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError
+from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError, ensure
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.spark import reading, schema
 from oncelog.spark.logs import open_log
@@ -40,15 +41,10 @@ from oncelog.spark.offsets import (
 )
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planner import Offsets, ReadTask, SourcePlanner
+from oncelog.spark.task_partition import TaskPartition
 from oncelog.types import OffsetAndMetadata
 
-
-class TaskPartition(InputPartition):
-    """A `ReadTask` as Spark hands it to a worker."""
-
-    def __init__(self, task: ReadTask) -> None:
-        super().__init__(None)
-        self.task = task
+NOTHING = ReadTask(path="/", topic="", partition=0, slices=())
 
 
 class _Reader:
@@ -68,10 +64,9 @@ class _Reader:
             self._kept_planner = SourcePlanner(log, self._options)
         return self._kept_planner
 
-    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, TaskPartition):
-            return iter(())  # Spark makes a partition of its own where a read has none
-        return reading.record_batches(partition.task, self._columns)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        ensure(isinstance(partition, TaskPartition), "a reader reads what it planned", found=str(partition))
+        return reading.record_batches(cast(TaskPartition, partition).task, self._columns)
 
 
 class BatchReader(_Reader, DataSourceReader):
@@ -82,10 +77,8 @@ class BatchReader(_Reader, DataSourceReader):
         starting = planner.starting()
         ending = planner.ending(starting)
         wanted = [(partition, start, ending[partition]) for partition, start in sorted(starting.items())]
-        return [TaskPartition(task) for task in planner.tasks(wanted)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._read(partition)
+        # Where a batch read plans nothing, Spark would plan a partition of its own, which no reader knows.
+        return [TaskPartition(task) for task in planner.tasks(wanted) or [NOTHING]]
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -142,9 +135,6 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []  # batch 0 is replayed: it was empty, whatever the start is now
         wanted = ranges(self._known(start), parse_offset(end))
         return [TaskPartition(task) for task in self._planner().tasks(wanted)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell the group how far the query is: for lag only, so what fails is left to the next batch."""

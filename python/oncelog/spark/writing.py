@@ -27,6 +27,7 @@ from oncelog.log.files import file_store
 from oncelog.log.records import normalise
 from oncelog.log.routing import split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
+from oncelog.ports import FileStore
 from oncelog.types import Block, TopicPartition
 
 if TYPE_CHECKING:
@@ -65,12 +66,16 @@ class TaskWriter:
     """Writes the rows of one task attempt into files of its own.
 
     Nothing it wrote may be used before `finish`.
+
+    Args:
+        task: of the batch.
+        files: of the log; those that the task names if left out.
     """
 
-    def __init__(self, task: WriteTask) -> None:
+    def __init__(self, task: WriteTask, files: FileStore | None = None) -> None:
         self._task = task
         prefix = generations.prefix(generations.DATA, task.generation)
-        self._files = SegmentWriter(file_store(task.path), prefix, codec=task.codec)
+        self._files = SegmentWriter(files or file_store(task.path), prefix, codec=task.codec)
         self._buffer: BlockBuffer[TopicPartition] = BlockBuffer(self._files)
         self._written: list[Written] = []
         self._turn = os.getpid()
@@ -190,9 +195,9 @@ def _task_function(task: WriteTask) -> Callable[[Iterator[pa.RecordBatch]], Iter
     return write_rows
 
 
-def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-    """Write all rows of one task attempt; whatever fails leaves no file behind."""
-    writer = TaskWriter(task)
+def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch], files: FileStore | None = None) -> list[Written]:
+    """Write all rows of one task attempt; whatever fails leaves no file behind. Arguments as of `TaskWriter`."""
+    writer = TaskWriter(task, files)
     try:
         for rows in batches:
             writer.write(rows)

@@ -11,9 +11,10 @@ import pytest
 import oncelog
 from oncelog.runtime import Log
 from tests import invariants
+from tests.readers import reader
 from tests.sessions import _leaves_no_query_running, spark
 
-__all__ = ["_leaves_no_query_running", "spark"]
+__all__ = ["_leaves_no_query_running", "reader", "spark"]
 
 
 @pytest.fixture(params=[os.environ.get("ONCELOG_TEST_ZNODES", "sqlite")])

@@ -202,12 +202,13 @@ def test_a_checkpoint_of_another_log_is_refused(spark: SparkSession, log: Log, t
         other.create_topic("in", partitions=2)
 
     with pytest.raises(REFUSALS, match="the checkpoint belongs to another log"):
-        read_available(stream(spark, log, path=str(tmp_path / "other")), tmp_path / "ck")
+        read_available(stream(spark, log, path=str(tmp_path / "other"), znodes="sqlite"), tmp_path / "ck")
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize(
     ("damage", "text"),
     [

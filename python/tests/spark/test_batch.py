@@ -33,6 +33,7 @@ ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("reader")
 def test_a_read_begins_and_ends_where_it_is_told(spark: SparkSession, log: Log) -> None:
     with log.producer() as producer:
         for at in range(3):
@@ -50,6 +51,7 @@ def test_a_read_begins_and_ends_where_it_is_told(spark: SparkSession, log: Log) 
     assert found == {name: wanted for name, (_, wanted) in ENDS.items()}
 
 
+@pytest.mark.usefixtures("reader")
 def test_only_committed_rows_are_read_unless_all_are_asked_for(spark: SparkSession, log: Log) -> None:
     """conformance: 36, 37, 42."""
     with started(log, "one") as one, started(log, "two") as two:
@@ -65,10 +67,12 @@ def test_only_committed_rows_are_read_unless_all_are_asked_for(spark: SparkSessi
     assert sorted(bytes(row.value) for row in every) == [b"a", b"aborted", b"behind", b"open"]
 
 
+@pytest.mark.usefixtures("reader")
 def test_an_empty_topic_is_an_empty_table(spark: SparkSession, log: Log) -> None:
     assert table(spark, log).collect() == []
 
 
+@pytest.mark.usefixtures("reader")
 def test_a_read_is_split_into_the_tasks_that_are_asked_for(spark: SparkSession, log: Log) -> None:
     """One block of rows, so that tasks have to share it."""
     with started(log) as producer:

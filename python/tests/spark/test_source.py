@@ -26,6 +26,8 @@ from tests.spark.queries import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 COLUMNS = (
     "key", "value", "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "headers"
 )  # fmt: skip

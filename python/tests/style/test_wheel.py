@@ -40,7 +40,10 @@ log.close()
 """
 
 
-JAR = Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar")
+JARS = (
+    Path("python", "oncelog", "spark", "jars", "oncelog-spark.jar"),
+    Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar"),
+)
 
 
 def run(*command: str | Path, cwd: Path, is_refused: bool = False, **more: str) -> str:
@@ -61,8 +64,8 @@ def build(sources: Path, folder: Path, *, is_refused: bool = False, **more: str)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not (ROOT / JAR).is_file():
-        missing_part("the Kafka connector's jar", "make shims")
+    if not all((ROOT / jar).is_file() for jar in JARS):
+        missing_part("the jars for Spark", "make shims")
     folder = tmp_path_factory.mktemp("wheel")
     build(ROOT, folder)
     (built,) = folder.glob("*.whl")
@@ -79,17 +82,18 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_the_wheel_holds_its_packages_with_type_markers_and_the_jar_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_its_packages_with_type_markers_and_the_jars_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
     assert {name.split("/")[0] for name in names} == {
         "oncelog", "oncelog_kafka", "pyspark_oncelog", f"oncelog-{__version__}.dist-info"
     }  # fmt: skip
-    assert {"oncelog/py.typed", "oncelog_kafka/py.typed", "oncelog_kafka/jars/oncelog-kafka.jar"} <= set(names)
+    assert {"oncelog/py.typed", "oncelog_kafka/py.typed"} <= set(names)
+    assert {"oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar"} <= set(names)
     assert "pyspark_oncelog/__init__.py" in names
 
 
-def test_no_wheel_is_built_without_the_jar_unless_that_is_asked_for(tmp_path: Path) -> None:
+def test_no_wheel_is_built_without_the_jars_unless_that_is_asked_for(tmp_path: Path) -> None:
     sources, wheels = tmp_path / "sources", tmp_path / "wheels"
     wheels.mkdir()
     for part in ("python/oncelog", "python/pyspark_oncelog", "connectors/kafka/oncelog_kafka", "tools"):
@@ -100,7 +104,7 @@ def test_no_wheel_is_built_without_the_jar_unless_that_is_asked_for(tmp_path: Pa
     assert "make shims" in build(sources, wheels, is_refused=True)
     assert list(wheels.glob("*.whl")) == []
 
-    build(sources, wheels, ONCELOG_WITHOUT_KAFKA="1")
+    build(sources, wheels, ONCELOG_WITHOUT_JARS="1")
     (built,) = wheels.glob("*.whl")
     assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".jar")]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import oncelog
 from oncelog.runtime import Log
+from oncelog.spark import packaging
 from tests.logs import numbered, started, write_aborted, write_committed
 from tests.spark.jobs.sessions import spark_session
 from tests.spark.queries import DOORS, copy, stream
@@ -35,7 +36,9 @@ def write(log: Log, run: str) -> None:
 
 def main(settings: dict[str, Any]) -> None:
     znodes = settings["znodes"]
-    with oncelog.open(settings["path"], znodes, create=False) as log, spark_session() as spark:
+    # The jar's reader must leave these logs to Python's.
+    jars = {"spark.jars": str(packaging.JAR)} if packaging.JAR.is_file() else None
+    with oncelog.open(settings["path"], znodes, create=False) as log, spark_session(settings=jars) as spark:
         for run in RUNS:
             write(log, run)
             for door in DOORS:

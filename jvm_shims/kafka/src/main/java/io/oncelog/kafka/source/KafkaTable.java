@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -8,6 +9,7 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -49,10 +51,13 @@ final class KafkaTable implements Table, SupportsRead {
       this.schema = schema;
     }
 
-    /** Spark prunes the columns of batches; those of streams it reads all. */
+    /** Spark prunes the columns of batches; those of streams it reads all. Headers keep all of their fields. */
     @Override
     public void pruneColumns(StructType required) {
-      schema = required;
+      Set<String> names = Set.of(required.fieldNames());
+      schema =
+          new StructType(
+              Arrays.stream(schema.fields()).filter(field -> names.contains(field.name())).toArray(StructField[]::new));
     }
 
     @Override

@@ -1,0 +1,4 @@
+package io.oncelog.spark.blocks;
+
+/** A part of an array. */
+record Bytes(byte[] array, int start, int size) {}

@@ -1,0 +1,31 @@
+package io.oncelog.spark.blocks;
+
+import java.util.StringJoiner;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkRuntimeException;
+import scala.collection.immutable.Map;
+
+/**
+ * The name of an error, a static text that says what happened and what to do, and the values that matter as named
+ * fields behind it. Being one of Spark's exceptions, it reaches Python as one of PySpark's, with this text and no more.
+ */
+public abstract class OncelogError extends SparkRuntimeException {
+  private static final String CONDITION = "USER_RAISED_EXCEPTION";
+  private static final String PARAMETER = "errorMessage";
+
+  /**
+   * @param fields names and values in turn
+   */
+  OncelogError(String name, String text, Throwable cause, Object... fields) {
+    super(CONDITION, new Map.Map1<>(PARAMETER, name + ": " + text + named(fields)), cause, new QueryContext[0], "");
+  }
+
+  private static String named(Object[] fields) {
+    StringJoiner joined = new StringJoiner(", ", " [", "]");
+    for (int i = 0; i < fields.length; i += 2) {
+      Object value = fields[i + 1];
+      joined.add(fields[i] + "=" + (value instanceof Number ? value : "'" + value + "'"));
+    }
+    return joined.toString();
+  }
+}

@@ -1,0 +1,84 @@
+"""oncelog's jar, which lets Spark read the log in the JVM, and how it reaches Spark.
+
+The jar is the switch: with it ``format("oncelog")`` reads local logs in Spark's own processes, at least twice as fast;
+without it, and always for logs in an object store, tasks read in Python. Offsets, plans and rows are the same, so a
+query may change from one to the other at any restart. ``spark.oncelog.jvmReader=false`` turns the jar's reads off.
+
+Spark takes jars when it starts, so all of this comes before `getOrCreate()`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from oncelog.errors import UsageError
+
+JAR = Path(__file__).parent / "jars" / "oncelog-spark.jar"
+
+SPARK_JARS = "spark.jars"
+
+
+def jars() -> str:
+    """What ``spark.jars`` needs: the path of oncelog's jar, for the driver and, by Spark's transfer, executors.
+
+    Raises:
+        UsageError: the jar is not there: this is a source tree, or a wheel, for which it was not built.
+    """
+    return built(JAR, "oncelog's jar for Spark")
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Add oncelog's jar to those of the session that `builder` makes; jars named before are kept.
+
+    Args:
+        builder: ``SparkSession.builder``, before its ``getOrCreate()``.
+
+    Raises:
+        UsageError: the jar is not built, or a session runs already in this process without it: Spark takes jars when it
+            starts, and neither ``ADD JAR`` nor another ``getOrCreate()`` brings a data source into a running one.
+
+    Example:
+        spark = oncelog.spark.configure(SparkSession.builder.appName("copy")).getOrCreate()
+    """
+    return with_jar(builder, jars(), "oncelog's jar")
+
+
+# For connectors too ---------------------------------------------------------------------------------------------------
+
+
+def built(jar: Path, name: str) -> str:
+    """The path of a jar that `make shims` builds.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    if not jar.is_file():
+        raise UsageError(f"{name} is not built; in a source tree run: make shims", expected=str(jar))
+    return str(jar)
+
+
+def with_jar(builder: SparkSession.Builder, path: str, name: str) -> SparkSession.Builder:
+    """Add a jar to those of the session that `builder` makes.
+
+    Raises:
+        UsageError: a session runs already in this process without it.
+    """
+    _refuse_running_session(path, name)
+    options: dict[str, str] = builder._options  # the builder has no public way to read what was set
+    named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
+    return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
+
+
+def _refuse_running_session(path: str, name: str) -> None:
+    running = SparkSession.getActiveSession()
+    if running is None:
+        return
+    loaded = running.conf.get(SPARK_JARS, "") or ""
+    if not any(Path(jar).name == Path(path).name for jar in loaded.split(",")):
+        raise UsageError(
+            f"Spark runs in this process already, without {name}, and takes none later (ADD JAR does not help); call "
+            "stop() on the running session first, or start the program with spark.jars set to the jar",
+            jar=path,
+        )
