@@ -1,4 +1,6 @@
-"""What the world must provide: time, a znode store and a file store. Everything above works against these Protocols.
+"""What the world must provide: time, work beside the caller's, a znode store and a file store.
+
+Everything above works against these Protocols.
 
 The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all. Who writes a
 backend reads `znodes/` for the contract tests it must pass.
@@ -23,6 +25,13 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int: ...
 
     def sleep_ms(self, duration_ms: int) -> None: ...
+
+
+class Background(Protocol):
+    """Work beside the caller's."""
+
+    def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> AbstractContextManager[None]:
+        """While the block runs, call `action` again and again, each time after a pause, until it returns False."""
 
 
 class Stat(NamedTuple):

@@ -5,7 +5,6 @@ Everything below receives its parts from here; nothing below reads the environme
 
 from __future__ import annotations
 
-import uuid
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -13,21 +12,24 @@ from typing import Self
 
 from oncelog import limits
 from oncelog.clients.admin import Admin
+from oncelog.clients.background import Threads
 from oncelog.clients.consumer import Consumer
 from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog.log.files import absolute, file_store, is_object_store, local_path
-from oncelog.ports import Clock, FileStore, ZnodeStore, ZnodeView
+from oncelog.log import folder_mark
+from oncelog.log.files import absolute, file_store, is_object_store, local_path, usable
+from oncelog.ports import Background, Clock, FileStore, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
+from oncelog.randomness import random_id
 from oncelog.types import IsolationLevel
 from oncelog.znodes import copying, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog.znodes.sqlite import SqliteZnodeStore
+from oncelog.znodes.sqlite import SqliteZnodeStore, is_there
 from oncelog.znodes.transact import resolving
 
 ZNODES_FILE = "znodes.sqlite"
@@ -136,7 +138,8 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         the log; close it when done.
 
     Raises:
-        UsageError: an unknown scheme, or no log at `path` with ``create=False``.
+        UsageError: an unknown scheme, no log at `path` with ``create=False``, or `path` is not the folder of the log
+            that `znodes` names.
         StoreHostError: the SQLite store is on another host or a network file system: use a ZooKeeper.
         UnsupportedFormatError: a newer oncelog wrote the log.
     """
@@ -144,7 +147,9 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
     files = file_store(root)
     store = _open_store(root, znodes, create=create)
     try:
-        return open_with(root, znodes, store, files, SystemClock(), create=create)
+        log = open_with(root, znodes, store, files, SystemClock(), create=create)
+        _ensure_folder(store, files, log.cluster_id, root)
+        return log
     except BaseException:
         store.close()
         raise
@@ -172,18 +177,27 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
 
 
 def open_with(
-    path: str, znodes: str | None, store: ZnodeStore, files: FileStore, clock: Clock, *, create: bool = True
+    path: str,
+    znodes: str | None,
+    store: ZnodeStore,
+    files: FileStore,
+    clock: Clock,
+    *,
+    create: bool = True,
+    background: Background | None = None,
 ) -> Log:
     """Open a log over given stores: for tests, simulators, and stores of your own.
 
     Args:
         path, znodes: as `open` would take them; tasks in other processes open the log by them.
         store, files, clock: the parts; the log closes `store`.
+        background: another way to do two things at a time than by threads.
     """
     cluster_id = _ensure_format(store, path, create=create)
     producer_ids = ProducerIds(store)
     coordinator = TransactionCoordinator(store, producer_ids)
-    return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator))
+    services = LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background or Threads())
+    return Log(path, znodes, services)
 
 
 def _isolation_level(name: IsolationLevel | str) -> IsolationLevel:
@@ -204,7 +218,7 @@ def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
             "not a znode store: leave it out, or give sqlite:<file> or zk://host:port/chroot", scheme=scheme
         )
     file = _sqlite_file(root, place)
-    if not create and not file.exists():
+    if not create and not is_there(file):
         raise _no_log(root)
     return SqliteZnodeStore(file, create=create)
 
@@ -219,7 +233,7 @@ def _zookeeper_store(url: str, *, create: bool) -> ZnodeStore:
 
 def _sqlite_file(root: str, place: str) -> Path:
     if place:
-        return Path(place)
+        return Path(usable(place))
     if is_object_store(root):
         raise UsageError(
             "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "
@@ -250,7 +264,7 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
     if scheme != "sqlite":
         raise UsageError("only a SQLite store belongs to a host", znodes=znodes)
     file = _sqlite_file(str(path), place)
-    if not file.exists():
+    if not is_there(file):
         raise _no_log(str(path))
     SqliteZnodeStore.adopt_host(file)
 
@@ -286,7 +300,7 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
 
 def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
     """Create the log's fixed znodes unless they are there; returns the cluster id."""
-    fresh_id = uuid.uuid4().hex
+    fresh_id = random_id()
 
     def step(view: ZnodeView) -> str:
         znode = view.get(paths.FORMAT)
@@ -304,3 +318,20 @@ def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
         return fresh_id
 
     return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
+
+
+def _ensure_folder(store: ZnodeStore, files: FileStore, cluster_id: str, path: str) -> None:
+    """See that the data files are where they were when the log was created; a new log marks its folder."""
+
+    def is_marked(reader: ZnodeReader) -> bool:
+        znode = reader.get(paths.FORMAT)
+        return znode is not None and paths.decode(paths.FORMAT, znode.data, lambda payload: "folder" in payload)
+
+    def note(view: ZnodeView) -> None:
+        if not is_marked(view):
+            view.set(paths.FORMAT, paths.encode({"cluster_id": cluster_id, "folder": folder_mark.NAME}))
+
+    is_known = is_marked(store)
+    folder_mark.ensure(files, cluster_id, path, is_marked=is_known)
+    if not is_known:
+        resolving(lambda: store.transact(note))

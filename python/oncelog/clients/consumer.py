@@ -77,6 +77,12 @@ class _Assignment:
         self.planned.clear()
         self.planned_end = None
 
+    def plan(self, visible: snapshot.VisibleRange) -> None:
+        """Hand out `visible` from now on."""
+        self.planned.extend(visible.slices)
+        self.planned_end = visible.end
+        self.pass_planned_end()
+
     def take(self, max_rows: int) -> BlockSlice:
         """Take the first rows that are planned, of one block, and go on behind them."""
         piece = self.planned.popleft()
@@ -208,26 +214,24 @@ class Consumer:
             seen = snapshot.take(self._store, [assignment.partition for assignment in active])
         except PlanOvertakenError:
             return  # keep what was known; the next plan sees more
-        for assignment in active:
-            self._plan_partition(assignment, seen.end(assignment.partition, self._isolation))
+        # All or none: where one cannot be read now, the others' parts of a transaction are not handed out alone.
+        found = [self._visible(assignment, seen.end(assignment.partition, self._isolation)) for assignment in active]
+        for assignment, visible in zip(active, found, strict=True):
+            assignment.plan(visible)
         self._upkeep.after_planning(seen)
 
-    def _plan_partition(self, assignment: _Assignment, end: int) -> None:
+    def _visible(self, assignment: _Assignment, end: int) -> snapshot.VisibleRange:
+        """What the reader gets up to `end`."""
         position = assignment.position or 0
-        if end <= position:
-            return
-        found = snapshot.visible_range(
+        return snapshot.visible_range(
             self._store,
             self._index_files,
             assignment.partition,
             position,
-            end,
+            max(end, position),
             self._isolation,
             max_records=PLANNED_RECORDS,
         )
-        assignment.planned.extend(found.slices)
-        assignment.planned_end = found.end
-        assignment.pass_planned_end()
 
     def _take(self, max_records: int) -> list[ConsumerBatch]:
         """Hand out what is planned. A block that cannot be read stays planned, and what comes before it is not lost."""

@@ -8,7 +8,7 @@ from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.rounds import RoundServices
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.log.index_files import IndexFiles
-from oncelog.ports import Clock, FileStore, ZnodeStore
+from oncelog.ports import Background, Clock, FileStore, ZnodeStore
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class LogServices:
 
     Attributes:
         cluster_id: of the log; offsets of another log are never mistaken for this one's.
+        background: how a client does two things at a time.
     """
 
     cluster_id: str
@@ -25,6 +26,7 @@ class LogServices:
     clock: Clock
     producer_ids: ProducerIds
     coordinator: TransactionCoordinator
+    background: Background
 
     def new_index_files(self) -> IndexFiles:
         """Index files with a cache for one client."""

@@ -39,7 +39,7 @@ class Upkeep:
         now_ms = self._services.clock.monotonic_ms()
         if seen.plan.blockers and now_ms - self._swept_ms >= SWEEP_PAUSE_MS:
             self._swept_ms = now_ms
-            self.sweep(set(seen.plan.blockers.values()))
+            self.sweep(sorted(set(seen.plan.blockers.values())))
 
     def sweep(self, owners: Iterable[str]) -> None:
         """Time out those of `owners` that are overdue."""

@@ -6,7 +6,6 @@ group_removal.py.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.protocol.partition import OwnerState
+from oncelog.randomness import random_id
 from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
@@ -108,7 +108,7 @@ def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
 
 def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
     """One step, resolved by its nonce: own nonce found = won; group moved by another = never repeated (I5)."""
-    nonce = uuid.uuid4().hex
+    nonce = random_id()
     base_version = _version(store, group_id)
     unknown: OutcomeUnknownError | None = None
 

@@ -6,12 +6,12 @@ A crash or a lost answer wastes at most one block; ids are never given back.
 from __future__ import annotations
 
 import threading
-import uuid
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError, FatalError, OutcomeUnknownError
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.znodes import paths
+from oncelog.randomness import random_id
+from oncelog.znodes import fields, paths
 
 MAX_PRODUCER_ID = 2**63 - 1
 
@@ -37,7 +37,7 @@ class ProducerIds:
             return self._available.pop()
 
     def _take_block(self) -> int:
-        nonce = uuid.uuid4().hex
+        nonce = random_id()
         for _ in range(2):
             try:
                 return self._store.transact(lambda view: _next_block(view, nonce))
@@ -50,7 +50,11 @@ def _next_block(view: ZnodeView, nonce: str) -> int:
     znode = view.get(paths.PRODUCER_IDS)
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.PRODUCER_IDS)
-    start, taken_by = paths.decode(paths.PRODUCER_IDS, znode.data, lambda p: (int(p["next"]), p.get("nonce")))
+    start, taken_by = paths.decode(
+        paths.PRODUCER_IDS,
+        znode.data,
+        lambda payload: (fields.number(payload["next"]), fields.maybe(fields.text, payload.get("nonce"))),
+    )
     if taken_by == nonce:
         return start - limits.PRODUCER_ID_BLOCK
     end = start + limits.PRODUCER_ID_BLOCK

@@ -15,7 +15,6 @@ the field's terms: producer id, epoch, sequence.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -33,6 +32,7 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
+from oncelog.randomness import random_id
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
@@ -89,7 +89,7 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
     Raises:
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
-    nonce = uuid.uuid4().hex
+    nonce = random_id()
     reach(CrashPoint.SINK_PLAN)
     number = resolving(lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms)))
     reach(CrashPoint.SINK_PLANNED)

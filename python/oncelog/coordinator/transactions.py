@@ -6,7 +6,6 @@ whose outcome is unknown is run again: sequence, epoch and nonce tell the second
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -21,6 +20,7 @@ from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import coordinator_events as events
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
 from oncelog.protocol.transaction_metadata import TransactionMetadata
+from oncelog.randomness import random_id
 from oncelog.types import OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
 from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, resolving
@@ -60,12 +60,12 @@ class TransactionCoordinator:
         Raises:
             ProducerFencedError, InvalidTransactionTimeoutError, ConcurrentTransactionsError: see the core.
         """
-        nonce = uuid.uuid4().hex
+        nonce = random_id()
         seen: list[str] = []  # the stored nonce that each attempt was based on
 
         def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
             found = metadata.load(view, transactional_id)
-            base_nonce = seen[-1] if is_repeated else None
+            base_nonce = seen[-1] if is_repeated and seen else None  # without one, no attempt came as far as a write
             seen.append(found.nonce if found else "")
             event = events.InitProducerId(
                 transactional_id=transactional_id,

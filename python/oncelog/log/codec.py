@@ -10,7 +10,6 @@ Other modules of oncelog use `RECORD_SCHEMA` and `normalise` from here.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from oncelog.log import columns as batch_columns
 from oncelog.log.columns import BATCH_SCHEMA, CODECS, FORMAT_VERSION, Field, check_codec
 from oncelog.log.records import RECORD_SCHEMA, normalise
 from oncelog.ports import OutputFile
+from oncelog.randomness import random_bytes
 
 __all__ = [
     "CODECS",
@@ -56,6 +56,8 @@ FRAMING_MAX_BYTES = 20
 ROWS_VERSION = 1
 """Of files of rows. What their rows mean is their own schema's affair, which may grow by fields with defaults."""
 
+_ROWS_CODECS = (b"deflate", b"null", None)
+
 VERSION_KEY = "oncelog.version"
 CRC_KEY = "oncelog.crc32"
 
@@ -80,6 +82,10 @@ _UNREADABLE = (
     LookupError,
     ValueError,
     OSError,
+    ArithmeticError,
+    AttributeError,  # this and the next two: of a schema in a header that is none
+    TypeError,
+    RecursionError,
     zlib.error,
     fastavro.schema.SchemaParseException,
     fastavro.read.SchemaResolutionError,
@@ -129,7 +135,7 @@ class DecodedBlock:
 
 def new_sync_marker() -> bytes:
     """Random for each file: never found by chance within its blocks."""
-    return os.urandom(SYNC_BYTES)
+    return random_bytes(SYNC_BYTES)
 
 
 def file_header(sync_marker: bytes) -> bytes:
@@ -262,12 +268,23 @@ def read_rows(data: bytes, schema: Field, name: str) -> list[Field]:
     crc32 = _rows_crc32(header, memoryview(data)[header.length :])
     if header.metadata.get(CRC_KEY) != str(crc32).encode():
         raise CorruptDataError("a file does not hold what was written", file=name, found_crc32=crc32)
+    if header.metadata.get("avro.codec") not in _ROWS_CODECS:
+        raise CorruptDataError("no version of oncelog compresses a file so", file=name)
     # Resolving costs more than reading; rows of the very same schema need none.
     is_same = header.metadata.get("avro.schema") == json.dumps(schema).encode()
     try:
-        return list(fastavro.reader(BytesIO(data), reader_schema=None if is_same else schema))  # type: ignore[arg-type]
+        rows: list[Any] = list(fastavro.reader(BytesIO(data), reader_schema=None if is_same else schema))
+        if not is_same:
+            _check_rows(rows, schema)  # types that the writer declared may turn into others, such as times
+        return rows
     except _UNREADABLE as error:
         raise _corrupt("a file does not hold rows of the wanted kind", Place(name), error) from error
+
+
+def _check_rows(rows: Iterable[Any], schema: Field) -> None:
+    parsed = fastavro.parse_schema(schema)
+    if not all(fastavro.validate(row, parsed, raise_errors=False) for row in rows):
+        raise ValueError("rows that are not of the schema they are read by")
 
 
 def _container(schema: Field, rows: Iterable[Field], sync_marker: bytes, metadata: dict[str, str]) -> bytes:

@@ -18,7 +18,7 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.log import generations, partition_log, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.znodes import paths
+from oncelog.znodes import fields, paths
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
 
@@ -131,7 +131,11 @@ def _read_candidates(store: ZnodeStore) -> dict[str, int]:
     znode = store.get(CANDIDATES)
     if znode is None:
         return {}
-    return paths.decode(CANDIDATES, znode.data, lambda payload: {str(k): int(v) for k, v in payload["files"].items()})
+    return paths.decode(
+        CANDIDATES,
+        znode.data,
+        lambda payload: {name: fields.number(generation) for name, generation in payload["files"].items()},
+    )
 
 
 def _write_candidates(store: ZnodeStore, waiting: dict[str, int]) -> None:

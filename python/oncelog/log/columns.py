@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncelog.errors import InvalidOptionError, ensure
+from oncelog.limits import MAX_RECORD_BYTES
 from oncelog.log.records import HEADER_TYPE, RECORD_SCHEMA, Numbers, offsets_of, valid_of
 
 FORMAT_VERSION = 1
@@ -27,8 +28,9 @@ CODECS = ("null", "lz4", "zstd")
 ZSTD_LEVEL = 1
 """Level 3 writes at half the speed for the same size; levels below 1 read faster and cost half as much space again."""
 
-MAX_BUFFER_BYTES = 2**31 - 1
-"""Arrow's 32-bit offsets reach no further. Bounds what a damaged size makes a reader allocate."""
+MAX_BUFFER_BYTES = 4 * MAX_RECORD_BYTES
+"""Writers cut a batch at one and a half times its target, which is at most as large as a record, and one record more.
+Bounds what a damaged size makes a reader allocate, and keeps offsets far below Arrow's 32 bits."""
 
 MAX_ENTRIES = 2**24
 """Records or headers of a batch. Writers stay far below, since each counts some bytes towards the size at which a batch
@@ -115,6 +117,7 @@ class _BodyWriter:
     def add(self, raw: Any) -> Field:
         """Append a buffer; what does not shrink is stored as it is, and its reader copies nothing."""
         buffer = raw if isinstance(raw, pa.Buffer) else pa.py_buffer(raw)
+        ensure(buffer.size <= MAX_BUFFER_BYTES, "a reader takes what a writer writes", size=buffer.size)
         stored = self._compressed(buffer)
         self.buffers.append(stored)
         place = {"position": self._position, "length": stored.size, "size": buffer.size}
@@ -154,7 +157,15 @@ class _BodyReader:
             return stored
         if self._codec is None or not 0 <= size <= MAX_BUFFER_BYTES:
             raise ValueError(f"a buffer of {length} bytes that cannot hold {size}")
-        return self._codec.decompress(stored, size)
+        if self._codec.name != "lz4":
+            return self._codec.decompress(stored, size)
+        # Of what lz4 holds less than it should, the codec gives the rest as it finds it in memory. Streams do not, and
+        # take as long.
+        with pa.CompressedInputStream(pa.BufferReader(stored), self._codec.name) as stream:
+            raw = stream.read_buffer(size)
+        if raw.size != size:
+            raise ValueError(f"{raw.size} bytes that should be {size}")
+        return raw
 
     def get_integers(self, place: Field, count: int) -> Numbers:
         """As many integers, in as many bytes each as the buffer has for them."""

@@ -62,16 +62,33 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
     """
     text = os.fspath(uri)
     if text.startswith("file:"):
-        return Path(_path_of_file_uri(text))
+        return Path(usable(_path_of_file_uri(text)))
     if scheme := _OTHER_SCHEME.match(text):
         raise UsageError("a log is in a local path, a file: URI, or s3://bucket/folder", scheme=scheme[0])
     if not text:
         raise UsageError("the path of the log is empty", uri=text)
-    return Path(text).absolute()
+    return Path(usable(text)).absolute()
+
+
+def usable(path: str) -> str:
+    """A path that the system takes: without NUL, and in characters that it can write.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise UsageError("no file can have this path", path=path)
 
 
 def _path_of_file_uri(uri: str) -> str:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as problem:  # brackets that hold no IPv6 address
+        raise UsageError("not a file: URI; write file:///path", uri=uri, reason=str(problem)) from None
     if parts.netloc not in ("", "localhost"):
         raise UsageError("a file: URI names a path of this machine; write file:///path", uri=uri, host=parts.netloc)
     if not parts.path.startswith("/") or parts.query or parts.fragment:

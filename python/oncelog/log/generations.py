@@ -8,12 +8,12 @@ A suspended writer that wakes up late is refused instead of naming a file that i
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable
 
 from oncelog.errors import CorruptDataError, StaleFileError
 from oncelog.ports import ZnodeReader
-from oncelog.znodes import paths
+from oncelog.randomness import random_id
+from oncelog.znodes import fields, paths
 
 DATA = "data"
 INDEX = "index"
@@ -26,7 +26,7 @@ def prefix(folder: str, generation: int) -> str:
 
 
 def new_name(folder: str, generation: int) -> str:
-    return f"{prefix(folder, generation)}{uuid.uuid4().hex}.avro"
+    return f"{prefix(folder, generation)}{random_id()}.avro"
 
 
 _NAME = re.compile(r"[a-z]+/(\d+)-[^/]+")
@@ -54,7 +54,7 @@ def current(reader: ZnodeReader) -> int:
     znode = reader.get(paths.GENERATION)
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.GENERATION)
-    return paths.decode(paths.GENERATION, znode.data, lambda payload: int(payload["generation"]))
+    return paths.decode(paths.GENERATION, znode.data, lambda payload: fields.number(payload["generation"]))
 
 
 def check_fresh(reader: ZnodeReader, names: Iterable[str]) -> None:

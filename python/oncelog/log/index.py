@@ -36,10 +36,11 @@ class PartitionIndex:
             CorruptDataError: an offset of the range has no entry.
         """
         position = start
+        is_first = True
         for entry in self._walk(files, start, end):
-            if entry.base_offset > position:
-                break
-            position = entry.end_offset
+            if entry.base_offset > position or (entry.base_offset < position and not is_first):
+                break  # an entry that overlaps the one before would show rows twice
+            position, is_first = entry.end_offset, False
             yield entry
         if position < end:
             raise CorruptDataError("the index has a hole", start=start, end=end, missing_offset=position)

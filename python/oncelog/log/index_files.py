@@ -223,7 +223,7 @@ class IndexFiles:
         if node.manifest is None:
             return node.entries
         manifest = node.manifest
-        blocks = self._read(manifest.file, MANIFEST_SCHEMA, lambda row: _block_of(row, row["count"]))
+        blocks = self._read(manifest.file, MANIFEST_SCHEMA, lambda row: _block_of(row, row["count"]), _are_blocks)
         entries = []
         offset, sequence = node.base_offset, manifest.base_sequence
         for block in blocks:
@@ -235,16 +235,17 @@ class IndexFiles:
 
     def leaf(self, ref: IndexRef) -> tuple[IndexEntry, ...]:
         """The entries of a level 0 ref."""
-        entries = self._read(ref.file, ENTRY_SCHEMA, _entry_of)
+        entries = self._read(ref.file, ENTRY_SCHEMA, _entry_of, _are_entries)
         found = (len(entries), entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0, 0)
         _check_holds(ref.file, (ref.entries, ref.start, ref.end), found)
         return entries
 
     def children(self, ref: IndexRef) -> tuple[IndexRef, ...]:
         """The refs below a ref of level 1 or more."""
-        refs = self._read(ref.file, REF_SCHEMA, lambda row: IndexRef(**row))
+        refs = self._read(ref.file, REF_SCHEMA, lambda row: IndexRef(**row), _are_siblings)
         found = (sum(child.entries for child in refs), refs[0].start, refs[-1].end) if refs else (0, 0, 0)
-        _check_holds(ref.file, (ref.entries, ref.start, ref.end), found)
+        level = refs[0].level + 1 if refs else 0
+        _check_holds(ref.file, (ref.level, ref.entries, ref.start, ref.end), (level, *found))
         return refs
 
     def _write(self, name: str, schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> None:
@@ -256,7 +257,13 @@ class IndexFiles:
             output.discard()
             raise
 
-    def _read(self, name: str, schema: dict[str, Any], build: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
+    def _read(
+        self,
+        name: str,
+        schema: dict[str, Any],
+        build: Callable[[dict[str, Any]], T],
+        are_sound: Callable[[Sequence[T]], bool],
+    ) -> tuple[T, ...]:
         if name in self._cache:
             self._cache.move_to_end(name)
             return self._cache[name]
@@ -264,11 +271,39 @@ class IndexFiles:
             data = self._files.read(name, 0, self._files.size(name))
         except FileNotFoundError as error:
             raise DataLossError("an index file is gone; restore it from a backup", file=name) from error
-        rows = tuple(build(row) for row in codec.read_rows(data, schema, name))
+        rows = _built(codec.read_rows(data, schema, name), build)
+        if rows is None or not are_sound(rows):
+            raise CorruptDataError("a file of the index holds what oncelog never writes there", file=name)
         self._cache[name] = rows
         if len(self._cache) > CACHED_FILES:
             self._cache.popitem(last=False)
         return rows
+
+
+def _built(rows: list[dict[str, Any]], build: Callable[[dict[str, Any]], T]) -> tuple[T, ...] | None:
+    """The values of rows; None where one cannot be."""
+    try:
+        return tuple(map(build, rows))
+    except ValueError:  # an outcome that there is not
+        return None
+
+
+def _are_blocks(blocks: Sequence[Block]) -> bool:
+    return all(block.count > 0 and block.position >= 0 and block.length > 0 for block in blocks)
+
+
+def _are_entries(entries: Sequence[IndexEntry]) -> bool:
+    """Whether each is a record batch or a marker, and they follow each other without a gap."""
+    return (
+        all((entry.block is None) != (entry.marker is None) and entry.count > 0 for entry in entries)
+        and _are_blocks([entry.block for entry in entries if entry.block])
+        and all(a.end_offset == b.base_offset for a, b in pairwise(entries))
+    )
+
+
+def _are_siblings(refs: Sequence[IndexRef]) -> bool:
+    """Whether they are of one level and follow each other without a gap."""
+    return len({ref.level for ref in refs}) <= 1 and all(a.end == b.start for a, b in pairwise(refs))
 
 
 def _check_holds(file: str, expected: tuple[int, ...], found: tuple[int, ...]) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import difflib
 import os
+import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ class ObjectPlace:
         if "#" in location:
             raise InvalidOptionError("the URL of a bucket has no fragment", url=url)
         bucket, _, prefix = unquote(location).rstrip("/").partition("/")
-        if not url.startswith(SCHEME) or not bucket:
+        if not url.startswith(SCHEME) or bucket in ("", ".", ".."):
             raise InvalidOptionError("not the URL of a bucket", expected=_EXAMPLE)
         given = _options(query)
         return cls(
@@ -125,9 +126,12 @@ def _credentials_given() -> InvalidOptionError:
 def _endpoint(text: str | None) -> str | None:
     if text is None:
         return None
-    parts = urlsplit(text)
     if "@" in text:
         raise _credentials_given()
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets that hold no IPv6 address
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
         raise InvalidOptionError("the endpoint of an object store is a scheme and a host", expected="https://host:9000")
     return f"{parts.scheme}://{parts.netloc}"
@@ -136,7 +140,7 @@ def _endpoint(text: str | None) -> str | None:
 def _timeout_ms(text: str | None) -> int:
     if text is None:
         return limits.OBJECT_STORE_TIMEOUT_MS
-    if not text.isascii() or not text.isdecimal() or int(text) < 1000:
+    if re.fullmatch("[0-9]{4,12}", text) is None or int(text) < 1000:
         raise InvalidOptionError("the timeout of an object store is a number of milliseconds, 1000 or more", given=text)
     return int(text)
 

@@ -478,10 +478,13 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
 
     Safe to run by several processes at once: one wins, the files of the others are orphans.
     """
-    with store.snapshot() as reader:
+
+    def read(reader: ZnodeReader) -> tuple[PartitionState, tuple[TailNode, ...], int]:
         state = read_partition(reader, partition)
         tail = read_index(reader, partition, state).tail[: 2 * limits.TAIL_MAX_ENTRIES]
-        generation = generations.current(reader)
+        return state, tail, generations.current(reader)
+
+    state, tail, generation = consistently(store, read)  # another process may roll between two reads
     if not tail:
         return False
     roots = index.rolled(files, state.roots, tail, lambda: generations.new_name(generations.INDEX, generation))

@@ -8,7 +8,6 @@ Crash points of a writer: anywhere before `finish` returns leaves orphan files t
 
 from __future__ import annotations
 
-import uuid
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from oncelog.log import codec as avro
 from oncelog.log.codec import Place
 from oncelog.log.records import RECORD_OVERHEAD_BYTES, concatenated, record_sizes
 from oncelog.ports import FileStore, OutputFile
+from oncelog.randomness import random_id
 from oncelog.types import Block
 
 K = TypeVar("K", bound=Hashable)
@@ -133,7 +133,7 @@ class SegmentWriter:
         )
 
     def _new_file(self) -> _DataFile:
-        name = f"{self._prefix}{uuid.uuid4().hex}.avro"
+        name = f"{self._prefix}{random_id()}.avro"
         output = self._files.create(name)
         self._outputs.append(output)
         sync_marker = avro.new_sync_marker()

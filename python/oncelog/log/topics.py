@@ -7,7 +7,6 @@ step which read the old topic never passes its check on the new one (znodes/tran
 from __future__ import annotations
 
 import re
-import uuid
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -16,6 +15,7 @@ from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import PartitionState, TopicState
+from oncelog.randomness import random_id
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
 
@@ -58,7 +58,7 @@ def check(name: str, topic: TopicState) -> None:
 
 def new_state(partitions: int, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> TopicState:
     """The state of a new topic, under an id that no topic had before."""
-    return TopicState(uuid.uuid4().hex, partitions, retention_ms, retention_bytes)
+    return TopicState(random_id(), partitions, retention_ms, retention_bytes)
 
 
 def _create(view: ZnodeView, name: str, topic: TopicState) -> None:

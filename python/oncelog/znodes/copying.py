@@ -38,7 +38,6 @@ A SQLite store records its host outside of the znodes, when it is created: nothi
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -54,7 +53,8 @@ from oncelog.errors import (
 from oncelog.limits import MULTI_MAX_BYTES, MULTI_MAX_OPS
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.group_offsets import GroupPartitionState
-from oncelog.znodes import paths, payloads
+from oncelog.randomness import random_id
+from oncelog.znodes import fields, paths, payloads
 from oncelog.znodes.rules import ROOT, parent_of
 from oncelog.znodes.transact import resolving
 from oncelog.znodes.walking import paths_upwards, walk_below
@@ -102,7 +102,7 @@ def cluster_id_of(data: bytes) -> str:
         raise UsageError(
             "a copy of metadata into this store was not finished, and it is no log yet: run `oncelog meta copy` again"
         )
-    return paths.decode(paths.FORMAT, data, lambda payload: str(payload["cluster_id"]))
+    return paths.decode(paths.FORMAT, data, lambda payload: fields.text(payload["cluster_id"]))
 
 
 def copy(source: ZnodeStore, target: ZnodeStore, *, on_progress: Progress = lambda done, total: None) -> Copied:
@@ -122,7 +122,7 @@ def copy(source: ZnodeStore, target: ZnodeStore, *, on_progress: Progress = lamb
     source.sync()
     target.sync()
     seen = _look(source)
-    run = _Run(source, target, seen, uuid.uuid4().hex, on_progress)
+    run = _Run(source, target, seen, random_id(), on_progress)
     run.begin()
     created = run.copy()
     compared = run.compare()
@@ -374,8 +374,7 @@ def _nonce_of(data: bytes) -> str | None:
     """Whose mark this is; None for the format of a log."""
 
     def read(payload: dict[str, Any]) -> str | None:
-        nonce = payload.get(_MARK)
-        return None if nonce is None else str(nonce)
+        return fields.maybe(fields.text, payload.get(_MARK))
 
     return paths.decode(paths.FORMAT, data, read)
 

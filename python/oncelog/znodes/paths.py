@@ -24,6 +24,7 @@ the path.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -54,6 +55,14 @@ def segment(name: str) -> str:
     return encoded.replace(".", "%2E") if set(encoded) <= {"."} else encoded
 
 
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
+
+
+def is_number(path_segment: str) -> bool:
+    """Whether a segment is a number as oncelog writes it: Python reads more, such as `٣`, `007` and `1_0`."""
+    return _NUMBER.fullmatch(path_segment) is not None
+
+
 def name_of(path_segment: str) -> str:
     """The user's name that `segment` encoded."""
     return unquote(path_segment)
@@ -70,9 +79,11 @@ def partition(tip: TopicIdPartition) -> str:
 def partition_of(path: str) -> TopicIdPartition:
     """The partition whose znode is at `path`."""
     parts = path.split("/")
-    if len(parts) != 5 or f"/{parts[1]}" != TOPICS or not parts[4].isdigit():
+    if len(parts) != 5 or parts[:2] != TOPICS.split("/") or not is_number(parts[4]):
         raise CorruptDataError("not the path of a partition", path=path)
-    return TopicIdPartition(name_of(parts[2]), parts[3], int(parts[4]))
+    found = TopicIdPartition(name_of(parts[2]), parts[3], int(parts[4]))
+    _check_canonical(segment(found.topic) == parts[2] and parts[2] and parts[3], path)
+    return found
 
 
 def tail(tip: TopicIdPartition) -> str:
@@ -115,9 +126,11 @@ def group_partition(group_id: str, tip: TopicIdPartition) -> str:
 def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
     """The group and partition whose offset is at `path`."""
     parts = path.split("/")
-    if len(parts) != 6 or f"/{parts[1]}" != GROUPS or not parts[5].isdigit():
+    if len(parts) != 6 or parts[:2] != GROUPS.split("/") or not is_number(parts[5]):
         raise CorruptDataError("not the path of a group's partition", path=path)
-    return name_of(parts[2]), TopicIdPartition(name_of(parts[3]), parts[4], int(parts[5]))
+    group_id, found = name_of(parts[2]), TopicIdPartition(name_of(parts[3]), parts[4], int(parts[5]))
+    _check_canonical(segment(group_id) == parts[2] and segment(found.topic) == parts[3] and parts[3] and parts[4], path)
+    return group_id, found
 
 
 def query(prefix: str) -> str:
@@ -132,6 +145,12 @@ def round_owner(prefix: str, number: int) -> str:
     return f"{query(prefix)}/rounds/{number}"
 
 
+def _check_canonical(is_so: object, path: str) -> None:
+    """Of several ways to encode a name only one is the path of its znode."""
+    if not is_so:
+        raise CorruptDataError("a path that no name is encoded to", path=path)
+
+
 def is_round(owner: str) -> bool:
     """Whether an owner is a micro-batch's round rather than one producer's transaction."""
     return owner.startswith(f"{QUERIES}/")
@@ -140,20 +159,25 @@ def is_round(owner: str) -> bool:
 def round_of(owner: str) -> tuple[str, int]:
     """Prefix and number of a round's path."""
     parts = owner.split("/")
+    if len(parts) != 5 or parts[:2] != QUERIES.split("/") or parts[3] != "rounds" or not is_number(parts[4]):
+        raise CorruptDataError("not the path of a round", path=owner)
     return name_of(parts[2]), int(parts[4])
 
 
 def producer_of(owner: str) -> ProducerIdAndEpoch:
     """The (producer id, epoch) that names the transaction of an owner that is no round."""
     producer_id, _, epoch = owner.rpartition("/")[2].partition(".")
-    if not (producer_id.isdigit() and epoch.isdigit()):
+    if not (is_number(producer_id) and is_number(epoch)):
         raise CorruptDataError("not the path of a transaction's owner", path=owner)
     return ProducerIdAndEpoch(int(producer_id), int(epoch))
 
 
 def transactional_id_of(path: str) -> str:
     """The transactional id of the path of its metadata or of one of its owners."""
-    return name_of(path.split("/")[2])
+    parts = path.split("/")
+    if len(parts) not in (3, 4) or parts[:2] != TRANSACTIONS.split("/"):
+        raise CorruptDataError("not the path of a transaction", path=path)
+    return name_of(parts[2])
 
 
 def encode(payload: dict[str, Any]) -> bytes:
@@ -188,8 +212,10 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         UnsupportedFormatError: a newer oncelog wrote it.
     """
     try:
-        payload = json.loads(data)
+        payload = _JSON.decode(data.decode())
         version = payload["version"]
+        if type(version) is not int or version < 1:
+            raise ValueError("not a version")
     except _NO_PAYLOAD as error:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
     if version != PAYLOAD_VERSION:
@@ -200,3 +226,14 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         return build(payload)
     except _NO_PAYLOAD as error:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object that names a field twice says two things; Python would keep the last one."""
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise ValueError("a field stands twice")
+    return built
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_without_duplicates)

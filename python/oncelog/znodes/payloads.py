@@ -5,10 +5,12 @@ Rows that repeat (blocks, index entries, owner spans) are JSON arrays, to keep t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+from oncelog.limits import MAX_PARTITIONS
 from oncelog.ports import Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -26,8 +28,16 @@ from oncelog.protocol.partition import (
 from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
-from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch
-from oncelog.znodes import paths
+from oncelog.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Block,
+    OffsetAndMetadata,
+    Outcome,
+    ProducerIdAndEpoch,
+)
+from oncelog.znodes import fields, paths
 
 T = TypeVar("T")
 
@@ -41,9 +51,12 @@ CACHE_BYTES = 2**20
 class Kind(Generic[T]):
     """One kind of payload. Remembers what it wrote and read, by its bytes: the values are immutable."""
 
-    def __init__(self, to_json: Callable[[T], Payload], from_json: Callable[[Payload], T]) -> None:
+    def __init__(
+        self, to_json: Callable[[T], Payload], from_json: Callable[[Payload], T], names: Iterable[str]
+    ) -> None:
         self._to_json = to_json
         self._from_json = from_json
+        self._names = frozenset(names)
         self._known: dict[bytes, T] = {}
         self._known_bytes = 0
 
@@ -62,9 +75,15 @@ class Kind(Generic[T]):
         known = self._known.get(data)
         if known is not None:
             return known
-        value = paths.decode(path, data, self._from_json)
+        value = paths.decode(path, data, self._built)
         self._remember(data, value)
         return value
+
+    def _built(self, payload: Payload) -> T:
+        # A field that this release does not know would be lost with its next write.
+        if not payload.keys() <= self._names | {"version"}:
+            raise ValueError(f"unknown fields {sorted(payload.keys() - self._names)}")
+        return self._from_json(payload)
 
     def _remember(self, data: bytes, value: T) -> None:
         if self._known_bytes + len(data) > CACHE_BYTES:
@@ -81,14 +100,6 @@ def pair_to_json(pair: ProducerIdAndEpoch) -> Json:
     return [pair.producer_id, pair.epoch]
 
 
-def pair_from_json(row: Json) -> ProducerIdAndEpoch:
-    return ProducerIdAndEpoch(int(row[0]), int(row[1]))
-
-
-def _pairs_from_json(rows: Json) -> tuple[ProducerIdAndEpoch, ...]:
-    return tuple(pair_from_json(row) for row in rows)
-
-
 def block_to_json(block: Block) -> Json:
     return [
         block.file,
@@ -102,8 +113,16 @@ def block_to_json(block: Block) -> Json:
 
 
 def block_from_json(row: Json) -> Block:
-    file, *numbers = row
-    return Block(str(file), *map(int, numbers))
+    file, position, length, crc32, count, min_timestamp_ms, max_timestamp_ms = fields.rows(row)
+    return Block(
+        file=fields.text(file),
+        position=fields.number(position),
+        length=fields.number(length),
+        crc32=fields.number(crc32, most=fields.MAX_CRC32),
+        count=fields.number(count, least=1),
+        min_timestamp_ms=fields.timestamp_ms(min_timestamp_ms),
+        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
+    )
 
 
 def _marker_to_json(marker: Marker) -> Json:
@@ -111,8 +130,8 @@ def _marker_to_json(marker: Marker) -> Json:
 
 
 def _marker_from_json(row: Json) -> Marker:
-    outcome, first_offset, aborted = row
-    return Marker(Outcome(outcome), int(first_offset), _pairs_from_json(aborted))
+    outcome, first_offset, aborted = fields.rows(row)
+    return Marker(Outcome(fields.text(outcome)), fields.number(first_offset), fields.several(fields.pair, aborted))
 
 
 def entry_to_json(entry: IndexEntry) -> Json:
@@ -129,15 +148,17 @@ def entry_to_json(entry: IndexEntry) -> Json:
 
 
 def entry_from_json(row: Json) -> IndexEntry:
-    base_offset, count, producer_id, epoch, base_sequence, owner, block, marker = row
+    base_offset, count, producer_id, epoch, base_sequence, owner, block, marker = fields.rows(row)
+    if (block is None) == (marker is None):
+        raise ValueError("either a block or a marker")
     return IndexEntry(
-        base_offset=int(base_offset),
-        count=int(count),
-        producer=ProducerIdAndEpoch(int(producer_id), int(epoch)),
-        base_sequence=int(base_sequence),
-        owner=None if owner is None else str(owner),
-        block=None if block is None else block_from_json(block),
-        marker=None if marker is None else _marker_from_json(marker),
+        base_offset=fields.number(base_offset),
+        count=fields.number(count, least=1),
+        producer=ProducerIdAndEpoch(fields.number(producer_id), fields.epoch(epoch)),
+        base_sequence=fields.sequence(base_sequence, least=NO_SEQUENCE),
+        owner=fields.maybe(fields.path, owner),
+        block=fields.maybe(block_from_json, block),
+        marker=fields.maybe(_marker_from_json, marker),
     )
 
 
@@ -156,17 +177,17 @@ def ref_to_json(ref: IndexRef) -> Json:
 
 
 def ref_from_json(row: Json) -> IndexRef:
-    file, level, start, end, entries, records, size_bytes, max_timestamp_ms, aborted_first = row
+    file, level, start, end, entries, records, size_bytes, max_timestamp_ms, aborted_first = fields.rows(row)
     return IndexRef(
-        str(file),
-        int(level),
-        int(start),
-        int(end),
-        int(entries),
-        int(records),
-        int(size_bytes),
-        int(max_timestamp_ms),
-        None if aborted_first is None else int(aborted_first),
+        file=fields.text(file),
+        level=fields.number(level),
+        start=fields.number(start),
+        end=fields.number(end),
+        entries=fields.number(entries),
+        records=fields.number(records),
+        size_bytes=fields.number(size_bytes),
+        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
+        aborted_first=fields.maybe(fields.number, aborted_first),
     )
 
 
@@ -175,8 +196,12 @@ def _span_to_json(span: OwnerSpan) -> Json:
 
 
 def _span_from_json(row: Json) -> OwnerSpan:
-    owner, first, last, producers = row
-    return OwnerSpan(str(owner), int(first), int(last), _pairs_from_json(producers))
+    owner, first, last, producers = fields.rows(row)
+    if not fields.rows(producers):
+        raise ValueError("an owner that nobody wrote for")
+    return OwnerSpan(
+        fields.path(owner), fields.number(first), fields.number(last), fields.several(fields.pair, producers)
+    )
 
 
 # Topics and partitions ------------------------------------------------------------------------------------------------
@@ -188,11 +213,11 @@ def _topic_to_json(topic: TopicState) -> Payload:
 
 def _topic_from_json(payload: Payload) -> TopicState:
     return TopicState(
-        topic_id=payload["topic_id"],
-        partitions=int(payload["partitions"]),
-        retention_ms=payload["retention_ms"],
-        retention_bytes=payload["retention_bytes"],
-        is_deleted=bool(payload["is_deleted"]),
+        topic_id=fields.segment(payload["topic_id"]),
+        partitions=fields.number(payload["partitions"], least=1, most=MAX_PARTITIONS),
+        retention_ms=fields.maybe(fields.number, payload["retention_ms"]),
+        retention_bytes=fields.maybe(fields.number, payload["retention_bytes"]),
+        is_deleted=fields.flag(payload["is_deleted"]),
     )
 
 
@@ -211,14 +236,14 @@ def _partition_to_json(state: PartitionState) -> Payload:
 
 def _partition_from_json(payload: Payload) -> PartitionState:
     return PartitionState(
-        log_start=int(payload["log_start"]),
-        log_end=int(payload["log_end"]),
-        trim=int(payload["trim"]),
-        owners=tuple(_span_from_json(row) for row in payload["owners"]),
-        roots=tuple(ref_from_json(row) for row in payload["roots"]),
-        tail_nodes=int(payload["tail_nodes"]),
-        size_bytes=int(payload["size_bytes"]),
-        is_deleted=bool(payload["is_deleted"]),
+        log_start=fields.number(payload["log_start"]),
+        log_end=fields.number(payload["log_end"]),
+        trim=fields.number(payload["trim"]),
+        owners=fields.several(_span_from_json, payload["owners"]),
+        roots=fields.several(ref_from_json, payload["roots"]),
+        tail_nodes=fields.number(payload["tail_nodes"]),
+        size_bytes=fields.number(payload["size_bytes"]),
+        is_deleted=fields.flag(payload["is_deleted"]),
     )
 
 
@@ -242,12 +267,20 @@ _TAIL_BOUNDS = ("base_offset", "end_offset", "records", "size_bytes", "max_times
 
 
 def _tail_node_from_json(payload: Payload) -> TailNode:
-    base_offset, end_offset, records, size_bytes, max_timestamp_ms = (int(payload[name]) for name in _TAIL_BOUNDS)
-    node = TailNode(base_offset, end_offset, records, size_bytes, max_timestamp_ms)
+    base_offset, end_offset, records, size_bytes = (fields.number(payload[name]) for name in _TAIL_BOUNDS[:4])
+    node = TailNode(base_offset, end_offset, records, size_bytes, fields.timestamp_ms(payload["max_timestamp_ms"]))
+    if ("entries" in payload) == ("manifest" in payload):
+        raise ValueError("either entries or a manifest")
     if "entries" in payload:
-        return replace(node, entries=tuple(entry_from_json(row) for row in payload["entries"]))
-    file, blocks, producer, base_sequence, owner = payload["manifest"]
-    manifest = Manifest(str(file), int(blocks), pair_from_json(producer), int(base_sequence), owner)
+        return replace(node, entries=fields.several(entry_from_json, payload["entries"]))
+    file, blocks, producer, base_sequence, owner = fields.rows(payload["manifest"])
+    manifest = Manifest(
+        file=fields.text(file),
+        blocks=fields.number(blocks),
+        producer=fields.pair(producer),
+        base_sequence=fields.sequence(base_sequence),
+        owner=fields.maybe(fields.path, owner),
+    )
     return replace(node, manifest=manifest)
 
 
@@ -262,11 +295,16 @@ def _producer_to_json(entry: ProducerEntry) -> Payload:
 
 def _producer_from_json(payload: Payload) -> ProducerEntry:
     return ProducerEntry(
-        epoch=int(payload["epoch"]),
-        batches=tuple(AppendedBatch(*map(int, row)) for row in payload["batches"]),
-        open_first_offset=payload["open_first_offset"],
-        open_owner=payload["open_owner"],
+        epoch=fields.epoch(payload["epoch"]),
+        batches=fields.several(_batch_from_json, payload["batches"]),
+        open_first_offset=fields.maybe(fields.number, payload["open_first_offset"]),
+        open_owner=fields.maybe(fields.path, payload["open_owner"]),
     )
+
+
+def _batch_from_json(row: Json) -> AppendedBatch:
+    first_sequence, count, base_offset = fields.rows(row)
+    return AppendedBatch(fields.sequence(first_sequence), fields.number(count, least=1), fields.number(base_offset))
 
 
 # Owners ---------------------------------------------------------------------------------------------------------------
@@ -314,15 +352,15 @@ def _owner_to_json(owner: OwnerRecord) -> Payload:
 def _owner_from_json(payload: Payload) -> OwnerRecord:
     participants = payload.get("participants")
     return OwnerRecord(
-        outcome=Outcome(payload["outcome"]),
-        partitions=tuple(payload["partitions"]),
-        groups=tuple(payload["groups"]),
-        participants=None if participants is None else _pairs_from_json(participants),
-        timeout_ms=int(payload["timeout_ms"]),
-        batch_id=payload.get("batch_id"),
-        fingerprint=payload.get("fingerprint"),
-        run_id=payload.get("run_id"),
-        nonce=payload.get("nonce"),
+        outcome=Outcome(fields.text(payload["outcome"])),
+        partitions=fields.several(fields.path, payload["partitions"]),
+        groups=fields.several(fields.path, payload["groups"]),
+        participants=None if participants is None else fields.several(fields.pair, participants),
+        timeout_ms=fields.number(payload["timeout_ms"]),
+        batch_id=fields.maybe(fields.signed, payload.get("batch_id")),
+        fingerprint=fields.maybe(fields.text, payload.get("fingerprint")),
+        run_id=fields.maybe(fields.text, payload.get("run_id")),
+        nonce=fields.maybe(fields.text, payload.get("nonce")),
     )
 
 
@@ -345,15 +383,24 @@ def _group_partition_to_json(state: GroupPartitionState) -> Payload:
 
 
 def _group_partition_from_json(payload: Payload) -> GroupPartitionState:
-    current = None
-    if payload["current"] is not None:
-        offset, metadata, order = payload["current"]
-        current = CommittedOffset(OffsetAndMetadata(int(offset), str(metadata)), int(order))
-    pending = (
-        PendingOffset(str(owner), OffsetAndMetadata(int(offset), str(metadata)), int(order))
-        for owner, offset, metadata, order in payload["pending"]
+    return GroupPartitionState(
+        current=fields.maybe(_committed_from_json, payload["current"]),
+        pending=fields.several(_pending_from_json, payload["pending"]),
     )
-    return GroupPartitionState(current, tuple(pending))
+
+
+def _committed_from_json(row: Json) -> CommittedOffset:
+    offset, metadata, order = fields.rows(row)
+    return CommittedOffset(_offset_from_json(offset, metadata), fields.signed(order))
+
+
+def _pending_from_json(row: Json) -> PendingOffset:
+    owner, offset, metadata, order = fields.rows(row)
+    return PendingOffset(fields.path(owner), _offset_from_json(offset, metadata), fields.signed(order))
+
+
+def _offset_from_json(offset: Json, metadata: Json) -> OffsetAndMetadata:
+    return OffsetAndMetadata(fields.number(offset), fields.text(metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,19 +427,33 @@ def _ledger_to_json(ledger: QueryLedger) -> Payload:
 
 
 def _group_from_json(payload: Payload) -> GroupRecord:
-    return GroupRecord(payload["owning_prefix"], bool(payload["is_deleted"]), payload["nonce"])
+    return GroupRecord(
+        owning_prefix=fields.maybe(fields.text, payload["owning_prefix"]),
+        is_deleted=fields.flag(payload["is_deleted"]),
+        nonce=fields.maybe(fields.text, payload["nonce"]),
+    )
 
 
 def _ledger_from_json(payload: Payload) -> QueryLedger:
-    last = payload["last"]
     return QueryLedger(
-        query_id=payload["query_id"],
-        sink_name=payload["sink_name"],
-        run_id=payload["run_id"],
-        superseded_runs=tuple(payload["superseded_runs"]),
-        current_round=int(payload["current_round"]),
-        last=None if last is None else LastBatch(last["batch_id"], last["fingerprint"], last["round"], last["run_id"]),
-        group_id=payload["group_id"],
+        query_id=fields.text(payload["query_id"]),
+        sink_name=fields.text(payload["sink_name"]),
+        run_id=fields.text(payload["run_id"]),
+        superseded_runs=fields.several(fields.text, payload["superseded_runs"]),
+        current_round=fields.number(payload["current_round"]),
+        last=fields.maybe(_last_batch_from_json, payload["last"]),
+        group_id=fields.maybe(fields.text, payload["group_id"]),
+    )
+
+
+def _last_batch_from_json(payload: Json) -> LastBatch:
+    if payload.keys() != set(LastBatch.__slots__):
+        raise ValueError("other fields than those of a batch")
+    return LastBatch(
+        batch_id=fields.signed(payload["batch_id"]),
+        fingerprint=fields.text(payload["fingerprint"]),
+        round=fields.number(payload["round"]),
+        run_id=fields.text(payload["run_id"]),
     )
 
 
@@ -406,24 +467,42 @@ def _transaction_to_json(metadata: TransactionMetadata) -> Payload:
 
 
 def _transaction_from_json(payload: Payload) -> TransactionMetadata:
-    fields = {name: value for name, value in payload.items() if name != "version"}
-    fields["state"] = TxnState(payload["state"])
-    fields["partitions"] = tuple(paths.partition_of(path) for path in payload["partitions"])
-    fields["pending_groups"] = tuple(payload["pending_groups"])
-    return TransactionMetadata(**fields)
+    return TransactionMetadata(
+        **{name: read(payload[name]) for name, read in _OF_TRANSACTION.items() if name in payload}
+    )
+
+
+_OF_TRANSACTION: dict[str, Callable[[Any], Any]] = {
+    "transactional_id": fields.text,
+    "producer_id": fields.number,
+    "epoch": fields.epoch,
+    "timeout_ms": fields.number,
+    "state": TxnState,
+    "previous_producer_id": partial(fields.number, least=NO_PRODUCER_ID),
+    "last_epoch": partial(fields.epoch, least=NO_PRODUCER_EPOCH),
+    "next_producer_id": partial(fields.number, least=NO_PRODUCER_ID),
+    "next_epoch": partial(fields.epoch, least=NO_PRODUCER_EPOCH),
+    "partitions": partial(fields.several, paths.partition_of),
+    "pending_groups": partial(fields.several, fields.text),
+    "prepared": fields.flag,
+    "owner": partial(fields.maybe, fields.path),
+    "round": partial(fields.maybe, fields.path),
+    "nonce": fields.text,
+}
+"""How each field is read; one that is not there has its default."""
 
 
 # Kinds ---------------------------------------------------------------------------------------------------------------
 
-_topic = Kind(_topic_to_json, _topic_from_json)
-_partition = Kind(_partition_to_json, _partition_from_json)
-_tail_node = Kind(_tail_node_to_json, _tail_node_from_json)
-_producer = Kind(_producer_to_json, _producer_from_json)
-_owner = Kind(_owner_to_json, _owner_from_json)
-_group_partition = Kind(_group_partition_to_json, _group_partition_from_json)
-_group = Kind(_group_to_json, _group_from_json)
-_ledger = Kind(_ledger_to_json, _ledger_from_json)
-_transaction = Kind(_transaction_to_json, _transaction_from_json)
+_topic = Kind(_topic_to_json, _topic_from_json, TopicState.__slots__)
+_partition = Kind(_partition_to_json, _partition_from_json, PartitionState.__slots__)
+_tail_node = Kind(_tail_node_to_json, _tail_node_from_json, TailNode.__slots__)
+_producer = Kind(_producer_to_json, _producer_from_json, ProducerEntry.__slots__)
+_owner = Kind(_owner_to_json, _owner_from_json, OwnerRecord.__slots__)
+_group_partition = Kind(_group_partition_to_json, _group_partition_from_json, GroupPartitionState.__slots__)
+_group = Kind(_group_to_json, _group_from_json, GroupRecord.__slots__)
+_ledger = Kind(_ledger_to_json, _ledger_from_json, QueryLedger.__slots__)
+_transaction = Kind(_transaction_to_json, _transaction_from_json, TransactionMetadata.__slots__)
 
 encode_topic, decode_topic = _topic.encode, _topic.decode
 encode_partition, decode_partition = _partition.encode, _partition.decode

@@ -156,7 +156,7 @@ class BufferedView:
 
     def _sets(self) -> dict[str, bytes]:
         """The step's own sets, and the same data again for parents that it touched and left alone."""
-        touched = {path: self._read[path] for path in self._touched - self._deleted}
+        touched = {path: self._read[path] for path in sorted(self._touched - self._deleted)}
         unchanged = {path: znode.data for path, znode in touched.items() if znode is not None}
         return unchanged | self._set
 

@@ -11,12 +11,11 @@ state once, breadth first: a broken law comes with one of the shortest histories
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import pytest
 
@@ -30,6 +29,7 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, NewRound, QueryLedger
+from oncelog.randomness import drawn_from
 from oncelog.runtime import open_with
 from oncelog.types import Block, IsolationLevel, OffsetAndMetadata, Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
@@ -98,6 +98,11 @@ def _znodes(store: MemoryZnodeStore, path: str) -> Iterator[Hashable]:
     yield path, znode.data, znode.stat.version
     for name, _ in store.children_data(path):
         yield from _znodes(store, f"{path.rstrip('/')}/{name}")
+
+
+def nonces(number: int) -> AbstractContextManager[None]:
+    """Within the block a step draws this nonce: the same one in every state in which it is taken."""
+    return drawn_from(lambda count: number.to_bytes(count, "big"))
 
 
 class Present:
@@ -192,8 +197,7 @@ class World:
 
     def _begin(self, driver: Driver) -> Round | None:
         services = RoundServices(self.present, self._files, ProducerIds(self.present))
-        nonce = uuid.UUID(int=100 * driver.run + driver.batch)
-        with patch.object(uuid, "uuid4", lambda: nonce):
+        with nonces(100 * driver.run + driver.batch):
             return rounds.begin(services, request(driver.batch, f"run-{driver.run}", group_id=GROUP))
 
     def _block(self, driver: Driver, partition: TopicIdPartition) -> Block:
@@ -218,7 +222,7 @@ class World:
 
     def _commit_as_stranger(self, state: State) -> State | None:
         try:
-            with patch.object(uuid, "uuid4", lambda: uuid.UUID(int=0)):
+            with nonces(0):
                 groups.commit(self.present, GROUP, {self.source: OffsetAndMetadata(7)})
         except OncelogError:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncelog.znodes.sqlite.file import is_there
 from oncelog.znodes.sqlite.store import SqliteZnodeStore
 
-__all__ = ["SqliteZnodeStore"]
+__all__ = ["SqliteZnodeStore", "is_there"]

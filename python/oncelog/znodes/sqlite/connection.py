@@ -158,6 +158,9 @@ class StoreConnection:
             try:
                 cursor = self._sqlite.execute(sql, parameters)
                 return cursor.fetchall(), cursor.rowcount
+            except UnicodeDecodeError as error:  # where SQLite quotes what it found, in its message
+                self.is_broken = True
+                raise _translated(sqlite3.DatabaseError(f"Could not decode to UTF-8: {error}"), self._path) from error
             except sqlite3.Error as error:
                 if _code(error) not in _BUSY:
                     self.is_broken = True
@@ -199,6 +202,8 @@ def _translated(error: sqlite3.Error, path: Path, *, is_commit: bool = False) ->
 
 def _code(error: sqlite3.Error) -> int:
     """SQLite's primary result code; 0 for errors of the sqlite3 module itself."""
+    if str(error).startswith("Could not decode to UTF-8"):  # the module's own: a text that was never written so
+        return sqlite3.SQLITE_CORRUPT
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

@@ -66,6 +66,18 @@ def ensure_local(path: Path) -> None:
         )
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a file.
+
+    Raises:
+        StoreAccessError: the system does not say: the path is too long, or a folder above is not for this process.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise StoreAccessError("the znode store cannot be looked for", path=str(path), reason=str(error)) from error
+
+
 def create_if_missing(path: Path) -> None:
     """Create the file unless it exists. Many processes may try at once: one creates it, all find it complete.
 
@@ -74,7 +86,7 @@ def create_if_missing(path: Path) -> None:
     to do.
     """
     ensure_local(path)
-    if path.exists():
+    if is_there(path):
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +161,7 @@ def connect_to_store(path: Path) -> StoreConnection:
 
 def _ensure_accessible(path: Path) -> None:
     """Refuse a missing, empty or read-only file with words that help more than SQLite's."""
-    if not path.exists():
+    if not is_there(path):
         raise InvalidOptionError("there is no znode store at this path", path=str(path))
     if path.stat().st_size == 0:
         raise CorruptDataError("the file of the znode store is empty: restore it from a backup", path=str(path))
@@ -175,6 +187,8 @@ def _ensure_is_store(connection: StoreConnection, path: Path) -> None:
             layout=layout,
             known=LAYOUT_VERSION,
         )
+    if not connection.rows("SELECT 1 FROM znodes WHERE parent = '' AND name = ''"):
+        raise CorruptDataError("the znode store has lost its root: restore it from a backup", path=str(path))
 
 
 def claim(connection: StoreConnection, path: Path, here: HostIdentity) -> None:
@@ -209,7 +223,10 @@ def record_owner(connection: StoreConnection, owner: HostIdentity) -> None:
 
 
 def _owner(connection: StoreConnection) -> HostIdentity:
-    return HostIdentity(*connection.rows("SELECT host_id, boot_id, hostname FROM meta")[0])
+    rows = connection.rows("SELECT host_id, boot_id, hostname FROM meta")
+    if len(rows) != 1 or not all(type(value) is str for value in rows[0]):
+        raise CorruptDataError("the file of the znode store does not say whose it is: restore it from a backup")
+    return HostIdentity(*rows[0])
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from oncelog.errors import CorruptDataError, InvariantViolation
 from oncelog.limits import TRANSACT_DEADLINE_MS
 from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Znode, ZnodeReader, ZnodeView
 from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
@@ -177,7 +178,7 @@ class _Reader:
     def children(self, path: str) -> list[str]:
         split_path(path)
         rows = self._connection.rows("SELECT name FROM znodes WHERE parent = ? ORDER BY name", (path,))
-        return [name for (name,) in rows]
+        return [_name(name) for (name,) in rows]
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
         split_path(path)
@@ -185,20 +186,40 @@ class _Reader:
             "SELECT name, data, czxid, mzxid, ctime_ms, mtime_ms, version FROM znodes WHERE parent = ? ORDER BY name",
             (path,),
         )
-        return [(row[0], _znode(row[1:])) for row in rows]
+        return [(_name(row[0]), _znode(row[1:])) for row in rows]
 
 
 def _znode(row: Row) -> Znode:
-    return Znode(row[0], Stat(*row[1:]))
+    data, *numbers = row
+    if type(data) is not bytes or not all(type(number) is int for number in numbers):
+        raise _damaged()
+    return Znode(data, Stat(*numbers))
+
+
+def _name(value: object) -> str:
+    try:
+        if type(value) is str and split_path(f"/{value}") == (ROOT, value):
+            return value
+    except InvariantViolation:
+        pass
+    raise _damaged()
+
+
+def _damaged() -> CorruptDataError:
+    """SQLite gives a value in whatever type its bytes say, also in a column of another one."""
+    return CorruptDataError("the file of the znode store is damaged: a znode has a name or values that cannot be")
 
 
 def _apply(connection: StoreConnection, ops: Sequence[Op], wall_now_ms: int) -> None:
     """Apply all operations to the transaction, or raise MultiFailedError and leave the rest to a rollback."""
     zxid, now_ms = 0, 0
     if not all(isinstance(op, Check) for op in ops):
-        ((zxid, now_ms),) = connection.rows(
+        moments = connection.rows(
             "UPDATE meta SET zxid = zxid + 1, last_ms = max(last_ms, ?) RETURNING zxid, last_ms", (wall_now_ms,)
         )
+        if len(moments) != 1 or not all(type(value) is int for value in moments[0]):
+            raise _damaged()
+        ((zxid, now_ms),) = moments
     for index, op in enumerate(ops):
         refusal = _apply_one(connection, op, zxid, now_ms)
         if refusal is not None:

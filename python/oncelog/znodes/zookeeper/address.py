@@ -8,6 +8,7 @@ It holds names and numbers only, so that it may be shown, logged, pickled, and k
 from __future__ import annotations
 
 import difflib
+import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,10 +126,10 @@ def _server(text: str) -> str:
     """``host:port`` of one server, the port filled in."""
     try:
         parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
+        host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
     except ValueError:
         host, port = None, 0
-    if host is None or parts.netloc != text:
+    if host is None or port == 0 or parts.netloc != text:
         raise InvalidOptionError("not a ZooKeeper server", server=text, expected=_EXAMPLE)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -150,8 +151,8 @@ def _chroot(text: str) -> str:
 
 
 def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ValueError("a whole number above 0")
+    if re.fullmatch("0*[1-9][0-9]{0,11}", text) is None:
+        raise ValueError("a whole number above 0, of 12 digits at most")
     return int(text)
 
 

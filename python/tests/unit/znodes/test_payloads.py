@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.limits import DEDUPE_WINDOW
+from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -29,7 +30,16 @@ from oncelog.protocol.partition import (
 from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
-from oncelog.types import MAX_PRODUCER_EPOCH, Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.types import (
+    MAX_PRODUCER_EPOCH,
+    MAX_SEQUENCE,
+    NO_SEQUENCE,
+    Block,
+    OffsetAndMetadata,
+    Outcome,
+    ProducerIdAndEpoch,
+    TopicIdPartition,
+)
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
 
@@ -52,34 +62,42 @@ numbers = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, MAX_PRODUCER_EPOCH)
 flags = st.booleans()
 pairs = st.builds(ProducerIdAndEpoch, numbers, epochs)
-blocks = st.builds(Block, names, numbers, numbers, numbers, numbers, st.integers(-1), st.integers(-1))
+counts = st.integers(1, 2**63 - 1)
+times = st.integers(-1, 2**63 - 1)
+sequences = st.integers(0, MAX_SEQUENCE)
+segments = st.sampled_from(["0a1b", "x", "9"])
+owners = st.sampled_from([paths.transaction_owner("gr/öße", 7, 3), paths.round_owner("a b", 12), "/transactions/x/1.0"])
+blocks = st.builds(Block, names, numbers, numbers, st.integers(0, 2**32 - 1), counts, times, times)
 markers = st.builds(Marker, st.sampled_from(Outcome), numbers, tuples(pairs))
-entries = st.builds(IndexEntry, numbers, numbers, pairs, st.integers(-1), maybe(names), maybe(blocks), maybe(markers))
-refs = st.builds(IndexRef, names, numbers, numbers, numbers, numbers, numbers, numbers, st.integers(-1), maybe(numbers))
-spans = st.builds(OwnerSpan, names, numbers, numbers, tuples(pairs))
-partitions = st.builds(TopicIdPartition, names, st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True), st.integers(0, 500))
+entries = st.one_of(
+    st.builds(IndexEntry, numbers, counts, pairs, sequences, maybe(owners), blocks, st.none()),
+    st.builds(IndexEntry, numbers, counts, pairs, st.just(NO_SEQUENCE), owners, st.none(), markers),
+)
+refs = st.builds(IndexRef, names, numbers, numbers, numbers, numbers, numbers, numbers, times, maybe(numbers))
+spans = st.builds(OwnerSpan, owners, numbers, numbers, st.lists(pairs, min_size=1, max_size=3).map(tuple))
+partitions = st.builds(TopicIdPartition, names, segments, st.integers(0, 500))
 values = st.builds(OffsetAndMetadata, numbers, st.text(max_size=5))
-manifests = st.builds(Manifest, names, numbers, pairs, numbers, maybe(names))
+manifests = st.builds(Manifest, names, numbers, pairs, sequences, maybe(owners))
 last_batches = st.builds(LastBatch, numbers, names, numbers, names)
 
-topics = st.builds(TopicState, names, numbers, maybe(numbers), maybe(numbers), flags)
+topics = st.builds(TopicState, segments, st.integers(1, MAX_PARTITIONS), maybe(numbers), maybe(numbers), flags)
 partition_states = st.builds(
     PartitionState, numbers, numbers, numbers, tuples(spans), tuples(refs), numbers, numbers, flags
 )
 tail_nodes = st.one_of(
-    st.builds(TailNode, numbers, numbers, numbers, numbers, st.integers(-1), entries=tuples(entries)),
-    st.builds(TailNode, numbers, numbers, numbers, numbers, st.integers(-1), manifest=manifests),
+    st.builds(TailNode, numbers, numbers, numbers, numbers, times, entries=tuples(entries)),
+    st.builds(TailNode, numbers, numbers, numbers, numbers, times, manifest=manifests),
 )
-window = tuples(st.builds(AppendedBatch, numbers, numbers, numbers), DEDUPE_WINDOW)
+window = tuples(st.builds(AppendedBatch, sequences, counts, numbers), DEDUPE_WINDOW)
 producer_entries = st.one_of(
     st.builds(ProducerEntry, epochs, window),
-    st.builds(ProducerEntry, epochs, window, open_first_offset=numbers, open_owner=names),
+    st.builds(ProducerEntry, epochs, window, open_first_offset=numbers, open_owner=owners),
 )
 owner_records = st.builds(
     OwnerRecord,
     st.sampled_from(Outcome),
-    tuples(names),
-    tuples(names),
+    tuples(st.builds(paths.partition, partitions)),
+    tuples(st.builds(partial(paths.group_partition, "gr/öße"), partitions)),
     maybe(tuples(pairs)),
     numbers,
     maybe(numbers),
@@ -90,7 +108,7 @@ owner_records = st.builds(
 group_partitions = st.builds(
     GroupPartitionState,
     maybe(st.builds(CommittedOffset, values, numbers)),
-    tuples(st.builds(PendingOffset, names, values, numbers)),
+    tuples(st.builds(PendingOffset, owners, values, numbers)),
 )
 groups = st.builds(GroupRecord, maybe(names), flags, maybe(names))
 ledgers = st.builds(
@@ -119,8 +137,8 @@ def transactions(draw: st.DrawFn) -> TransactionMetadata:
         partitions=(draw(partitions), *draw(tuples(partitions))) if touches else (),
         pending_groups=draw(tuples(names)) if touches else (),
         prepared=is_prepared,
-        owner=draw(names) if is_open else draw(maybe(names)),
-        round=draw(maybe(names)),
+        owner=draw(owners) if is_open else draw(maybe(owners)),
+        round=draw(maybe(owners)),
         nonce=draw(st.text(max_size=5)),
     )
 
@@ -201,7 +219,7 @@ def test_payloads_of_some_bytes_are_remembered_and_the_others_are_read() -> None
         read.append(payload["number"])
         return payload["number"]
 
-    kind = payloads.Kind(lambda number: {"number": number, "padding": "x" * 2**16}, from_json)
+    kind = payloads.Kind(lambda number: {"number": number, "padding": "x" * 2**16}, from_json, ["number", "padding"])
     room = payloads.CACHE_BYTES // (2**16 + 100)
     written = [kind.encode(number) for number in range(room)]
 
