@@ -4,6 +4,9 @@
 
     ONCELOG_ZOOKEEPER_IMAGE   the official image, or one that takes the same environment variables
     ONCELOG_S3_IMAGE          moto's official image, or one that serves the same on port 5000
+    ONCELOG_KAFKA_IMAGE, ONCELOG_KAFKA_TV1_IMAGE, ONCELOG_KAFKA_CLUSTER_IMAGE
+                              the official image of brokers that are alone, with transactions of version 2 and 1, and of
+                              those of a cluster; or images that take the same environment variables
 """
 
 from __future__ import annotations
@@ -23,6 +26,13 @@ from tests.parts import missing_part
 ZOOKEEPER_IMAGE = os.environ.get("ONCELOG_ZOOKEEPER_IMAGE") or "zookeeper:3.9"
 S3_IMAGE = os.environ.get("ONCELOG_S3_IMAGE") or "motoserver/moto:5.2.3"
 
+# Brokers 4.3.0 and 4.3.1 lose the ends of transactions when the only broker is killed (KAFKA-20734), but in a cluster.
+KAFKA_IMAGE = os.environ.get("ONCELOG_KAFKA_IMAGE") or "apache/kafka:4.2.0"
+KAFKA_TV1_IMAGE = os.environ.get("ONCELOG_KAFKA_TV1_IMAGE") or "apache/kafka:3.9.2"
+KAFKA_CLUSTER_IMAGE = os.environ.get("ONCELOG_KAFKA_CLUSTER_IMAGE") or "apache/kafka:4.3.1"
+
+IMAGES = (ZOOKEEPER_IMAGE, S3_IMAGE, KAFKA_IMAGE, KAFKA_TV1_IMAGE, KAFKA_CLUSTER_IMAGE)
+
 LABEL = "oncelog.integration-tests"
 HOST = socket.gethostname()
 LABELS = {LABEL: f"{HOST}:{os.getpid()}"}
@@ -35,7 +45,7 @@ REMEDY = "`make integration` starts one on Debian as root; elsewhere install Doc
 def running_engine() -> Iterator[docker.DockerClient]:
     """A client of the engine for the time of the block; of earlier runs that are dead nothing is left in it."""
     with closing(_client()) as client:
-        for image in (ZOOKEEPER_IMAGE, S3_IMAGE):
+        for image in IMAGES:
             _require_image(client, image)
         _remove_leftovers(client)
         yield client

@@ -44,10 +44,20 @@ class Server:
         name: by which its peers know it.
         port: inside the container.
         environment: its settings.
+        host_port: on this machine; a free one if not given.
     """
 
-    def __init__(self, network: Any, image: str, name: str, port: int, environment: Mapping[str, str]) -> None:
-        self.port = free_ports(1)[0]
+    def __init__(
+        self,
+        network: Any,
+        image: str,
+        name: str,
+        port: int,
+        environment: Mapping[str, str],
+        *,
+        host_port: int | None = None,
+    ) -> None:
+        self.port = host_port or free_ports(1)[0]
         self._network = network
         self._name = name
         self._container = DockerContainer(image, hostname=name)
@@ -260,18 +270,18 @@ class S3Server(Server):
 @contextmanager
 def running_zookeeper(engine: docker.DockerClient) -> Iterator[ZookeeperServer]:
     """A server of ZooKeeper for the time of the block."""
-    with _network(engine) as network:
+    with new_network(engine) as network:
         server = ZookeeperServer(network)
-        with _removed_at_the_end(server):
+        with removed_at_the_end(server):
             yield server.create().wait_until_serving()
 
 
 @contextmanager
 def running_ensemble(engine: docker.DockerClient) -> Iterator[ZookeeperEnsemble]:
     """Three servers of ZooKeeper for the time of the block."""
-    with _network(engine) as network:
+    with new_network(engine) as network:
         ensemble = ZookeeperEnsemble(network)
-        with _removed_at_the_end(*ensemble.servers):
+        with removed_at_the_end(*ensemble.servers):
             for server in ensemble.servers:
                 server.create()
             ensemble.wait_until_serving()
@@ -281,11 +291,11 @@ def running_ensemble(engine: docker.DockerClient) -> Iterator[ZookeeperEnsemble]
 @contextmanager
 def running_s3(engine: docker.DockerClient) -> Iterator[S3Server]:
     """A server of S3 for the time of the block, and its credentials in the environment."""
-    with _network(engine) as network, pytest.MonkeyPatch.context() as environment:
+    with new_network(engine) as network, pytest.MonkeyPatch.context() as environment:
         for name, value in ENVIRONMENT.items():
             environment.setenv(name, value)
         server = S3Server(network)
-        with _removed_at_the_end(server):
+        with removed_at_the_end(server):
             yield server.create().wait_until_serving()
 
 
@@ -308,7 +318,8 @@ def wait_until(is_reached: Callable[[], bool], within_s: float = STARTED_WITHIN_
 
 
 @contextmanager
-def _network(engine: docker.DockerClient) -> Iterator[Any]:
+def new_network(engine: docker.DockerClient) -> Iterator[Any]:
+    """A network of their own for servers, for the time of the block."""
     network = engine.networks.create(f"oncelog-{os.getpid()}-{next(_numbers)}", labels=LABELS)
     try:
         yield network
@@ -317,7 +328,8 @@ def _network(engine: docker.DockerClient) -> Iterator[Any]:
 
 
 @contextmanager
-def _removed_at_the_end(*servers: Server) -> Iterator[None]:
+def removed_at_the_end(*servers: Server) -> Iterator[None]:
+    """None of these servers outlives the block, however far each of them came."""
     try:
         yield
     finally:

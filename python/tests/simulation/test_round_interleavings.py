@@ -328,7 +328,7 @@ def search(world: World, *, until: str | None = None) -> Result:
 
 
 SMALL = Size(runs=2)
-SIZES = [SMALL, SMALL._replace(strangers=1), Size(batches=1, settlings=0)]
+SIZES = [SMALL, Size(batches=1, runs=2, strangers=1), Size(batches=1, settlings=0)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["two runs", "two runs and a stranger", "three runs"])
@@ -337,7 +337,7 @@ def test_no_interleaving_of_runs_breaks_a_law(size: Size) -> None:
     result = search(World(Size() if is_deep() else size))
 
     assert result.broken == {}
-    assert result.states > 5_000
+    assert result.states > 1_000
 
 
 class Fault(NamedTuple):
