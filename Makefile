@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim fuzz mutate spark kafka spark-zookeeper integration crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -78,6 +78,9 @@ spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata 
 
 integration: $(READY) ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests
+
+soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
+	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
 	$(BIN)/python -m pytest python/tests -m walk -o faulthandler_timeout=1800

@@ -1,0 +1,109 @@
+"""Where each record is: runs are cut where any other run of the same records begins or ends.
+
+What lies between two cuts is a *segment*: its records were written and read together or not at all, so they are judged
+as one. There are at most twice as many segments as runs, whatever the number of records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oncelog.testing.checker.columns import NEVER, NOWHERE, Columns, Ints, Outcome
+from oncelog.testing.history import NUMBERS
+
+Flags = NDArray[np.bool_]
+
+MANY = -2
+"""Instead of the place of a segment that is at several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Runs cut at segments.
+
+    Attributes:
+        row: the run that each piece is of.
+        segment: that it is.
+        place: of its first record; `NOWHERE` where it is not known.
+    """
+
+    row: Ints
+    segment: Ints
+    place: Ints
+
+    def where(self, chosen: Flags | Ints | slice) -> Pieces:
+        """Some of them."""
+        return Pieces(self.row[chosen], self.segment[chosen], self.place[chosen])
+
+
+class Places:
+    """The segments of a history, who wrote them and where committed readers saw them.
+
+    Attributes:
+        key, count: of each segment: its first record, and how many it has.
+        written: the runs that were written; `is_live` those that may be in the log: not failed, and not of a
+            transaction that aborted.
+        read: the runs that committed readers were given; `read_any` those of all readers.
+        seen: different (segment, place) of them, sorted; `row` is one of the reads.
+        place: of each segment: `NOWHERE` if nobody saw it, `MANY` if it is at several.
+        writers: how many live writes each segment has.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        writes, reads, polls = columns.writes, columns.reads, columns.polls
+        self._cut(columns)
+        offset, partition = writes["offset"], writes["partition"]
+        is_placed = (offset >= 0) & (partition >= 0)
+        self.written = self._pieces(
+            writes["key"], writes["count"], np.where(is_placed, partition * NUMBERS + offset, NOWHERE)
+        )
+        self.read_any = self._pieces(reads["key"], reads["count"], reads["place"])
+        is_committed = polls["is_committed"].astype(np.bool_)
+        self.read = self.read_any.where(is_committed[reads["poll"][self.read_any.row]])
+        self.outcome = np.array([int(found.outcome) for found in columns.transactions], np.int64)
+        self.asked_ns = np.array([found.asked_ns for found in columns.transactions], np.int64)
+        self.transaction = writes["transaction"][self.written.row]
+        self.is_live = (self.outcome[self.transaction] != Outcome.ABORTED) & (
+            writes["is_failed"][self.written.row] == 0
+        )
+        self.writers = np.bincount(self.written.segment[self.is_live], minlength=len(self.key))
+        self.seen = distinct(self.read)
+        times_seen = np.bincount(self.seen.segment, minlength=len(self.key))
+        self.place = np.full(len(self.key), NOWHERE)
+        self.place[self.seen.segment] = self.seen.place
+        self.place[times_seen > 1] = MANY
+        self.first_seen_ns = np.full(len(self.key), NEVER)
+        np.minimum.at(self.first_seen_ns, self.read.segment, polls["time"][reads["poll"][self.read.row]])
+
+    @property
+    def is_seen(self) -> Flags:
+        """Whether a committed reader saw each segment."""
+        seen: Flags = self.place != NOWHERE
+        return seen
+
+    def _cut(self, columns: Columns) -> None:
+        ends = [(table["key"], table["key"] + table["count"]) for table in (columns.writes, columns.reads)]
+        self._cuts = np.unique(np.concatenate([end for pair in ends for end in pair]))
+        self.key = self._cuts[:-1]
+        self.count = np.diff(self._cuts)
+
+    def _pieces(self, key: Ints, count: Ints, place: Ints) -> Pieces:
+        first, end = np.searchsorted(self._cuts, key), np.searchsorted(self._cuts, key + count)
+        pieces = end - first
+        row = np.repeat(np.arange(len(key)), pieces)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        segment = first[row] + within
+        behind = self.key[segment] - key[row]
+        return Pieces(row, segment, np.where(place[row] == NOWHERE, NOWHERE, place[row] + behind))
+
+
+def distinct(pieces: Pieces) -> Pieces:
+    """One of all pieces with the same segment and place, sorted by both."""
+    order = np.lexsort((pieces.place, pieces.segment))
+    segment, place = pieces.segment[order], pieces.place[order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (np.diff(segment) != 0) | (np.diff(place) != 0)
+    return Pieces(pieces.row[order][is_new], segment[is_new], place[is_new])

@@ -1,0 +1,367 @@
+"""Histories: what the clients of a log asked for and what they were answered, written down while it happens.
+
+Owns the events and their form on disk; `oncelog.testing.checker` judges them. An event is the invocation of a call, or
+its completion: ``ok`` (it happened), ``fail`` (it certainly did not) or ``unknown`` (an error that leaves it open; no
+completion at all, of a process that died, is the same). The invocation is written before the call is made, and the
+completion after it was answered. Hence a history that ends anywhere says less than what happened, and nothing else.
+
+A record is known by a number, unique in its topic and below `NUMBERS`. Numbers that follow each other are one *run*, so
+a history of millions of records is small. A retry may write the same numbers again, in another transaction.
+
+    with writing(folder / f"copier-{os.getpid()}.jsonl") as keep:
+        history = Recorder(f"copier-{os.getpid()}", keep)
+        call = history.invoke(Write("out", runs=((0, 1000),), partition=0, transaction="copier-1"))
+        ...
+        history.ok(call, Written(offset=5000))
+
+Each life of a process has a file of its own and a name of its own. All times are of one clock: those of one machine, as
+`time.monotonic_ns` gives, or a simulation's.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oncelog.types import IsolationLevel
+
+NUMBERS = 2**48
+"""Numbers of records and offsets are below this: a topic or partition and one of them fit into 64 bits."""
+
+Run = tuple[int, int]
+"""Records with consecutive numbers: the first number, and how many."""
+
+PlacedRun = tuple[int, int, int]
+"""The same at consecutive offsets: the first offset, the first number, and how many."""
+
+PartitionOffset = tuple[str, int, int]
+"""A topic, a partition of it, and an offset there."""
+
+
+class Kind(StrEnum):
+    """What an event says of its call."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+class Ending(StrEnum):
+    """How a transaction is asked to end."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Records are sent to one partition, in this order.
+
+    Attributes:
+        topic: they go to.
+        runs: their numbers.
+        partition: None where the writer does not know it.
+        transaction: a name unique in the history; None if they are committed as they are written.
+        producer: whose order counts; the process if not given.
+        is_micro_batch: whether the transaction is a micro-batch of Spark.
+    """
+
+    op: ClassVar = "write"
+    topic: str
+    runs: Sequence[Run]
+    partition: int | None = None
+    transaction: str | None = None
+    producer: str | None = None
+    is_micro_batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Offsets are sent to a transaction; without one, they are committed at once."""
+
+    op: ClassVar = "stage"
+    group: str
+    offsets: Sequence[PartitionOffset]
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A transaction is asked to commit or to abort. One that nobody asks to commit must never be seen."""
+
+    op: ClassVar = "end"
+    transaction: str
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A reader asks for records.
+
+    Attributes:
+        reader: one life of a reader, between seeks: it reads forward only.
+        isolation: of the reader.
+        is_final: whether it reads everything there is, from the log's start, after all writers came to their end.
+    """
+
+    op: ClassVar = "poll"
+    reader: str
+    isolation: str = IsolationLevel.READ_COMMITTED
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Somebody asks where the stable ends of some partitions are, together."""
+
+    op: ClassVar = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Somebody asks for the committed offsets of a group."""
+
+    op: ClassVar = "fetch"
+    group: str
+
+
+Call = Write | Stage | End | Poll | Plan | Fetch
+
+# Answers --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Of a `Write`: the offset of its first record; the others follow it without a gap."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Of a `Poll`.
+
+    Attributes:
+        pieces: one of each assigned partition, also where nothing came.
+        is_whole: whether the reader has now been given all of what it planned.
+    """
+
+    pieces: Sequence[Piece]
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a poll brought of one partition: the records in ``[start, end)`` that the reader may see."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    runs: Sequence[PlacedRun] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Of a `Plan`: the last stable offset of each partition that was planned."""
+
+    ends: Sequence[PartitionOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Of a `Fetch`: what was found; a partition without an offset has -1."""
+
+    offsets: Sequence[PartitionOffset]
+
+
+Answer = Written | Polled | Planned | Fetched
+
+_CALLS: dict[str, type[Call]] = {call.op: call for call in (Write, Stage, End, Poll, Plan, Fetch)}
+_ANSWERS: dict[str, type[Answer]] = {"write": Written, "poll": Polled, "plan": Planned, "fetch": Fetched}
+
+# Events ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a history.
+
+    Attributes:
+        process: one life of a process.
+        number: of the call in that process; its completion has the same one.
+        kind: whether this is the invocation, or how the call ended.
+        time_ns: of one clock for the whole history.
+        call: of an invocation.
+        answer: of a completion, where it has one.
+    """
+
+    process: str
+    number: int
+    kind: Kind
+    time_ns: int
+    call: Call | None = None
+    answer: Answer | None = None
+
+    @property
+    def name(self) -> str:
+        """Where it stands, for people: the process and the call."""
+        return f"{self.process}#{self.number}"
+
+    def to_json(self) -> str:
+        """One line of text, without its end."""
+        written: dict[str, Any] = {
+            "process": self.process,
+            "call": self.number,
+            "kind": self.kind,
+            "time_ns": self.time_ns,
+        }
+        if self.call is not None:
+            written |= {"op": self.call.op, **_fields(self.call)}
+        if self.answer is not None:
+            of = next(op for op, kind in _ANSWERS.items() if isinstance(self.answer, kind))
+            written |= {"of": of, "answer": _fields(self.answer)}
+        return json.dumps(written, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Event:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is no whole event.
+        """
+        read = json.loads(line)
+        common = (read.pop("process"), read.pop("call"), Kind(read.pop("kind")), read.pop("time_ns"))
+        op = read.pop("op", None)
+        if op is not None:
+            return cls(*common, call=_CALLS[op](**read))
+        if "of" not in read:
+            return cls(*common)
+        answer = read["answer"]
+        if read["of"] == "poll":
+            answer["pieces"] = [Piece(**piece) for piece in answer["pieces"]]
+        return cls(*common, answer=_ANSWERS[read["of"]](**answer))
+
+
+Keep = Callable[[Event], object]
+"""Keeps an event: `list.append` in memory, or what `writing` gives."""
+
+
+class Recorder:
+    """Writes down the calls of one life of one process.
+
+    Args:
+        process: a name that no other life of any process has.
+        keep: where the events go.
+        now_ns: the clock that all recorders of the history share.
+    """
+
+    def __init__(self, process: str, keep: Keep, *, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self.process = process
+        self._keep = keep
+        self._now_ns = now_ns
+        self._calls = 0
+
+    def invoke(self, call: Call) -> int:
+        """Say that `call` is about to be made; returns its number, for its completion."""
+        self._calls += 1
+        self._keep(Event(self.process, self._calls, Kind.INVOKE, self._now_ns(), call=call))
+        return self._calls
+
+    def ok(self, number: int, answer: Answer | None = None) -> None:
+        """Say that the call succeeded, and what it was answered."""
+        self._keep(Event(self.process, number, Kind.OK, self._now_ns(), answer=answer))
+
+    def fail(self, number: int) -> None:
+        """Say that the call certainly had no effect, and never will."""
+        self._keep(Event(self.process, number, Kind.FAIL, self._now_ns()))
+
+    def unknown(self, number: int) -> None:
+        """Say that the caller gave up without knowing."""
+        self._keep(Event(self.process, number, Kind.UNKNOWN, self._now_ns()))
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[Keep]:
+    """Append events to a file for the time of the block, each with one write of one line.
+
+    The system keeps what was written when the process is killed. Half a line, of a disk that was full, is ended first.
+    """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with Path(path).open("a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+
+        def keep(event: Event) -> None:
+            line = event.to_json().encode() + b"\n"
+            if file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, "the history cannot be written whole", str(path))
+
+        yield keep
+
+
+def read(paths: Iterable[Path | str]) -> Iterator[Event]:
+    """The events of some files, one file after the other.
+
+    A line that is no whole event is passed over: its call was never made, or its answer is unknown.
+    """
+    for path in paths:
+        with Path(path).open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    yield Event.from_json(line)
+                except (ValueError, KeyError, TypeError):
+                    continue
+
+
+def runs_of(numbers: Iterable[int]) -> list[Run]:
+    """Numbers as runs, in their order.
+
+    Example:
+        >>> runs_of([4, 5, 6, 2])
+        [(4, 3), (2, 1)]
+    """
+    found = np.fromiter(numbers, np.int64)
+    if not len(found):
+        return []
+    firsts = np.flatnonzero(np.diff(found, prepend=found[0] - 2) != 1)
+    counts = np.diff(firsts, append=len(found))
+    return list(zip(found[firsts].tolist(), counts.tolist(), strict=True))
+
+
+def placed_runs_of(offset: int, numbers: Iterable[int]) -> list[PlacedRun]:
+    """Numbers of records at consecutive offsets as runs.
+
+    Args:
+        offset: of the first one.
+        numbers: of the records, in their order.
+    """
+    placed = []
+    for first, count in runs_of(numbers):
+        placed.append((offset, first, count))
+        offset += count
+    return placed
+
+
+def _fields(value: Call | Answer | Piece) -> dict[str, Any]:
+    """The fields of a value as JSON knows them."""
+    found = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Polled):
+        found["pieces"] = [_fields(piece) for piece in value.pieces]
+    return found

@@ -1,0 +1,243 @@
+"""The checker finds every anomaly that is planted into a history, and none in a clean one.
+
+conformance: 66.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from oncelog.errors import UsageError
+from oncelog.testing.checker import Anomaly, judge
+from oncelog.testing.checker.__main__ import ANOMALIES, CLEAN, UNREADABLE, main
+from oncelog.testing.history import (
+    End,
+    Ending,
+    Event,
+    Kind,
+    Piece,
+    Poll,
+    Polled,
+    Recorder,
+    Write,
+    Written,
+    writing,
+)
+from tests.unit.testing.model_log import ModelLog, Reader, random_history
+from tests.unit.testing.plants import PLANTS
+
+SEEDS = st.integers(0, 2**32)
+
+
+@given(SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_found_in_a_clean_history(seed: int) -> None:
+    """conformance: 66."""
+    report = judge(random_history(seed))
+
+    assert report.is_clean, str(report)
+    assert report.counts["events"] > 0
+
+
+@pytest.mark.parametrize("name", PLANTS)
+@given(seed=SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_what_is_planted_is_found(name: str, seed: int) -> None:
+    """conformance: 66."""
+    plant, expected = PLANTS[name]
+    planted = plant(random_history(seed), random.Random(seed))
+    assume(planted is not None)
+
+    found = judge(planted or [])
+
+    assert expected & set(found.anomalies), str(found)
+    assert all(finding.events for finding in found.findings)
+
+
+@given(SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_a_history_that_ends_anywhere_is_clean_until_a_final_reader_tells_more(seed: int) -> None:
+    events = random_history(seed)
+    end = random.Random(seed).randrange(len(events))
+
+    assert judge(events[:end]).is_clean
+
+
+def test_every_anomaly_has_a_plant() -> None:
+    assert set().union(*(found for _, found in PLANTS.values())) == set(Anomaly)
+
+
+def test_an_unknown_outcome_may_be_either_but_only_of_the_whole() -> None:
+    log = ModelLog()
+    for is_committed in (True, False):
+        owner = log.begin()
+        for partition in (0, 1):
+            log.write("copier", owner, partition, 5, is_told=False)
+        if is_committed:
+            log.commit("copier", owner, is_told=False)
+        else:
+            log.give_up("copier", owner, is_asked=True)
+    log.finish([])
+
+    report = judge(log.events)
+    assert report.is_clean, str(report)
+    assert report.counts["of unknown outcome"] == 2
+
+    half = [_without_partition(event, 1) for event in log.events]
+    assert set(judge(half).anomalies) == {Anomaly.TORN_TRANSACTION}
+
+
+def test_a_retry_may_write_the_same_records_again() -> None:
+    recorder, events = _recorder()
+    for transaction, ending, offset in (("t1", Ending.ABORT, 0), ("t2", Ending.COMMIT, 11)):
+        _write(recorder, transaction, [(0, 10)], offset)
+        recorder.ok(recorder.invoke(End(transaction, ending)))
+    _read_all(recorder, [(11, 0, 10)], end=22)
+    assert judge(events).is_clean, str(judge(events))
+
+    recorder, events = _recorder()
+    for transaction, ending, offset in (("t1", Ending.ABORT, 0), ("t2", Ending.COMMIT, 11)):
+        _write(recorder, transaction, [(0, 10)], offset)
+        recorder.ok(recorder.invoke(End(transaction, ending)))
+    _read_all(recorder, [(0, 0, 10)], end=22)
+    assert Anomaly.ABORTED_READ in judge(events).anomalies
+
+
+def test_interleaved_writes_of_transactions_are_allowed() -> None:
+    """G0. conformance: 66."""
+    log = ModelLog()
+    first, second = log.begin(), log.begin()
+    for _ in range(3):
+        log.write("a", first, 0, 2)
+        log.write("b", second, 0, 2)
+    log.finish([first, second])
+
+    assert judge(log.events).is_clean
+
+
+def test_what_retention_removed_is_not_called_lost() -> None:
+    log = ModelLog()
+    owner = log.begin()
+    log.write("copier", owner, 0, 10)
+    log.commit("copier", owner)
+    late = Reader("final", is_final=True)
+    late.positions[0] = 5
+    log.poll(late)
+
+    assert judge(log.events).is_clean
+
+
+def test_no_record_is_judged_lost_without_a_final_reader() -> None:
+    log = ModelLog()
+    owner = log.begin()
+    log.write("copier", owner, 0, 10, is_told=False)
+    log.commit("copier", owner)
+    assert judge(log.events).is_clean
+
+    log.poll(Reader("final", is_final=True))
+    gone = [_without_partition(event, 0) for event in log.events]
+    assert set(judge(gone).anomalies) == {Anomaly.LOST_WRITE}
+
+
+def test_a_call_that_nobody_made_cannot_be_completed() -> None:
+    with pytest.raises(UsageError, match="completed"):
+        judge([Event("a", 1, Kind.OK, 0)])
+
+
+def test_numbers_and_offsets_out_of_range_are_refused() -> None:
+    for runs, offset in (([(2**48, 1)], 0), ([(-1, 1)], 0), ([(0, 1)], 2**48)):
+        recorder, events = _recorder()
+        _write(recorder, "t", runs, offset)
+        with pytest.raises(UsageError, match="out of range"):
+            judge(events)
+    recorder, events = _recorder()
+    _read_all(recorder, [(-1, 0, 1)], end=1)
+    with pytest.raises(UsageError, match="out of range"):
+        judge(events)
+
+
+def test_a_million_runs_are_judged_by_columns() -> None:
+    """A naive walk over pairs of runs would not come to an end."""
+    recorder, events = _recorder()
+    count = 100_000
+    runs = [(2 * at, 1) for at in range(count)]
+    _write(recorder, "t", runs, 0)
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    for reader in range(9):
+        _read_all(recorder, [(at, 2 * at, 1) for at in range(count)], end=count + 1, reader=f"r{reader}")
+
+    report = judge(events)
+    assert report.is_clean
+    assert report.counts["records read"] == 9 * count
+
+
+def test_runs_stand_for_any_number_of_records() -> None:
+    recorder, events = _recorder()
+    count = 10**12
+    _write(recorder, "t", [(0, count)], 0)
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    step = count // 10
+    for at in range(10):
+        made = recorder.invoke(Poll("r", is_final=True))
+        recorder.ok(made, Polled([Piece("out", 0, at * step, (at + 1) * step, [(at * step, at * step, step)])]))
+    assert judge(events).is_clean
+
+    del events[-2:]
+    report = judge(events)
+    assert set(report.anomalies) == {Anomaly.LOST_WRITE, Anomaly.TORN_TRANSACTION}
+    assert report.findings[0].records == step
+
+
+def test_the_command_line_tells_clean_histories_from_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = random_history(1)
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for number, path in enumerate(files):
+        with writing(path) as keep:
+            for event in events:
+                if (event.process in {"copier", "reader", "final"}) == (number == 1):
+                    keep(event)
+    assert main([str(path) for path in files]) == CLEAN
+    assert "no anomalies" in capsys.readouterr().out
+
+    plant, _ = PLANTS["duplicate"]
+    with writing(tmp_path / "bad.jsonl") as keep:
+        for event in plant(events, random.Random(1)) or []:
+            keep(event)
+    assert main(["--json", str(tmp_path / "bad.jsonl")]) == ANOMALIES
+    assert json.loads(capsys.readouterr().out)["anomalies"]["duplicate"] == 1
+
+    (tmp_path / "empty").touch()
+    assert main([str(tmp_path / "empty")]) == UNREADABLE
+    assert main([str(tmp_path / "missing")]) == UNREADABLE
+
+
+def _recorder() -> tuple[Recorder, list[Event]]:
+    events: list[Event] = []
+    times = iter(np.arange(10**6).tolist())
+    return Recorder("p", events.append, now_ns=lambda: next(times)), events
+
+
+def _write(recorder: Recorder, transaction: str, runs: list[tuple[int, int]], offset: int) -> None:
+    recorder.ok(recorder.invoke(Write("out", runs, 0, transaction)), Written(offset))
+
+
+def _read_all(recorder: Recorder, runs: list[tuple[int, int, int]], *, end: int, reader: str = "r") -> None:
+    made = recorder.invoke(Poll(reader, is_final=True))
+    recorder.ok(made, Polled([Piece("out", 0, 0, end, runs)], is_whole=True))
+
+
+def _without_partition(event: Event, partition: int) -> Event:
+    """As a log shows it that has nothing in one partition."""
+    if not isinstance(event.answer, Polled):
+        return event
+    pieces = [
+        Piece(p.topic, p.partition, p.start, p.end) if p.partition == partition else p for p in event.answer.pieces
+    ]
+    return Event(event.process, event.number, event.kind, event.time_ns, answer=Polled(pieces))
