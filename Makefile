@@ -4,13 +4,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+SEEDS ?= 0-9999
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
@@ -29,9 +30,9 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@tools/check-prerequisites "$(PYTHON)"
 	@echo "Creating $(VENV) with $$("$(PYTHON)" --version)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@echo "Installing oncelog[spark,zookeeper,kafka] and the tools for tests and lint"
+	@echo "Installing oncelog[spark,zookeeper,kafka,testing] and the tools for tests and lint"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,kafka]" --group dev
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,kafka,testing]" --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
@@ -57,8 +58,12 @@ test: lint shims ## Lint and every test but the long walk of `make crash`
 unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
 	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka"
 
-sim: $(READY) ## The seeded simulation of crashes, delays and duplicates
-	$(PYTEST) python/tests/simulation
+sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
+	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) --processes $(WORKERS)
+	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
+
+sim-pairs: $(READY) ## Two crashes at every two places of each scenario
+	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
 	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))

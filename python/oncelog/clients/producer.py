@@ -30,6 +30,7 @@ from oncelog.errors import (
     InvalidOptionError,
     OncelogError,
     OutcomeUnknownError,
+    RetriableError,
     TransactionAbortableError,
     UnknownTopicError,
     UsageError,
@@ -202,7 +203,8 @@ class Producer:
 
         Raises:
             ProducerFencedError: another producer, or a time-out, ended the transaction; close this producer.
-            OutcomeUnknownError: call again; committing twice is harmless.
+            TransactionAbortableError: some of it could not be sent; abort it.
+            RetriableError, OutcomeUnknownError: call again; committing twice is harmless.
         """
         self._check_call("commit_transaction")
         if self._state is ClientState.IN_TRANSACTION:
@@ -277,15 +279,15 @@ class Producer:
         self._ended(identity)
 
     def _commit_with(self, last: _Sending, transactional_id: str) -> ProducerIdAndEpoch:
-        """Commit with the last append, in one step. While the outcome is unknown, what to append is kept."""
+        """Commit with the last append, in one step. Where the same call again is the way on, what to append is kept."""
         try:
             with self._tracking():
                 return self._sender.commit(last.appends, self._need_identity(), transactional_id, on_landed=last.landed)
         except BaseException as error:
             last.failed(error)
-            if isinstance(error, OncelogError) and not isinstance(error, OutcomeUnknownError):
+            if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
                 self._last_send = None
-                self._after_failed_send(error)
+                self._after_failed_send(last, error)
             raise
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
@@ -378,7 +380,8 @@ class Producer:
         """Append everything sent so far; afterwards every receipt is done.
 
         Raises:
-            what the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`.
+            what the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and what
+            would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
         """
         if not self._accumulator.buffers:
             return
@@ -407,27 +410,28 @@ class Producer:
             with self._tracking():
                 yield sending
         except BaseException as error:
-            sending.failed(error)
-            self._after_failed_send(error)
+            self._after_failed_send(sending, error)
+            if self._transactional_id is not None and isinstance(error, RetriableError | OutcomeUnknownError):
+                # Neither could keep its promise: the same call again would go on without the dropped records.
+                raise _abortable(error) from error
             raise
 
     def _flush_if_full(self) -> None:
         if self._accumulator.size_bytes >= BUFFER_BYTES:
             self.flush()
 
-    def _after_failed_send(self, error: BaseException) -> None:
+    def _after_failed_send(self, sending: _Sending, error: BaseException) -> None:
         """Records were dropped, so a transaction can only be aborted, whatever became of the append.
 
         An idempotent producer begins anew under a fresh id: under the old one the next records could have the
         sequences of the dropped ones, which may be in the log, and would be taken for their duplicates.
         """
+        sending.failed(error)
         if self._transactional_id is None:
             self._identity = None
             self._sender.new_identity()
         elif self._state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
-            self._state = client_state.after_error(
-                self._state, TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))
-            )
+            self._state = client_state.after_error(self._state, _abortable(error))
         if isinstance(error, UnknownTopicError):
             self._partitions.clear()  # a topic was deleted, and may have been created again
 
@@ -510,6 +514,10 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _abortable(error: BaseException) -> TransactionAbortableError:
+    return TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))
 
 
 def _now_ms() -> int:

@@ -203,8 +203,8 @@ def read_index(
     A reader near the end of the log takes the few tail nodes that it has not seen, and not the whole tail.
 
     Raises:
-        CorruptDataError: the tail does not begin where the roots end. It was rolled after `state` was read, or a znode
-            is missing; either way markers are, without which aborted data would be shown.
+        CorruptDataError: the tail does not reach from where the roots end to the log end. It was rolled after `state`
+            was read, or a znode is missing; either way markers are, without which aborted data would be shown.
     """
     folder = paths.tail(partition)
     rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
@@ -214,7 +214,21 @@ def read_index(
         raise CorruptDataError(
             "the index has a hole before its tail", path=folder, missing_offset=rolled_end, tail_start=tail_start
         )
+    _check_whole(nodes, state.log_end, folder)
     return PartitionIndex(state.roots, nodes)
+
+
+def _check_whole(nodes: Sequence[TailNode], log_end: int, folder: str) -> None:
+    """Raise where a tail node is missing, also behind what is read: markers there tell what aborted."""
+    position = nodes[0].base_offset if nodes else log_end
+    for node in nodes:
+        if node.base_offset != position:
+            break
+        position = node.end_offset
+    else:
+        if position >= log_end:
+            return
+    raise CorruptDataError("the index has a hole in its tail", path=folder, missing_offset=position)
 
 
 def consistently(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:

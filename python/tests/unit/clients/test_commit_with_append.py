@@ -235,17 +235,19 @@ def test_it_is_tried_until_the_delivery_timeout(world: LogWorld) -> None:
     assert values(world.log) == [b"value"] * 2
 
 
-def test_a_store_that_is_away_for_longer_fails_it_and_leaves_the_abort(world: LogWorld) -> None:
+def test_a_store_that_is_away_for_longer_fails_it_and_the_same_call_again_goes_on(world: LogWorld) -> None:
     store = FaultyStore(world.store())
     producer = started(world.open(store), delivery_timeout_ms=1000)
     begun(producer, 0)
     store.fail_next(*[Fault.UNAVAILABLE] * 1000)
     with pytest.raises(StoreUnavailableError):
         producer.commit_transaction()
+    with pytest.raises(IllegalStateTransitionError, match="commit_transaction"):
+        producer.abort_transaction()
     store.fail_next()
-    producer.abort_transaction()
+    producer.commit_transaction()
     commit_whole(producer, b"next")
-    assert values(world.log) == [b"next"]
+    assert values(world.log) == [b"value", b"next"]
 
 
 @pytest.mark.parametrize("numbers", [(0,), (0, 1)])

@@ -19,13 +19,14 @@ from oncelog.errors import (
     InvalidRecordError,
     InvalidTransactionTimeoutError,
     OutcomeUnknownError,
-    PartitionPinnedError,
     RecordTooLargeError,
     RetriableError,
+    TransactionAbortableError,
     UnknownPartitionError,
     UnknownTopicError,
     UsageError,
 )
+from oncelog.log import partition_log
 from oncelog.runtime import Log
 from oncelog.types import ProducerIdAndEpoch, RecordMetadata
 from oncelog.znodes import paths
@@ -534,7 +535,7 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_fails_the_flush(w
     receipt = producer.send(TOPIC, b"a")
     began_ms = world.time.durations_ms
     store.fail_next(*[Fault.UNAVAILABLE] * 1000)
-    with pytest.raises(RetriableError):
+    with pytest.raises(TransactionAbortableError):
         producer.flush()
     assert world.time.durations_ms - began_ms >= 1000
     store.fail_next()
@@ -544,6 +545,29 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_fails_the_flush(w
     producer.abort_transaction()
     write_committed(producer, b"b")
     assert values(log) == [b"b"]
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "prepare_transaction"])
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LOST_REQUEST])
+def test_a_transaction_whose_records_could_not_be_sent_is_to_be_aborted_whatever_call_found_it(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, call: str, fault: Fault
+) -> None:
+    """The same call again would end it without them. Of several appends the commit takes the last one only."""
+    monkeypatch.setattr(partition_log, "PARTITIONS_PER_STEP", 1)
+    store, log = faulty(world)
+    producer = started(log, delivery_timeout_ms=0)
+    producer.begin_transaction()
+    for number in (0, 1):
+        producer.send(TOPIC, b"a", partition=number)
+    store.fail_next(*[fault] * 1000)
+    with pytest.raises(TransactionAbortableError):
+        getattr(producer, call)()
+    store.fail_next()
+
+    with pytest.raises(IllegalStateTransitionError, match="abort_transaction"):
+        getattr(producer, call)()
+    producer.abort_transaction()
+    assert values(log) == []
 
 
 def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_failed(tmp_path: Path) -> None:
@@ -650,7 +674,7 @@ def test_a_partition_pinned_by_an_open_transaction_names_it_and_frees_itself_whe
     impatient = started(world.log, "impatient", delivery_timeout_ms=1000)
     impatient.begin_transaction()
     impatient.send(TOPIC, b"a", partition=0)
-    with pytest.raises(PartitionPinnedError, match="hanging"):
+    with pytest.raises(TransactionAbortableError, match="hanging"):
         impatient.flush()
     impatient.abort_transaction()
 

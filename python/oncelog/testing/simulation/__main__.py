@@ -1,0 +1,55 @@
+"""``python -m oncelog.testing.simulation``: run seeds, or every crash of the core scenarios; see docs/simulation.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from oncelog.testing.simulation import exhaustive
+from oncelog.testing.simulation.runner import Report, run_all, seeds_of
+from oncelog.testing.simulation.swarm import run
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments ask for; 0 if no law was broken."""
+    parser = argparse.ArgumentParser(prog="python -m oncelog.testing.simulation", description=__doc__)
+    parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
+    parser.add_argument("--trace", action="store_true", help="print every step of every seed")
+    parser.add_argument("--exhaustive", choices=("singles", "pairs"), help="crash at every operation, or at every two")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--report", type=Path, help="write the report there, as JSON")
+    asked = parser.parse_args(arguments)
+    if asked.exhaustive:
+        return exhaustive.main(with_pairs=asked.exhaustive == "pairs", processes=asked.processes)
+    seeds = seeds_of(asked.seeds)
+    if asked.trace:
+        return max(_traced(seed) for seed in seeds)
+    report = run_all(seeds, asked.processes, _progress)
+    sys.stderr.write("\n")
+    if asked.report:
+        asked.report.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+    for _, story in sorted(report.failures.items()):
+        sys.stdout.write(f"{story}\n\n")
+    sys.stdout.write(f"{report}\n")
+    return 1 if report.failures else 0
+
+
+def _traced(seed: int) -> int:
+    outcome = run(seed)
+    for step in outcome.world.trace:
+        sys.stdout.write(f"{step}\n")
+    sys.stdout.write(f"seed {seed}: {outcome.failure or 'no law is broken'}\ntrace {outcome.world.trace_hash()}\n")
+    return 1 if outcome.failure else 0
+
+
+def _progress(report: Report) -> None:
+    rate = report.seeds / report.seconds
+    sys.stderr.write(f"\r{report.seeds:,} seeds, {rate:.1f} a second, {len(report.failures)} failed ")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,158 @@
+"""What all simulated clients have in common: lives, perseverance, and records that are numbers.
+
+A client has a number of lives, one process each. A life ends with its work, with an error that its client cannot go on
+from, or with the death of its process; the next one begins a little later, and sometimes while the one before is only
+slow: then that one is a zombie.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError
+from oncelog.testing.history import Piece, placed_runs_of
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.world import World
+from oncelog.types import ConsumerRecord, TopicPartition
+
+T = TypeVar("T")
+
+TRIES = 8
+"""Of a call that fails with an error that asks for it."""
+
+PAUSE_MS = 40
+"""Between them."""
+
+ZOMBIES = 0.2
+"""How probable it is that a new life begins while the one before still runs."""
+
+
+TAKEN_FOR_DEAD = 0.7
+"""How probable it is that one begins because the one before stands still."""
+
+
+class GaveUpError(Exception):
+    """A client has tried often enough."""
+
+
+class Client(ABC):
+    """One client, over all its lives.
+
+    Args:
+        world: that it lives in.
+        name: of its processes.
+        lives: how many it has at most.
+    """
+
+    def __init__(self, world: World, name: str, lives: int = 3) -> None:
+        self.world = world
+        self.name = name
+        self.is_done = False
+        self._lives = lives
+
+    @abstractmethod
+    def live(self, process: Process) -> None:
+        """One life. It may begin while another one has not ended."""
+
+    def start(self, delay_ms: int = 0) -> None:
+        """Begin a life after a while, and the ones behind it when they are due."""
+        if self.is_done or self._lives == 0:
+            return
+        self._lives -= 1
+        chance = self.world.chance
+        process = self.world.process(self.name)
+        succession = _Succession(self)
+        if chance.random() < TAKEN_FOR_DEAD:
+            process.on_pause = lambda: self.world.scheduler.start(succession, chance.randrange(100))
+
+        def body() -> None:
+            if chance.random() < ZOMBIES:
+                self.world.scheduler.start(succession, chance.randrange(200))
+            try:
+                self.live(process)
+            except (GaveUpError, RetriableError, OutcomeUnknownError, AbortableError):
+                self.world.counts["lives given up"] += 1
+            except FatalError as error:
+                self._end_by(error)
+            finally:
+                self.world.scheduler.start(succession, chance.randrange(100))
+
+        process.start(body, delay_ms)
+
+    def _end_by(self, error: FatalError) -> None:
+        if not self.expects(error):
+            raise error
+        self.world.counts[f"lives ended by {type(error).__name__}"] += 1
+
+    def expects(self, error: FatalError) -> bool:
+        """Whether a client like this may be told so by a log that works."""
+        return False
+
+
+class _Succession:
+    """Begins the next life of a client, once for each life."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._is_over = False
+
+    def __call__(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._client.start()
+
+
+def persevere(process: Process, call: Callable[[], T], tries: int = TRIES) -> T:
+    """What the error tree says of retriable errors and unknown outcomes: the same call again.
+
+    Raises:
+        GaveUpError: it did not help.
+    """
+    last: Exception | None = None
+    for _ in range(tries):
+        try:
+            return call()
+        except (RetriableError, OutcomeUnknownError) as error:
+            last = error
+            process.sleep_ms(PAUSE_MS)
+    raise GaveUpError(f"{type(last).__name__}: {last}") from last
+
+
+# Records --------------------------------------------------------------------------------------------------------------
+
+
+def value_of(number: int) -> bytes:
+    """The value of the record with a number."""
+    return b"%d" % number
+
+
+def number_of(value: bytes | None) -> int:
+    """The number of a record by its value."""
+    return int(value or b"-1")
+
+
+def pieces_of(records: Iterable[ConsumerRecord], spans: Iterable[tuple[TopicPartition, int, int]]) -> Iterator[Piece]:
+    """What a poll brought, by partition.
+
+    Args:
+        records: in the order they came.
+        spans: of each assigned partition: where the reader was before and after.
+    """
+    by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
+    for record in records:
+        by_partition.setdefault((record.topic, record.partition), []).append(record)
+    for tp, start, end in spans:
+        found = by_partition.get((tp.topic, tp.partition), [])
+        yield Piece(tp.topic, tp.partition, start, end, _placed(found))
+
+
+def _placed(records: Sequence[ConsumerRecord]) -> list[tuple[int, int, int]]:
+    """Records as runs of consecutive offsets and numbers."""
+    runs: list[tuple[int, int, int]] = []
+    for _, group in groupby(enumerate(records), key=lambda at: at[1].offset - at[0]):
+        some = [record for _, record in group]
+        runs += placed_runs_of(some[0].offset, (number_of(record.value) for record in some))
+    return runs

@@ -1,0 +1,107 @@
+"""Consume-transform-produce: what is read from one topic is written to another, with the position, in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.errors import (
+    AbortableError,
+    FatalError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+from oncelog.testing.history import End, Ending, Stage
+from oncelog.testing.simulation.clients import Client, GaveUpError, number_of, persevere
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.producers import Sending
+from oncelog.testing.simulation.readers import fetch
+from oncelog.testing.simulation.world import World
+from oncelog.types import ConsumerRecord, TopicPartition
+
+IDLE_MAX = 3
+"""A copier ends when it found nothing so often."""
+
+
+class CopyingClient(Client):
+    """Copies one partition, exactly once.
+
+    Args:
+        source: what it reads.
+        targets: where it writes; each record goes to the one that its number chooses.
+        most: records of one transaction.
+    """
+
+    def __init__(
+        self, world: World, name: str, source: TopicPartition, targets: Sequence[TopicPartition], *, most: int = 4
+    ) -> None:
+        super().__init__(world, name, lives=4)
+        self.source = source
+        self.targets = targets
+        self.most = most
+
+    @property
+    def group(self) -> str:
+        """Holds its position."""
+        return f"{self.name}-progress"
+
+    def expects(self, error: FatalError) -> bool:
+        return isinstance(error, (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError))
+
+    def live(self, process: Process) -> None:
+        life = _CopyingLife(self, process)
+        life.begin()
+        idle = 0
+        while idle < IDLE_MAX:
+            if not life.copy_some():
+                idle += 1
+                process.sleep_ms(self.world.chance.randrange(50, 300))
+
+
+class _CopyingLife:
+    """One process of a `CopyingClient`."""
+
+    def __init__(self, client: CopyingClient, process: Process) -> None:
+        log = process.open()
+        self._client = client
+        self._process = process
+        self._recorder = client.world.recorder(process)
+        self._producer = log.producer(transactional_id=client.name, codec="null", delivery_timeout_ms=5_000)
+        self._consumer = log.consumer(group_id=client.group, auto_offset_reset="earliest")
+        self._sending = Sending(client.world, self._recorder, self._producer)
+
+    def begin(self) -> None:
+        """Fence the lives before, then go on where the group stands."""
+        source, group = self._client.source, self._client.group
+        persevere(self._process, self._producer.init_transactions)
+        persevere(self._process, lambda: self._consumer.assign([source]))
+        found = persevere(self._process, lambda: fetch(self._recorder, self._consumer, group, [source]))
+        if found[source] >= 0:
+            persevere(self._process, lambda: self._consumer.seek(source, found[source]))
+
+    def copy_some(self) -> bool:
+        """Copy what comes with one poll in one transaction; False if nothing comes."""
+        records = persevere(self._process, lambda: self._consumer.poll(max_records=self._client.most))
+        if not records:
+            return False
+        try:
+            self._copy(records, f"{self._process.name}/{records[0].offset}")
+        except AbortableError as error:
+            raise GaveUpError from error  # the next life reads them again
+        return True
+
+    def _copy(self, records: list[ConsumerRecord], name: str) -> None:
+        process, producer, source = self._process, self._producer, self._client.source
+        end = persevere(process, lambda: self._consumer.position(source))
+        producer.begin_transaction()
+        for record in records:
+            number = number_of(record.value)
+            where = self._client.targets[number % len(self._client.targets)]
+            self._sending.send(where, number, 1, transaction=name, by=process.name)
+        staged = self._recorder.invoke(Stage(self._client.group, [(source.topic, source.partition, end)], name))
+        persevere(process, lambda: producer.send_offsets_to_transaction({source: end}, self._client.group))
+        self._recorder.ok(staged)
+        call = self._recorder.invoke(End(name, Ending.COMMIT))
+        persevere(process, producer.commit_transaction)
+        self._sending.landed()
+        self._recorder.ok(call)

@@ -1,0 +1,201 @@
+"""Every crash there can be: one, or two, at every operation of every core scenario, judged each time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, count
+from multiprocessing import get_context
+from random import Random
+
+from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError, RunSupersededError
+from oncelog.testing.simulation.clients import GaveUpError
+from oncelog.testing.simulation.faults import CrashesAt, NoFaults
+from oncelog.testing.simulation.laws import judge
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.scenarios import SCENARIOS, Scenario
+from oncelog.testing.simulation.swarm import described, limits_replaced
+from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+
+LIVES_MAX = 6
+"""A scenario whose work is not done after so many lives never is."""
+
+VARIANTS = 4
+"""As many as there are fates of a torn file."""
+
+SMALL = {
+    "TAIL_MAX_ENTRIES": 5,
+    "INDEX_FANOUT": 2,
+    "PRODUCER_ID_BLOCK": 2,
+    "OWNERS_PER_STEP": 1,
+    "PARTITIONS_PER_STEP": 1,
+}
+"""Bounds that make the steps of the scenarios small, and many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One run of a scenario.
+
+    Attributes:
+        crashes: where, as of `CrashesAt`.
+        struck: how many of them there was a place for.
+        failure: the law that broke, if one did.
+        world: all of it.
+    """
+
+    crashes: tuple[int, ...]
+    struck: int
+    failure: str | None
+    world: World
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """All runs of a scenario with some crashes.
+
+    Attributes:
+        scenario: its name.
+        places: how many crashes, or pairs of them, there are.
+        runs: how many it took.
+        failures: what broke, by crashes.
+        is_pairs: whether there were two in each run.
+    """
+
+    scenario: str
+    places: int
+    runs: int
+    failures: dict[tuple[int, ...], str]
+    is_pairs: bool = False
+
+
+def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = True, variant: int = 0) -> Played:
+    """Run a scenario with crashes at chosen operations, and judge it.
+
+    Args:
+        name: of the scenario.
+        crashes: as of `CrashesAt`.
+        reads_are_atomic: of the world's nature.
+        variant: draws another fate of torn files.
+    """
+    world = World(Random(repr((name, *crashes, variant))), Nature(reads_are_atomic=reads_are_atomic))
+    faults = CrashesAt(crashes)
+    failure = None
+    with world.randomness(), limits_replaced(SMALL):
+        try:
+            scenario = SCENARIOS[name](world)
+            _prepare(scenario)
+            world.faults = faults
+            _work(scenario)
+            world.faults = NoFaults()
+            _in_strand(world, scenario.wake)
+            judge(world, scenario.cast)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
+            failure = described(error)
+        finally:
+            world.end()
+    return Played(tuple(crashes), faults.struck, failure, world)
+
+
+def singles(name: str, variants: int = VARIANTS) -> Explored:
+    """A crash at every operation of a scenario, in both natures, with some fates of torn files."""
+    runs = (
+        _until_none_strikes(name, (), reads_are_atomic, variant)
+        for reads_are_atomic in (True, False)
+        for variant in range(variants)
+    )
+    return _explored(name, chain.from_iterable(runs))
+
+
+def pairs(name: str, first: int) -> Explored:
+    """A second crash at every operation of the lives that follow a first one, in both natures."""
+    runs = (_until_none_strikes(name, (first,), reads_are_atomic) for reads_are_atomic in (True, False))
+    return _explored(name, chain.from_iterable(runs))
+
+
+def _until_none_strikes(
+    name: str, before: tuple[int, ...], reads_are_atomic: bool, variant: int = 0
+) -> Iterator[Played]:
+    """The last one, which meets no further crash, is judged as well."""
+    for number in count():
+        played = play(name, (*before, number), reads_are_atomic=reads_are_atomic, variant=variant)
+        yield played
+        if played.struck < len(played.crashes):
+            return
+
+
+def _explored(name: str, runs: Iterable[Played]) -> Explored:
+    places: set[tuple[int, ...]] = set()
+    failures, total = {}, 0
+    for played in runs:
+        total += 1
+        if played.struck == len(played.crashes):
+            places.add(played.crashes)
+        if played.failure is not None:
+            failures[played.crashes] = played.failure
+    return Explored(name, len(places), total, failures)
+
+
+def explore(*, with_pairs: bool, processes: int) -> Iterator[Explored]:
+    """Every scenario with every crash, and with every two of them if asked for."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for name, alone in zip(SCENARIOS, pool.map(singles, SCENARIOS), strict=True):
+            yield alone
+            if with_pairs:
+                parts = list(pool.map(pairs, [name] * alone.places, range(alone.places)))
+                failures = {crashes: text for part in parts for crashes, text in part.failures.items()}
+                yield Explored(name, sum(p.places for p in parts), sum(p.runs for p in parts), failures, is_pairs=True)
+
+
+def main(*, with_pairs: bool, processes: int) -> int:
+    """Print what `explore` finds; 0 if no law was broken."""
+    failed = total = 0
+    for found in explore(with_pairs=with_pairs, processes=processes):
+        kind = "pairs of crashes" if found.is_pairs else "crashes"
+        sys.stdout.write(f"{found.scenario:<18} {found.places:>6,} {kind}, {found.runs:,} runs, ")
+        sys.stdout.write(f"{len(found.failures)} violations\n")
+        for crashes, text in sorted(found.failures.items()):
+            sys.stdout.write(f"  crashes at {', '.join(map(str, crashes))}: {text}\n")
+        sys.stdout.flush()
+        failed += len(found.failures)
+        total += found.places
+    sys.stdout.write(f"{total:,} places to crash at, {failed} violations\n")
+    return 1 if failed else 0
+
+
+def _prepare(scenario: Scenario) -> None:
+    process = scenario.world.process("setup")
+
+    def prepare() -> None:
+        log = process.open()
+        for topic, partitions in scenario.topics.items():
+            log.create_topic(topic, partitions=partitions)
+        scenario.prepare(process, log)
+
+    _in_strand(scenario.world, prepare)
+
+
+def _work(scenario: Scenario) -> None:
+    """One life after the other, until one comes to its end."""
+    for _ in range(LIVES_MAX):
+        process, done = scenario.world.process("life"), list[bool]()
+        process.start(lambda process=process, done=done: _live(scenario, process, done))  # type: ignore[misc]
+        scenario.world.scheduler.run()
+        if done:
+            return
+    raise LawBrokenError(f"the work is not done after {LIVES_MAX} lives")
+
+
+def _live(scenario: Scenario, process: Process, done: list[bool]) -> None:
+    try:
+        scenario.live(process)
+    except (GaveUpError, RetriableError, OutcomeUnknownError, AbortableError, RunSupersededError):
+        return
+    done.append(True)
+
+
+def _in_strand(world: World, body: Callable[[], None]) -> None:
+    world.scheduler.start(body)
+    world.scheduler.run()

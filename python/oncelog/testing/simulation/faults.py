@@ -1,0 +1,150 @@
+"""What can go wrong, and how it is decided when it does: by chance at given rates, or at one chosen operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from random import Random
+from typing import Protocol
+
+
+class Operation(StrEnum):
+    """What a process asks of the world, as far as faults tell it apart."""
+
+    ZNODE_READ = "znode read"
+    ZNODE_WRITE = "znode write"
+    FILE_CREATE = "file create"
+    FILE_WRITE = "file write"
+    FILE_FINISH = "file finish"
+    FILE_READ = "file read"
+    FILE_LIST = "file list"
+    FILE_DELETE = "file delete"
+
+
+class Fault(StrEnum):
+    """What happens to one operation, or to the process that asks for it."""
+
+    CRASH_BEFORE = "crash before"
+    """The process dies, and nothing was done."""
+    CRASH_AFTER = "crash after"
+    """The process dies, and it was done."""
+    LOST_REPLY = "lost reply"
+    """It was done, and the caller is told that nobody knows."""
+    LOST_REQUEST = "lost request"
+    """It was not done, and the caller is told that nobody knows."""
+    DELAYED_REQUEST = "delayed request"
+    """The caller is told that nobody knows, and it is done, or refused, some time later."""
+    REPEATED_REQUEST = "repeated request"
+    """It was done, and arrives once more later."""
+    UNAVAILABLE = "unavailable"
+    """It was not done, and the caller is told so."""
+    CONFLICT = "conflict"
+    """It was refused as if somebody else had been faster."""
+    STALE_READ = "stale read"
+    """The server that answers has not heard of the newest writes yet."""
+    PAUSE = "pause"
+    """The process stands still for a long time, then goes on as if nothing had been."""
+    CLOCK_JUMP = "clock jump"
+    """The wall clock of the store is set forward or back."""
+    FAILED_FILE = "failed file"
+    """The file system reports an error."""
+
+
+OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
+    Operation.ZNODE_READ: (Fault.CRASH_BEFORE, Fault.PAUSE, Fault.UNAVAILABLE, Fault.STALE_READ, Fault.CLOCK_JUMP),
+    Operation.ZNODE_WRITE: (
+        Fault.CRASH_BEFORE,
+        Fault.CRASH_AFTER,
+        Fault.LOST_REPLY,
+        Fault.LOST_REQUEST,
+        Fault.DELAYED_REQUEST,
+        Fault.REPEATED_REQUEST,
+        Fault.UNAVAILABLE,
+        Fault.CONFLICT,
+        Fault.PAUSE,
+        Fault.CLOCK_JUMP,
+    ),
+    Operation.FILE_CREATE: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
+    Operation.FILE_WRITE: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
+    Operation.FILE_FINISH: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
+    Operation.FILE_READ: (Fault.CRASH_BEFORE, Fault.FAILED_FILE, Fault.PAUSE),
+    Operation.FILE_LIST: (Fault.CRASH_BEFORE, Fault.PAUSE),
+    Operation.FILE_DELETE: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
+}
+"""The faults that each kind of operation can meet."""
+
+
+class Faults(Protocol):
+    """Decides which operation meets which fault."""
+
+    def of(self, operation: Operation) -> Fault | None:
+        """The fault that the next operation of a process meets."""
+
+
+class NoFaults:
+    """All goes well."""
+
+    def of(self, operation: Operation) -> Fault | None:
+        return None
+
+
+class RandomFaults:
+    """Faults by chance.
+
+    Args:
+        chance: where the chance comes from.
+        rates: how probable each fault is at each operation that can meet it; those left out never happen.
+    """
+
+    def __init__(self, chance: Random, rates: Mapping[Fault, float]) -> None:
+        self._chance = chance
+        self.counts: Counter[Fault] = Counter()
+        self._bounds: dict[Operation, tuple[tuple[float, Fault], ...]] = {}
+        for operation, faults in OF_OPERATION.items():
+            total, bounds = 0.0, []
+            for fault in faults:
+                if fault in rates:
+                    total += rates[fault]
+                    bounds.append((total, fault))
+            self._bounds[operation] = tuple(bounds)
+
+    def of(self, operation: Operation) -> Fault | None:
+        bounds = self._bounds[operation]
+        if not bounds:
+            return None
+        drawn = self._chance.random()
+        if drawn >= bounds[-1][0]:
+            return None
+        fault = next(fault for bound, fault in bounds if drawn < bound)
+        self.counts[fault] += 1
+        return fault
+
+
+CHANGES = frozenset(set(Operation) - {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST})
+"""The operations that change something. To crash before one that does not is to crash before the next that does."""
+
+
+class CrashesAt:
+    """Crashes right before chosen operations; right after one is right before the next.
+
+    Args:
+        numbers: of the operations, among those that change something: the first counted from the beginning, each
+            further one from the crash before it.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._left = list(numbers)
+        self._count = 0
+        self.struck = 0
+
+    def of(self, operation: Operation) -> Fault | None:
+        if operation not in CHANGES or not self._left:
+            return None
+        self._count += 1
+        if self._count <= self._left[0]:
+            return None
+        self._left.pop(0)
+        self._count = 0
+        self.struck += 1
+        return Fault.CRASH_BEFORE

@@ -1,0 +1,171 @@
+"""What must hold once everybody has come to their end: of the log, of what its clients saw, and of what is left over.
+
+The aftermath runs without faults, as an operator's last look does: transactions that are still prepared end as their
+other database says, queries and copies go on until they have caught up, what is overdue times out, everything decided
+is settled. Then the log is read by new readers and judged. Then time passes until all that may be removed is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from oncelog import limits
+from oncelog.coordinator import owners, settler
+from oncelog.log import collection
+from oncelog.log.index_files import IndexFiles
+from oncelog.testing import checker, invariants
+from oncelog.testing.simulation.clients import number_of
+from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.faults import NoFaults
+from oncelog.testing.simulation.producers import TransactionalClient
+from oncelog.testing.simulation.readers import ALL, RecordedConsumer, fetch
+from oncelog.testing.simulation.sinks import QueryClient
+from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.types import IsolationLevel, TopicPartition
+
+COLLECTIONS = 4
+"""After so many, each a generation later, every file that nothing names is gone."""
+
+
+Records = dict[str, list[tuple[int, int, int]]]
+"""By topic: partition, offset and number of each."""
+
+
+@dataclass(slots=True)
+class Cast:
+    """Who takes part in a run.
+
+    Attributes:
+        topics: with their numbers of partitions.
+        producers, copiers, queries: those whose ends are judged.
+    """
+
+    topics: dict[str, int]
+    producers: list[TransactionalClient] = field(default_factory=list)
+    copiers: list[CopyingClient] = field(default_factory=list)
+    queries: list[QueryClient] = field(default_factory=list)
+
+    def partitions(self, *names: str) -> list[TopicPartition]:
+        """The partitions of some topics, or of all."""
+        return [TopicPartition(name, at) for name in names or sorted(self.topics) for at in range(self.topics[name])]
+
+
+def judge(world: World, cast: Cast) -> None:
+    """Bring the run to its end and look at all of it.
+
+    Raises:
+        LawBrokenError: the first laws found broken.
+    """
+    world.faults = NoFaults()
+    world.scheduler.start(lambda: _Aftermath(world, cast).run())
+    world.scheduler.run()
+
+
+class _Aftermath:
+    """The end of one run."""
+
+    def __init__(self, world: World, cast: Cast) -> None:
+        self._world = world
+        self._cast = cast
+        self._process, self._log = world.open("aftermath")
+
+    def run(self) -> None:
+        """See `judge`."""
+        self._world.set_clock_right()
+        self._end_prepared()
+        self._time_out()
+        self._catch_up()
+        self._time_out()
+        self._hold(invariants.violations(self._log))
+        self._read_all(IsolationLevel.READ_UNCOMMITTED)
+        before = self._read_all(IsolationLevel.READ_COMMITTED)
+        self._fetch_groups()
+        self._hold_history()
+        self._hold_copies(before)
+        self._remove_all_that_may_go()
+        self._hold(invariants.violations(self._log, has_files=False))
+        self._hold(self._leaks())
+        if self._read_all(IsolationLevel.READ_COMMITTED) != before:
+            raise LawBrokenError("I10: upkeep changed what a reader sees")
+
+    def _end_prepared(self) -> None:
+        for client in self._cast.producers:
+            process, log = self._world.open(client.name)
+            client.finish(process, log)
+
+    def _catch_up(self) -> None:
+        for client in [*self._cast.queries, *self._cast.copiers]:
+            client.live(self._world.process(client.name))
+
+    def _time_out(self) -> None:
+        """Everything that is still open is beyond its time-out now, and what is decided is settled."""
+        self._process.sleep_ms(2 * max(limits.MAX_TRANSACTION_TIMEOUT_MS, limits.ROUND_TIMEOUT_MS))
+        self._log.admin.time_out()
+        self._hold([f"{owner}: open, and overdue" for owner in owners.open_owners(self._log.services.store)])
+        invariants.settle_all(self._log)
+
+    # What clients see -------------------------------------------------------------------------------------------------
+
+    def _read_all(self, isolation: IsolationLevel) -> Records:
+        """What a final reader finds."""
+        process, log = self._world.open(f"final-{isolation}")
+        reader = RecordedConsumer(self._world, process, log, self._cast.partitions(), isolation)
+        found: Records = {name: [] for name in self._cast.topics}
+        while records := reader.poll(ALL, is_final=isolation is IsolationLevel.READ_COMMITTED):
+            for record in records:
+                found[record.topic].append((record.partition, record.offset, number_of(record.value)))
+        return found
+
+    def _fetch_groups(self) -> None:
+        recorder = self._world.recorder(self._process)
+        for client in self._cast.producers:
+            if client.group is not None:
+                with self._log.consumer(group_id=client.group) as consumer:
+                    fetch(recorder, consumer, client.group, client.partitions[:1])
+        for copier in self._cast.copiers:
+            with self._log.consumer(group_id=copier.group) as consumer:
+                fetch(recorder, consumer, copier.group, [copier.source])
+
+    def _hold_history(self) -> None:
+        report = checker.judge(self._world.history)
+        for name in ("transactions", "committed", "aborted", "of unknown outcome"):
+            self._world.counts[name] += report.counts[name]
+        if not report.is_clean:
+            raise LawBrokenError(str(report))
+
+    def _hold_copies(self, records: Records) -> None:
+        """Whatever went wrong, a copy holds exactly the records of its source."""
+        read = {name: sorted(number for _, _, number in some) for name, some in records.items()}
+        for query in self._cast.queries:
+            self._compare(query.name, read[query.source], read[query.target])
+        if self._cast.copiers:
+            first = self._cast.copiers[0]
+            self._compare("the copiers", read[first.source.topic], read[first.targets[0].topic])
+
+    def _compare(self, name: str, source: Sequence[int], target: Sequence[int]) -> None:
+        if source != target:
+            missing, extra = set(source) - set(target), set(target) - set(source)
+            raise LawBrokenError(f"{name}: {missing=} {extra=} doubled={len(target) - len(set(target))}")
+
+    # What is left over ------------------------------------------------------------------------------------------------
+
+    def _remove_all_that_may_go(self) -> None:
+        settler.forget_unlisted(self._log.services.store)
+        for _ in range(COLLECTIONS):
+            self._process.sleep_ms(limits.GENERATION_MIN_AGE_MS + 1)
+            self._log.admin.collect()
+
+    def _leaks(self) -> Iterable[str]:
+        yield from invariants.leaks(self._log, before_upkeep=False)
+        store = self._log.services.store
+        named = collection.referenced_files(store, IndexFiles(self._log.services.files))
+        for name in sorted(self._world.disk.contents.keys() - named):
+            yield f"{name}: a file that nothing names is left"
+        for name in sorted(named - self._world.disk.contents.keys()):
+            yield f"{name}: a file that the index names is gone"
+
+    def _hold(self, broken: Iterable[str]) -> None:
+        found = list(broken)
+        if found:
+            raise LawBrokenError("\n".join(found))

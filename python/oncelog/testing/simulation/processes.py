@@ -1,0 +1,146 @@
+"""A simulated process: a log opened for itself, and a life that may end at any operation.
+
+Nothing is shared between processes but the znodes and the disk. Everything a process asks of the world goes through
+`Process.ask`, where it waits for its turn and where faults strike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from oncelog import runtime
+from oncelog.ports import Op
+from oncelog.runtime import Log
+from oncelog.testing.simulation.faults import Fault, Operation
+from oncelog.testing.simulation.files import ProcessFiles
+from oncelog.testing.simulation.znodes import ProcessStore
+
+if TYPE_CHECKING:
+    from oncelog.testing.simulation.world import World
+
+
+class Crashed(BaseException):
+    """The process is dead. Nothing catches it but the simulator."""
+
+
+class Process:
+    """One process.
+
+    Attributes:
+        name: for the trace.
+        world: what it shares with the others.
+        is_dead: what is left of it reaches nobody.
+        unknown_outcomes: how many of its writes were not answered so far.
+        file_errors: how many of its files failed so far.
+        files: its way to the disk.
+        on_pause: called when the process is about to stand still.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.is_dead = False
+        self.unknown_outcomes = 0
+        self.file_errors = 0
+        self.on_pause: Callable[[], None] = lambda: None
+        self._stopped_until_ms = 0
+        self.files = ProcessFiles(self, world.disk)
+        self._store = ProcessStore(self, world.znodes)
+
+    def open(self) -> Log:
+        """The log, as this process opens it."""
+        return runtime.open_with("/simulated", "memory", self._store, self.files, self, background=self)
+
+    def start(self, body: Callable[[], None], delay_ms: int = 0) -> None:
+        """Run `body` as a strand of this process; its death is no failure of the run."""
+
+        def run() -> None:
+            try:
+                self._go_on()
+                body()
+            except Crashed:
+                return
+
+        self.world.scheduler.start(run, delay_ms)
+
+    def crash(self) -> None:
+        """Die: every strand of the process ends where it is, and files that were not finished are what is left."""
+        self.is_dead = True
+        self.world.note(self.name, "dies")
+        self.world.disk.abandon(self, self.world.chance)
+
+    # Operations
+
+    def ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
+        """Wait for the turn of an operation; returns a fault that its carrier has to play, if there is one.
+
+        Raises:
+            Crashed: the process died, now or before.
+        """
+        if self.is_dead:
+            raise Crashed
+        world = self.world
+        world.operations += 1
+        self.wait(world.latency_ms())
+        fault = world.faults.of(operation)
+        world.note(self.name, operation, what, fault)
+        if fault is None:
+            return None
+        if fault is Fault.CRASH_BEFORE:
+            self.crash()
+            raise Crashed
+        if fault is Fault.PAUSE:
+            duration_ms = world.pause_ms()
+            self._stopped_until_ms = world.scheduler.now_ms + duration_ms
+            self.on_pause()
+            self.wait(duration_ms)
+            return None
+        if fault is Fault.CLOCK_JUMP:
+            world.jump()
+            return None
+        self.file_errors += fault is Fault.FAILED_FILE
+        return fault
+
+    def die_after(self) -> None:
+        """Play `Fault.CRASH_AFTER`: the operation is done."""
+        self.crash()
+        raise Crashed
+
+    def wait(self, duration_ms: int) -> None:
+        """Let the others go on."""
+        self.world.scheduler.wait(duration_ms)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while not self.is_dead and self.world.scheduler.now_ms < self._stopped_until_ms:
+            self.world.scheduler.wait(self._stopped_until_ms - self.world.scheduler.now_ms)
+        if self.is_dead:
+            raise Crashed
+
+    # `ports.Clock` and `ports.Background`
+
+    def monotonic_ms(self) -> int:
+        return self.world.scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        if self.is_dead:
+            raise Crashed
+        self.wait(duration_ms)
+
+    @contextmanager
+    def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> Iterator[None]:
+        is_over = False
+
+        def run() -> None:
+            while True:
+                self.wait(pause_ms)
+                if is_over or not action():
+                    return
+
+        self.start(run)
+        try:
+            yield
+        finally:
+            is_over = True

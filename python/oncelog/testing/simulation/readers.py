@@ -1,0 +1,188 @@
+"""Readers: consumers of both isolation levels and of groups, and planners as Spark's source has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.clients.consumer import Consumer
+from oncelog.errors import DataLossError, OffsetOutOfRangeError, OncelogError, OutcomeUnknownError
+from oncelog.log.segment import read_block
+from oncelog.runtime import Log
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import SourceOptions, parse_source_options
+from oncelog.spark.planner import SourcePlanner
+from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage, placed_runs_of
+from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.world import World
+from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
+
+ALL = 1_000_000
+"""More records than a run writes."""
+
+
+class ReadingClient(Client):
+    """A consumer: polls for a while, in both isolation levels, with or without a group.
+
+    Args:
+        partitions: what it is assigned.
+        isolation: of its reads.
+        group: whose positions it goes on from and commits, if any.
+        polls: how many in each life.
+        max_records: of one poll.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        group: str | None = None,
+        polls: int = 5,
+        max_records: int = ALL,
+    ) -> None:
+        super().__init__(world, name, lives=2)
+        self._partitions = partitions
+        self._isolation = isolation
+        self._group = group
+        self._polls = polls
+        self._max_records = max_records
+
+    def live(self, process: Process) -> None:
+        chance = self.world.chance
+        reader = RecordedConsumer(self.world, process, process.open(), self._partitions, self._isolation, self._group)
+        for _ in range(self._polls):
+            try:
+                persevere(process, lambda: reader.poll(self._max_records))
+            except DataLossError:  # retention was faster
+                reader.begin_anew()
+            if self._group is not None and chance.random() < 0.5:
+                persevere(process, reader.commit)
+            process.sleep_ms(chance.randrange(400))
+
+
+class RecordedConsumer:
+    """A consumer whose polls are in the history."""
+
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        log: Log,
+        partitions: Sequence[TopicPartition],
+        isolation: IsolationLevel,
+        group: str | None = None,
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._recorder = world.recorder(process)
+        self._group = group
+        self._isolation = isolation
+        self._partitions = list(partitions)
+        self._lives = 0
+        self._positions: dict[TopicPartition, int] | None = None
+        self.consumer: Consumer = log.consumer(group_id=group, isolation_level=isolation, auto_offset_reset="earliest")
+        persevere(process, lambda: self.consumer.assign(self._partitions))
+
+    def begin_anew(self) -> None:
+        """Go on from the log start, as another reader."""
+        self._lives += 1
+        self._positions = None
+        persevere(self._process, self.consumer.seek_to_beginning)
+
+    def poll(self, max_records: int, *, is_final: bool = False) -> list[ConsumerRecord]:
+        """Poll once; returns what came."""
+        if self._positions is None:
+            self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
+        before = self._positions
+        name = f"{self._process.name}:{self._lives}"
+        call = self._recorder.invoke(Poll(name, self._isolation, is_final))
+        errors = self._process.file_errors
+        records = self.consumer.poll(max_records=max_records)
+        # A file that cannot be read now ends a poll early.
+        is_whole = len(records) < max_records and self._process.file_errors == errors
+        after = self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
+        pieces = list(pieces_of(records, [(tp, before[tp], after[tp]) for tp in self._partitions]))
+        self._recorder.ok(call, Polled(pieces, is_whole=is_whole))
+        self._world.counts["records read"] += len(records)
+        return records
+
+    def commit(self) -> None:
+        """Commit the group's positions, plainly."""
+        offsets = [(tp.topic, tp.partition, self.consumer.position(tp)) for tp in self._partitions]
+        call = self._recorder.invoke(Stage(self._group or "", offsets))
+        try:
+            self.consumer.commit()
+        except OutcomeUnknownError:
+            self._recorder.unknown(call)
+            return
+        except OncelogError:
+            self._recorder.fail(call)
+            raise
+        self._recorder.ok(call)
+
+
+class PlanningClient(Client):
+    """Spark's source without Spark: plans over whole topics, as batch reads and as a stream's ends."""
+
+    def __init__(self, world: World, name: str, names: Sequence[str], *, plans: int = 2) -> None:
+        super().__init__(world, name, lives=2)
+        self._options = source_options(names)
+        self._plans = plans
+
+    def live(self, process: Process) -> None:
+        world, log = self.world, process.open()
+        recorder, planner = world.recorder(process), SourcePlanner(log, self._options)
+        for _ in range(self._plans):
+            try:
+                self._read(process, log, planner, recorder)
+            except (DataLossError, OffsetOutOfRangeError):
+                world.counts["plans overtaken by retention"] += 1
+            process.sleep_ms(world.chance.randrange(500))
+
+    def _read(self, process: Process, log: Log, planner: SourcePlanner, recorder: Recorder) -> None:
+        """Plan and read everything there is, as a batch read does."""
+        call = recorder.invoke(Plan())
+        selected = persevere(process, planner.selected)
+        seen = persevere(process, lambda: planner.plan(selected))
+        ends = planner.ends(seen)
+        recorder.ok(call, Planned([(p.topic, p.partition, end) for p, end in ends.items()]))
+        starts = {partition: state.log_start for partition, state in seen.partitions.items()}
+        poll = recorder.invoke(Poll(f"{process.name}:{call}"))
+        pieces = persevere(process, lambda: read_ranges(log, planner, starts, ends))
+        recorder.ok(poll, Polled(pieces, is_whole=True))
+
+
+def read_ranges(
+    log: Log, planner: SourcePlanner, starts: dict[TopicIdPartition, int], ends: dict[TopicIdPartition, int]
+) -> list[Piece]:
+    """What the tasks of a read of some ranges return."""
+    runs: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for task in planner.tasks([(partition, start, ends[partition]) for partition, start in starts.items()]):
+        for piece in task.slices:
+            rows = read_block(log.services.files, piece.block, columns=("value",)).slice(piece.first_row, piece.count)
+            numbers = [number_of(value) for value in rows.column("value").to_pylist()]
+            placed = placed_runs_of(piece.base_offset + piece.first_row, numbers)
+            runs.setdefault((task.topic, task.partition), []).extend(placed)
+    return [
+        Piece(p.topic, p.partition, start, ends[p], runs.get((p.topic, p.partition), [])) for p, start in starts.items()
+    ]
+
+
+def source_options(names: Sequence[str], **more: object) -> SourceOptions:
+    """Options of a source that reads some topics from their beginning."""
+    options = {"path": "/simulated", "subscribe": ",".join(names), "startingOffsets": "earliest", **more}
+    return parse_source_options(options, Use.STREAM_READ)
+
+
+def fetch(
+    recorder: Recorder, consumer: Consumer, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The group's committed offsets, as the history is told."""
+    call = recorder.invoke(Fetch(group))
+    found = consumer.committed(partitions)
+    offsets = {tp: found[tp].offset if tp in found else -1 for tp in partitions}
+    recorder.ok(call, Fetched([(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]))
+    return offsets

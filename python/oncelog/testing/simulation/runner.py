@@ -1,0 +1,107 @@
+"""Many runs, in slices over processes, and what they add up to."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+from oncelog.errors import UsageError
+from oncelog.testing.simulation.swarm import run
+
+SLICE = 50
+"""Seeds that one process runs at a time."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What some seeds came to.
+
+    Attributes:
+        seeds: how many ran.
+        failures: what broke, by seed.
+        counts: what happened how often: steps, faults by kind, transactions by outcome.
+        seconds: how long it took.
+    """
+
+    seeds: int = 0
+    failures: dict[int, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def add(self, other: Report) -> None:
+        """Take in another report."""
+        self.seeds += other.seeds
+        self.failures |= other.failures
+        self.counts += other.counts
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON knows it."""
+        failures = {str(seed): text for seed, text in sorted(self.failures.items())}
+        counts = dict(sorted(self.counts.items()))
+        return {"seeds": self.seeds, "seconds": round(self.seconds, 1), "failures": failures, "counts": counts}
+
+    def __str__(self) -> str:
+        counted = "\n".join(f"{count:>12,} {name}" for name, count in sorted(self.counts.items()))
+        rate = self.seeds / self.seconds if self.seconds else 0.0
+        total = f"{self.seeds:,} seeds in {self.seconds:.1f} s ({rate:.1f} a second), {len(self.failures)} failed"
+        return f"{counted}\n{total}"
+
+
+def seeds_of(text: str) -> list[int]:
+    """Seeds as a user names them: numbers and ranges, as in ``7,100-199``.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal()):
+            raise UsageError("seeds are numbers and ranges, as in 7,100-199", found=text)
+        found += range(int(first), int(last) + 1)
+    return found
+
+
+def run_seeds(seeds: Sequence[int]) -> Report:
+    """Run some seeds in this process."""
+    report, began = Report(), time.monotonic()
+    for seed in seeds:
+        outcome = run(seed)
+        report.seeds += 1
+        report.counts += outcome.counts()
+        if outcome.failure is not None:
+            report.failures[seed] = outcome.story()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def run_all(seeds: Sequence[int], processes: int, on_progress: Callable[[Report], None]) -> Report:
+    """Run seeds in several processes.
+
+    Args:
+        seeds: which.
+        processes: how many at a time.
+        on_progress: told the report so far after each slice.
+    """
+    report, began = Report(), time.monotonic()
+    slices = [seeds[at : at + SLICE] for at in range(0, len(seeds), SLICE)]
+    for part in _reports(slices, processes):
+        report.add(part)
+        report.seconds = time.monotonic() - began
+        on_progress(report)
+    return report
+
+
+def _reports(slices: Sequence[Sequence[int]], processes: int) -> Iterator[Report]:
+    if processes == 1 or len(slices) == 1:
+        yield from map(run_seeds, slices)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(run_seeds, some) for some in slices]):
+            yield done.result()

@@ -1,0 +1,270 @@
+"""The core scenarios: short pieces of work, each with what has to be there before, for crashes at every place of them.
+
+A scenario's work is done by one life after the other until one of them comes to its end; each begins where the log says
+that the work stands, as a restarted program does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from oncelog.clients.producer import Producer
+from oncelog.errors import DataLossError, ProducerFencedError
+from oncelog.runtime import Log
+from oncelog.testing.history import End, Ending
+from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.laws import Cast
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.producers import Sending, TransactionalClient, TransactionalLife
+from oncelog.testing.simulation.readers import ALL, RecordedConsumer
+from oncelog.testing.simulation.sinks import QueryClient
+from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.types import IsolationLevel, TopicPartition
+
+SOURCE, TARGET = "in", "out"
+
+A_DAY_MS = 24 * 3600 * 1000
+
+
+class Scenario(ABC):
+    """One scenario in one world.
+
+    Attributes:
+        topics: with their numbers of partitions.
+        cast: whose ends are judged.
+    """
+
+    topics: ClassVar[dict[str, int]] = {SOURCE: 2}
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.cast = Cast(dict(self.topics))
+
+    def prepare(self, process: Process, log: Log) -> None:  # noqa: B027 - most need nothing more than topics
+        """What is there before; no fault strikes."""
+
+    @abstractmethod
+    def live(self, process: Process) -> None:
+        """The work, or what is left of it."""
+
+    def wake(self) -> None:  # noqa: B027 - in most nobody stands still
+        """What somebody who stood still all the time does then; no fault strikes."""
+
+    # Parts
+
+    def write(
+        self, process: Process, producer: Producer, name: str, *, partitions: int = 2, flush: bool = True
+    ) -> Sending:
+        """Begin a transaction and send a record to each of some partitions."""
+        sending = Sending(self.world, self.world.recorder(process), producer)
+        producer.begin_transaction()
+        for number in range(partitions):
+            first = self.world.numbers(SOURCE, 1)
+            sending.send(TopicPartition(SOURCE, number), first, 1, transaction=name, by=process.name)
+            if flush or number < partitions - 1:
+                producer.flush()
+                sending.landed()
+        return sending
+
+    def commit(self, process: Process, producer: Producer, sending: Sending, name: str) -> None:
+        """Commit it."""
+        recorder = self.world.recorder(process)
+        call = recorder.invoke(End(name, Ending.COMMIT))
+        producer.commit_transaction()
+        sending.landed()
+        recorder.ok(call)
+
+    def fill(self, process: Process, log: Log, transactions: int) -> None:
+        """Commit some transactions over both partitions."""
+        producer = log.producer(transactional_id="filler", codec="null")
+        producer.init_transactions()
+        for at in range(transactions):
+            sending = self.write(process, producer, f"{process.name}/{at}", flush=False)
+            self.commit(process, producer, sending, f"{process.name}/{at}")
+
+
+class OneTransaction(Scenario):
+    """A transaction over two partitions, in two appends, committed by itself."""
+
+    def live(self, process: Process) -> None:
+        producer = process.open().producer(transactional_id="writer", codec="null")
+        producer.init_transactions()
+        sending = self.write(process, producer, process.name)
+        self.commit(process, producer, sending, process.name)
+
+
+class LastAppendCommits(Scenario):
+    """A transaction whose last append commits it, in the same step."""
+
+    def live(self, process: Process) -> None:
+        producer = process.open().producer(transactional_id="writer", codec="null")
+        producer.init_transactions()
+        sending = self.write(process, producer, process.name, flush=False)
+        self.commit(process, producer, sending, process.name)
+
+
+class Copy(Scenario):
+    """Consume-transform-produce, with the offsets in the transaction."""
+
+    topics: ClassVar = {SOURCE: 2, TARGET: 2}
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        targets = self.cast.partitions(TARGET)
+        self._copiers = [
+            CopyingClient(world, f"copier-{at}", TopicPartition(SOURCE, at), targets, most=2) for at in range(2)
+        ]
+        self.cast.copiers = list(self._copiers)
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 2)
+
+    def live(self, process: Process) -> None:
+        self._copiers[0].live(process)
+
+
+class MicroBatch(Scenario):
+    """A micro-batch of two tasks: planned, written, decided, settled, and replayed where the driver died."""
+
+    topics: ClassVar = {SOURCE: 2, TARGET: 2}
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._query = QueryClient(world, "query", SOURCE, TARGET, 2, group="query-progress", min_tasks=2)
+        self.cast.queries = [self._query]
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 1)
+
+    def live(self, process: Process) -> None:
+        self._query.live(process)
+
+
+class TwoPhases(Scenario):
+    """A transaction that one process prepares and another one commits, by the word of another database."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._client = TransactionalClient(world, "writer", self.cast.partitions(), prepares=True)
+        self.cast.producers = [self._client]
+
+    def live(self, process: Process) -> None:
+        life = TransactionalLife(self._client, process, process.open())
+        life.begin()
+        life.prepare_over(self.cast.partitions(), process.name)
+        successor = TransactionalLife(self._client, process, process.open())
+        successor.begin()
+
+
+class Fencing(Scenario):
+    """A new producer of an id whose older one left a transaction open, and wakes up afterwards."""
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self._zombie = log.producer(transactional_id="writer", codec="null")
+        self._zombie.init_transactions()
+        self.write(process, self._zombie, "zombie")
+
+    def live(self, process: Process) -> None:
+        producer = process.open().producer(transactional_id="writer", codec="null")
+        producer.init_transactions()
+        sending = self.write(process, producer, process.name, flush=False)
+        self.commit(process, producer, sending, process.name)
+
+    def wake(self) -> None:
+        _expect_fenced(self._zombie.commit_transaction)
+
+
+class TimeOut(Scenario):
+    """An overdue transaction that a sweeper aborts; its producer wakes up afterwards."""
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self._zombie = log.producer(transactional_id="writer", codec="null", transaction_timeout_ms=1_000)
+        self._zombie.init_transactions()
+        self.write(process, self._zombie, "zombie")
+        process.sleep_ms(5_000)
+
+    def live(self, process: Process) -> None:
+        log = process.open()
+        log.admin.time_out()
+        log.admin.settle()
+
+    def wake(self) -> None:
+        _expect_fenced(self._zombie.commit_transaction)
+
+
+class Settling(Scenario):
+    """Settling of several decided transactions of several partitions, in several steps."""
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 3)
+        producer = log.producer(transactional_id="aborter", codec="null")
+        producer.init_transactions()
+        self.write(process, producer, "aborted")
+        producer.abort_transaction()
+
+    def live(self, process: Process) -> None:
+        process.open().admin.settle()
+
+
+class Removal(Scenario):
+    """Retention and collection beside a reader that has planned and reads on afterwards."""
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 3)
+        log.admin.settle()
+        log.admin.configure_topic(SOURCE, retention_ms=1_000)
+        self._reader = RecordedConsumer(self.world, process, log, self.cast.partitions(), IsolationLevel.READ_COMMITTED)
+        self._reader.poll(1)
+        process.sleep_ms(10_000)
+        self.fill(self.world.process("filler"), log, 1)
+
+    def live(self, process: Process) -> None:
+        log = process.open()
+        for _ in range(3):
+            log.admin.upkeep()
+            process.sleep_ms(A_DAY_MS // 4)
+
+    def wake(self) -> None:
+        try:
+            while self._reader.poll(ALL):
+                pass
+        except DataLossError:
+            return
+
+
+class Rolling(Scenario):
+    """Transactions so many that the tails of their partitions roll into index files."""
+
+    def prepare(self, process: Process, log: Log) -> None:
+        self.fill(process, log, 4)
+
+    def live(self, process: Process) -> None:
+        self.fill(process, process.open(), 2)
+
+
+def _expect_fenced(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except ProducerFencedError:
+        return
+    raise LawBrokenError("I8: an old producer was not told that it is fenced")
+
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    scenario.__name__: scenario
+    for scenario in (
+        OneTransaction,
+        LastAppendCommits,
+        Copy,
+        MicroBatch,
+        TwoPhases,
+        Fencing,
+        TimeOut,
+        Settling,
+        Removal,
+        Rolling,
+    )
+}
+"""By name."""

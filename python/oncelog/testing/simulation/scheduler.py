@@ -1,0 +1,71 @@
+"""Virtual time, and strands of work that go on in it one at a time.
+
+A strand runs until it waits. Then the one whose time comes next goes on, and the clock stands where that one waited
+for. Nothing else passes time, and nothing runs beside anything: a run depends on what the strands ask for alone.
+
+Strands are greenlets: product code runs in them unchanged, and a switch costs a fraction of a microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from greenlet import greenlet
+
+STEPS_MAX = 200_000
+"""A run that takes more than this does not come to an end."""
+
+
+class EndlessRunError(Exception):
+    """The strands go on and on: one of them waits for what never comes."""
+
+
+class Scheduler:
+    """Runs strands until all have ended.
+
+    Attributes:
+        now_ms: the virtual time.
+        waits: how often a strand waited.
+    """
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.waits = 0
+        self._queue: list[tuple[int, int, greenlet]] = []
+        self._order = 0
+        self._main = greenlet.getcurrent()
+
+    def start(self, body: Callable[[], None], delay_ms: int = 0) -> None:
+        """Let `body` run as a strand of its own, `delay_ms` from now. What it raises ends the whole run."""
+        self._put(greenlet(body, self._main), self.now_ms + delay_ms)
+
+    def wait(self, duration_ms: int) -> None:
+        """Called in a strand: let the others go on for `duration_ms`."""
+        self.waits += 1
+        if self.waits > STEPS_MAX:
+            raise EndlessRunError
+        due_ms = self.now_ms + duration_ms
+        if not self._queue or due_ms < self._queue[0][0]:
+            self.now_ms = due_ms  # nobody else is due before
+            return
+        self._put(greenlet.getcurrent(), due_ms)
+        self._next().switch()
+
+    def run(self) -> None:
+        """Go on until every strand has ended, or one has failed.
+
+        Raises:
+            what a strand raised; the others are left where they are.
+        """
+        self._main = greenlet.getcurrent()
+        while self._queue:
+            self._next().switch()
+
+    def _put(self, strand: greenlet, due_ms: int) -> None:
+        self._order += 1
+        heappush(self._queue, (due_ms, self._order, strand))
+
+    def _next(self) -> greenlet:
+        self.now_ms, _, strand = heappop(self._queue)
+        return strand

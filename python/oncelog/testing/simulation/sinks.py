@@ -1,0 +1,342 @@
+"""A streaming query with oncelog as source and sink, as Spark runs it: a driver, its tasks, and a checkpoint.
+
+Spark itself is not here; what it does to the sink is: tasks are tried again, run twice at the same time, and go on
+after their job is over; a driver is restarted and replays the batch that its checkpoint does not know as done; and an
+old driver wakes up beside the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from oncelog.errors import (
+    AbortableError,
+    BatchRefusedError,
+    FatalError,
+    OncelogError,
+    RunSupersededError,
+)
+from oncelog.log.segment import read_block
+from oncelog.runtime import Log
+from oncelog.spark import group_offsets
+from oncelog.spark.context import BatchContext
+from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
+from oncelog.spark.offsets import SourceOffset, advance, parse_offset, ranges
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import SinkOptions, parse_sink_options
+from oncelog.spark.planner import ReadTask, SourcePlanner
+from oncelog.spark.writing import WriteTask, Written, write_all
+from oncelog.testing.history import End, Ending, Recorder, Write, runs_of
+from oncelog.testing.simulation.clients import Client, GaveUpError, number_of, persevere, value_of
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.readers import source_options
+from oncelog.testing.simulation.world import World
+
+TASK_ATTEMPTS = 3
+"""Spark tries a task so often before its job fails (it is four there)."""
+
+SPECULATIVE = 0.2
+"""How probable a second attempt of a task is while the first one runs."""
+
+LOOK_MS = 20
+"""How often a driver looks at its tasks."""
+
+IDLE_MAX = 3
+"""A query ends when it found nothing so often."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What Spark keeps of a query over its runs.
+
+    Attributes:
+        query_id: of the query.
+        ends: the source's offset at the end of each batch: the offset log.
+        done: batches whose sink said that they are: the commit log.
+    """
+
+    query_id: str
+    ends: dict[int, str] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+    def plan(self, batch_id: int, end: str) -> None:
+        """Log the end of a batch, before it runs.
+
+        Raises:
+            GaveUpError: another driver logged another one.
+        """
+        if self.ends.setdefault(batch_id, end) != end:
+            raise GaveUpError
+
+
+class QueryClient(Client):
+    """A streaming query; each life is one run of it.
+
+    Args:
+        source: the topic that it reads.
+        target: the topic that it writes; a record goes to the partition that its number chooses.
+        partitions: of the target.
+        group: that holds the query's progress as well, if any.
+        max_rows: of one batch, if bounded.
+        round_timeout_ms: after it anyone may abort a batch whose driver is silent.
+    """
+
+    def __init__(  # noqa: PLR0913 - the options of a query
+        self,
+        world: World,
+        name: str,
+        source: str,
+        target: str,
+        partitions: int,
+        *,
+        group: str | None = None,
+        max_rows: int | None = None,
+        min_tasks: int = 1,
+        round_timeout_ms: int = 60_000,
+        lives: int = 4,
+    ) -> None:
+        super().__init__(world, name, lives)
+        self.source = source
+        self.target = target
+        self.partitions = partitions
+        self.max_rows = max_rows
+        self.checkpoint = Checkpoint(f"query-{name}")
+        more = {} if group is None else {"groupId": group}
+        self.group = group
+        self.read_options = source_options([source], minPartitions=min_tasks, **more)
+        self.write_options = _sink_options(
+            topic=target, transactionalIdPrefix=name, roundTimeoutMs=round_timeout_ms, codec="null", **more
+        )
+
+    def expects(self, error: FatalError) -> bool:
+        return isinstance(error, (RunSupersededError, BatchRefusedError))
+
+    def live(self, process: Process) -> None:
+        _Run(self, process, process.open()).go_on()
+
+    def expected(self) -> tuple[SourceOffset | None, SourceOffset | None]:
+        """From where to where the batches go that are done."""
+        if not self.checkpoint.done:
+            return None, None
+        return parse_offset(self.checkpoint.ends[0]), parse_offset(self.checkpoint.ends[max(self.checkpoint.done)])
+
+
+class _Run:
+    """One run of a query: its driver's process."""
+
+    def __init__(self, query: QueryClient, process: Process, log: Log) -> None:
+        self._query = query
+        self._world = query.world
+        self._process = process
+        self._log = log
+        self._recorder = query.world.recorder(process)
+        self._planner = SourcePlanner(log, query.read_options)
+        self._driver = BatchDriver(log, query.write_options)
+
+    def go_on(self) -> None:
+        """Run batches until nothing new comes."""
+        checkpoint, idle = self._query.checkpoint, 0
+        while idle < IDLE_MAX:
+            batch_id = max(checkpoint.done, default=-1) + 1
+            if batch_id not in checkpoint.ends and not self._plan(batch_id):
+                idle += 1
+                self._process.sleep_ms(self._world.chance.randrange(50, 400))
+                continue
+            self._run_batch(batch_id)
+
+    def _plan(self, batch_id: int) -> bool:
+        """Log what the next batch reads; False where there is nothing. The first batch of a query is empty."""
+        checkpoint, planner = self._query.checkpoint, self._planner
+        if batch_id == 0:
+            start = persevere(self._process, planner.starting)
+            checkpoint.plan(0, planner.source_offset(start).to_json())
+            return True
+        known = parse_offset(checkpoint.ends[batch_id - 1])
+        end = persevere(self._process, lambda: self._next_end(known))
+        if end == known:
+            return False
+        checkpoint.plan(batch_id, end.to_json())
+        return True
+
+    def _next_end(self, known: SourceOffset) -> SourceOffset:
+        planner = self._planner
+        seen = planner.plan(sorted({*planner.selected(), *planner.existing(known.partitions())}))
+        return advance(known, planner.next_ends(known, seen, self._query.max_rows))
+
+    def _run_batch(self, batch_id: int) -> None:
+        checkpoint, query = self._query.checkpoint, self._query
+        start, end = checkpoint.ends.get(batch_id - 1), checkpoint.ends[batch_id]
+        context = BatchContext(checkpoint.query_id, self._process.name, "", batch_id, (start,), (end,), has_state=False)
+        request = batch_request(query.write_options, context, context.run_id)
+        offsets = group_offsets.of_batch(context, query.group) if query.group else None
+        told = _Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
+        before = self._process.unknown_outcomes
+
+        def write(task: WriteTask) -> list[Written]:
+            if start is None:
+                return []
+            reads = self._planner.tasks(list(ranges(parse_offset(start), parse_offset(end))))
+            results = [_Task(self._world, self._process, read, task, query).run() for read in reads]
+            told.writes(query.target, [number for result in results for number in result.numbers], query.partitions)
+            return [piece for result in results for piece in result.written]
+
+        try:
+            report = persevere(self._process, lambda: self._driver.run(request, offsets, write), tries=2)
+        except OncelogError:
+            told.failed(is_certain=self._process.unknown_outcomes == before)
+            raise
+        if not report.is_replay:
+            told.committed()
+        self._world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
+        self._process.wait(self._world.latency_ms())
+        checkpoint.done.add(batch_id)
+
+
+class _Told:
+    """What the history is told of one attempt at a batch."""
+
+    def __init__(self, recorder: Recorder, name: str, producer: str) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._producer = producer
+        self._attempt = 0
+        self._calls: list[int] = []
+
+    def writes(self, topic: str, numbers: Sequence[int], partitions: int) -> None:
+        """These records are about to be appended, and the batch to be decided."""
+        self.failed(is_certain=False)
+        self._attempt += 1
+        name = f"{self._name}/{self._attempt}"
+        by_partition: dict[int, list[int]] = {}
+        for number in numbers:
+            by_partition.setdefault(number % partitions, []).append(number)
+        self._calls = [
+            self._recorder.invoke(Write(topic, runs_of(numbers), partition, name, self._producer, is_micro_batch=True))
+            for partition, numbers in sorted(by_partition.items())
+        ]
+        self._calls.append(self._recorder.invoke(End(name, Ending.COMMIT)))
+
+    def committed(self) -> None:
+        """The driver says so."""
+        for call in self._calls:
+            self._recorder.ok(call)
+        self._calls = []
+
+    def failed(self, *, is_certain: bool) -> None:
+        """The driver says so; whether nothing of it can be in the log is another question."""
+        for call in self._calls:
+            (self._recorder.fail if is_certain else self._recorder.unknown)(call)
+        self._calls = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What one attempt of a task read and wrote."""
+
+    numbers: list[int]
+    written: list[Written]
+
+
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
+
+class _Task:
+    """One task of a batch, in as many attempts as it takes, each a process of its own."""
+
+    def __init__(self, world: World, driver: Process, read: ReadTask, write: WriteTask, query: QueryClient) -> None:
+        self._world = world
+        self._driver = driver
+        self._read = read
+        self._write = write
+        self._query = query
+        self._running: list[Process] = []
+        self._results: list[_Result] = []
+
+    def run(self) -> _Result:
+        """What the attempt that ended first wrote.
+
+        Raises:
+            AbortableError: all attempts failed, and so does the job.
+        """
+        attempts = 0
+        while not self._results:
+            self._running = [process for process in self._running if not process.is_dead]
+            if not self._running:
+                if attempts == TASK_ATTEMPTS:
+                    raise AbortableError("a task of the batch failed every time")
+                attempts += 1
+                self._start()
+            if len(self._running) == 1 and self._world.chance.random() < SPECULATIVE / 10:
+                self._world.counts["speculative tasks"] += 1
+                self._start()
+            self._driver.sleep_ms(LOOK_MS)
+        return self._results[0]
+
+    def _start(self) -> None:
+        process = self._world.process(f"{self._query.name}-task")
+        self._running.append(process)
+
+        def body() -> None:
+            numbers: list[int] = []
+            try:
+                written = write_all(self._write, self._rows(process, numbers), process.files)
+                self._results.append(_Result(numbers, written))
+            except OncelogError:
+                self._running.remove(process)
+
+        process.start(body, self._world.latency_ms())
+
+    def _rows(self, process: Process, numbers: list[int]) -> Iterator[pa.RecordBatch]:
+        for piece in self._read.slices:
+            block = read_block(process.files, piece.block, columns=("value",))
+            values = block.slice(piece.first_row, piece.count).column("value").to_pylist()
+            numbers += map(number_of, values)
+            yield sink_rows(values, self._query.partitions, self._world.wall_ms())
+
+
+def sink_rows(values: Sequence[bytes], partitions: int, timestamp_ms: int) -> pa.RecordBatch:
+    """Records in the sink's columns, each for the partition that its number chooses."""
+    numbers = [number_of(value) % partitions for value in values]
+    times = [timestamp_ms] * len(values)
+    columns = [pa.array(values, pa.binary()), pa.array(numbers, pa.int32()), pa.array(times, pa.timestamp("ms", "UTC"))]
+    return pa.RecordBatch.from_arrays(columns, names=["value", "partition", "timestamp"])
+
+
+# Batch writes ---------------------------------------------------------------------------------------------------------
+
+
+class BatchWriteClient(Client):
+    """Batch writes: the tasks' files in one transaction of an id of its own."""
+
+    def __init__(self, world: World, name: str, target: str, partitions: int, *, writes: int = 2) -> None:
+        super().__init__(world, name, lives=2)
+        self._target = target
+        self._partitions = partitions
+        self._writes = writes
+
+    def live(self, process: Process) -> None:
+        world, log = self.world, process.open()
+        options = _sink_options(topic=self._target, codec="null")
+        for at in range(self._writes):
+            count = world.chance.randint(1, 4)
+            first = world.numbers(self._target, count)
+            values = [value_of(number) for number in range(first, first + count)]
+            rows = sink_rows(values, self._partitions, world.wall_ms())
+            task = persevere(process, lambda: write_task(log, options))
+            written = write_all(task, iter([rows]), process.files)
+            told = _Told(world.recorder(process), f"{process.name}/{at}", process.name)
+            told.writes(self._target, range(first, first + count), self._partitions)
+            before = process.unknown_outcomes
+            try:
+                commit_once(log, written)
+            except OncelogError:
+                told.failed(is_certain=process.unknown_outcomes == before)
+                raise
+            told.committed()
+
+
+def _sink_options(**options: object) -> SinkOptions:
+    return parse_sink_options({"path": "/simulated", **options}, Use.FOREACH_BATCH)

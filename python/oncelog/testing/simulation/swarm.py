@@ -1,0 +1,267 @@
+"""A run from its seed: which world it is, who takes part, and what goes wrong, each drawn anew.
+
+A seed leaves most kinds of faults and clients out (swarm testing): what hides behind a frequent fault or client is met
+by the seeds that have neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from types import ModuleType
+
+from oncelog import limits
+from oncelog.clients import sender
+from oncelog.coordinator import settler
+from oncelog.protocol import coordinator_core
+from oncelog.testing.simulation.clients import Client
+from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.faults import Fault, RandomFaults
+from oncelog.testing.simulation.laws import Cast, judge
+from oncelog.testing.simulation.producers import IdempotentClient, TransactionalClient
+from oncelog.testing.simulation.readers import PlanningClient, ReadingClient
+from oncelog.testing.simulation.sinks import BatchWriteClient, QueryClient
+from oncelog.testing.simulation.upkeep import UpkeepClient
+from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+from oncelog.types import IsolationLevel
+
+STORY_STEPS, STORY_WIDTH = 30, 180
+"""How much of the trace a failure shows."""
+
+SOURCE, COPIES, SUNK, MIXED = "in", "copies", "sunk", "mixed"
+
+RATES: dict[Fault, tuple[float, ...]] = {
+    Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
+    Fault.CRASH_AFTER: (0.005, 0.02, 0.05),
+    Fault.LOST_REPLY: (0.01, 0.05, 0.2),
+    Fault.LOST_REQUEST: (0.01, 0.05, 0.2),
+    Fault.DELAYED_REQUEST: (0.01, 0.05, 0.2),
+    Fault.REPEATED_REQUEST: (0.01, 0.05, 0.2),
+    Fault.UNAVAILABLE: (0.005, 0.02, 0.05),
+    Fault.CONFLICT: (0.02, 0.1, 0.3),
+    Fault.STALE_READ: (0.1, 0.3, 0.8),
+    Fault.PAUSE: (0.002, 0.01, 0.03),
+    Fault.CLOCK_JUMP: (0.002, 0.01, 0.03),
+    Fault.FAILED_FILE: (0.01, 0.05, 0.1),
+}
+"""How probable a fault is at an operation that can meet it: seldom, often, or all the time."""
+
+OF_A_NETWORK = (Fault.STALE_READ, Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST)
+"""Only a store of servers has these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        seed: of the run.
+        failure: what broke, in words; None if nothing did.
+        world: all of it.
+        faults: how many of each kind it met.
+    """
+
+    seed: int
+    failure: str | None
+    world: World
+    faults: Counter[Fault]
+
+    def counts(self) -> Counter[str]:
+        """What happened how often."""
+        world = self.world
+        faults = {f"fault: {fault}": count for fault, count in self.faults.items()}
+        whole = {"steps": world.operations, "virtual seconds": world.scheduler.now_ms // 1000}
+        return world.counts + Counter({**faults, **whole, "torn or lost files": world.disk.torn})
+
+    def story(self) -> str:
+        """What broke, the last steps before it, and how to run it again."""
+        steps = "\n".join(str(step)[:STORY_WIDTH] for step in self.world.trace[-STORY_STEPS:])
+        again = f"python -m oncelog.testing.simulation --seeds {self.seed} --trace"
+        return f"seed {self.seed}: {self.failure}\n{steps}\nagain: make sim SEEDS={self.seed}, or {again}"
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed from its beginning to its judgement."""
+    chance = Random(seed)
+    world = World(chance, _nature(chance))
+    faults = _faults(world)
+    failure = None
+    with world.randomness(), limits_replaced(_small_limits(chance)):
+        try:
+            cast = _Staging(world).cast(faults)
+            world.scheduler.run()
+            judge(world, cast)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
+            failure = described(error)
+        finally:
+            world.end()
+    return Outcome(seed, failure, world, faults.counts)
+
+
+def described(error: Exception) -> str:
+    """What an error says of a run."""
+    return str(error) if isinstance(error, LawBrokenError) else f"{type(error).__name__}: {error}"
+
+
+def _nature(chance: Random) -> Nature:
+    return Nature(
+        reads_are_atomic=chance.random() < 0.5,
+        latency_max_ms=chance.choice((1, 3, 10)),
+        slow=chance.choice((0.0, 0.01, 0.05)),
+        pause_max_ms=chance.choice((500, 5_000, 20_000, 200_000)),
+        jump_max_ms=chance.choice((1_000, 60_000, 3_600_000)),
+    )
+
+
+def _faults(world: World) -> RandomFaults:
+    """Some kinds of faults, each at a rate of its own."""
+    chance, rates = world.chance, {}
+    share = chance.choice((0.2, 0.5, 0.8))
+    for fault, some in RATES.items():
+        possible = not (world.nature.reads_are_atomic and fault in OF_A_NETWORK)
+        if chance.random() < share and possible:
+            rates[fault] = chance.choice(some)
+    return RandomFaults(chance, rates)
+
+
+def _small_limits(chance: Random) -> dict[str, object]:
+    """Bounds that a small log reaches."""
+    return {
+        "TAIL_MAX_ENTRIES": chance.choice((3, 6, 12, 256)),
+        "INDEX_FANOUT": chance.choice((2, 3, 16)),
+        "INLINE_BLOCKS_MAX": chance.choice((1, 64)),
+        "MAX_UNSETTLED_OWNERS": chance.choice((4, 1000, 1000)),
+        "PRODUCER_ID_BLOCK": chance.choice((1, 2, 1000)),
+        "GENERATION_MIN_AGE_MS": chance.choice((3_000, 60_000, 3_600_000)),
+        "SETTLE_LAG_MS": chance.choice((0, 5, 200)),
+        "OWNERS_PER_STEP": chance.choice((1, 200)),
+        "PARTITIONS_PER_STEP": chance.choice((1, 50)),
+        "LAST_USABLE_EPOCH": chance.choice((1, 3, 32_766, 32_766)),
+    }
+
+
+_ELSEWHERE: dict[str, ModuleType] = {
+    "OWNERS_PER_STEP": settler,
+    "PARTITIONS_PER_STEP": settler,
+    "LAST_USABLE_EPOCH": coordinator_core,
+    "GENERATION_KNOWN_MS": sender,
+}
+"""Bounds that are not in `limits`."""
+
+
+@contextmanager
+def limits_replaced(values: Mapping[str, object]) -> Iterator[None]:
+    """For the time of the block, other bounds, by their names."""
+    wanted = dict(values)
+    if isinstance(least_ms := wanted.get("GENERATION_MIN_AGE_MS"), int):
+        wanted["GENERATION_KNOWN_MS"] = least_ms // 60  # a sender knows a generation far shorter than it lasts
+    places = {name: _ELSEWHERE.get(name, limits) for name in wanted}
+    before = {name: getattr(place, name) for name, place in places.items()}
+    for name, place in places.items():
+        setattr(place, name, wanted[name])
+    try:
+        yield
+    finally:
+        for name, place in places.items():
+            setattr(place, name, before[name])
+
+
+class _Staging:
+    """Draws who takes part, and lets them begin."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance
+
+    def cast(self, faults: RandomFaults) -> Cast:
+        """Create the topics, without faults, and start the clients."""
+        chance, world = self._chance, self._world
+        cast = Cast({SOURCE: chance.randint(1, 2), MIXED: chance.randint(1, 3)})
+        copies = chance.random() < 0.4
+        sinks = chance.random() < 0.5
+        if copies:
+            cast.topics[COPIES] = chance.randint(1, 2)
+        if sinks:
+            cast.topics[SUNK] = chance.randint(1, 3)
+        retention_ms = chance.choice((None, None, 50, 1_000))
+        world.scheduler.start(lambda: self._create(cast, retention_ms))
+        world.scheduler.run()
+        world.faults = faults
+        for client in self._clients(cast, copies=copies, sinks=sinks):
+            client.start(chance.randrange(300))
+        return cast
+
+    def _create(self, cast: Cast, retention_ms: int | None) -> None:
+        _, log = self._world.open("setup")
+        for name, partitions in cast.topics.items():
+            log.create_topic(name, partitions=partitions, retention_ms=retention_ms if name == MIXED else None)
+
+    def _clients(self, cast: Cast, *, copies: bool, sinks: bool) -> Iterator[Client]:
+        yield from self._writers(cast)
+        if copies:
+            yield from self._copiers(cast)
+        if sinks:
+            yield self._query(cast)
+        yield from self._readers(cast)
+        for at in range(self._chance.randint(0, 2)):
+            yield UpkeepClient(self._world, f"upkeep-{at}", pause_ms=self._chance.choice((200, 1_000, 4_000)))
+
+    def _writers(self, cast: Cast) -> Iterator[Client]:
+        chance, world = self._chance, self._world
+        codec = chance.choice(("null", "lz4", "zstd"))
+        for at in range(chance.randint(1, 2)):
+            client = TransactionalClient(
+                world,
+                f"writer-{at}",
+                cast.partitions(*chance.choice(((SOURCE,), (MIXED,), (SOURCE, MIXED)))),
+                group=f"group-{at}" if chance.random() < 0.4 else None,
+                prepares=chance.random() < 0.3,
+                timeout_ms=chance.choice((500, 3_000, 60_000)),
+                codec=codec,
+            )
+            cast.producers.append(client)
+            yield client
+        if chance.random() < 0.4:
+            yield IdempotentClient(world, "idempotent", cast.partitions(chance.choice((SOURCE, MIXED))))
+        if chance.random() < 0.2:
+            yield BatchWriteClient(world, "batch-write", MIXED, cast.topics[MIXED])
+
+    def _copiers(self, cast: Cast) -> Iterator[Client]:
+        targets = cast.partitions(COPIES)
+        for source in cast.partitions(SOURCE):
+            copier = CopyingClient(self._world, f"copier-{source.partition}", source, targets)
+            cast.copiers.append(copier)
+            yield copier
+
+    def _query(self, cast: Cast) -> Client:
+        chance = self._chance
+        query = QueryClient(
+            self._world,
+            "query",
+            SOURCE,
+            SUNK,
+            cast.topics[SUNK],
+            group="query-progress" if chance.random() < 0.5 else None,
+            max_rows=chance.choice((None, 2, 5)),
+            min_tasks=chance.choice((1, 2, 3)),
+            round_timeout_ms=chance.choice((1_000, 60_000)),
+        )
+        cast.queries.append(query)
+        return query
+
+    def _readers(self, cast: Cast) -> Iterator[Client]:
+        chance, world = self._chance, self._world
+        for at in range(chance.randint(1, 2)):
+            yield ReadingClient(
+                world,
+                f"reader-{at}",
+                cast.partitions(*chance.sample(sorted(cast.topics), chance.randint(1, len(cast.topics)))),
+                isolation=chance.choice((IsolationLevel.READ_COMMITTED, *IsolationLevel)),
+                group=f"readers-{at}" if chance.random() < 0.3 else None,
+                max_records=chance.choice((1, 3, 1_000_000)),
+            )
+        if chance.random() < 0.5:
+            yield PlanningClient(world, "planner", chance.sample(sorted(cast.topics), chance.randint(1, 2)))

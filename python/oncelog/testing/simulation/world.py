@@ -1,0 +1,219 @@
+"""The world of one run: time, chance, znodes, disk, faults, the history of its clients, and the trace of every step."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from oncelog import randomness
+from oncelog.ports import Check, Create, Op, Set
+from oncelog.runtime import Log
+from oncelog.testing.history import Event, Recorder
+from oncelog.testing.simulation.faults import Fault, Faults, NoFaults, Operation
+from oncelog.testing.simulation.files import Disk
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.scheduler import Scheduler
+from oncelog.testing.simulation.znodes import SharedZnodes
+from oncelog.znodes import paths
+from oncelog.znodes.errors import MultiFailedError
+from oncelog.znodes.memory import MemoryZnodeStore
+
+STARTED_MS = 1_700_000_000_000
+"""The wall clock of the store when a run begins."""
+
+DELIVERED_WITHIN_MS = 8_000
+"""A request that is under way arrives within the life of its session (limits.ZOOKEEPER_SESSION_MS), or never."""
+
+SLOWER = 50
+"""How many times longer a slow operation takes."""
+
+_FILE_NAME = re.compile(rb"[a-z]+/\d{8}-[0-9a-f]{32}\.avro")
+
+
+class LawBrokenError(Exception):
+    """A law does not hold; the message says which, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What kind of world it is.
+
+    Attributes:
+        reads_are_atomic: whether a snapshot shows one moment (SQLite), or its reads follow each other (ZooKeeper).
+        latency_max_ms: of one operation.
+        slow: how probable it is that one takes much longer.
+        pause_max_ms: how long a process stands still at most.
+        jump_max_ms: how far the wall clock is set at most.
+    """
+
+    reads_are_atomic: bool = True
+    latency_max_ms: int = 0
+    slow: float = 0.0
+    pause_max_ms: int = 20_000
+    jump_max_ms: int = 10_000
+
+
+class Step(NamedTuple):
+    """One operation of one process, in the trace."""
+
+    time_ms: int
+    process: str
+    operation: str
+    what: str | Sequence[Op]
+    fault: Fault | None
+
+    def __str__(self) -> str:
+        what = self.what if isinstance(self.what, str) else _described(self.what)
+        fault = f"{self.fault}: " if self.fault else ""
+        return f"{self.time_ms:>9} {self.process:<16} {self.operation:<11} {fault}{what}"
+
+
+def _described(ops: Sequence[Op]) -> str:
+    return " ".join(f"{type(op).__name__.lower()} {op.path}" for op in ops if not isinstance(op, Check))
+
+
+class World:
+    """One run.
+
+    Args:
+        chance: the only source of chance.
+        nature: what kind of world it is.
+
+    Attributes:
+        faults: what goes wrong. Set it to change that in the middle of a run.
+        trace: every operation.
+        history: what the clients asked for and were answered.
+        counts: what happened how often.
+        operations: how many so far.
+    """
+
+    def __init__(self, chance: Random, nature: Nature) -> None:
+        self.chance = chance
+        self.nature = nature
+        self.faults: Faults = NoFaults()
+        self.scheduler = Scheduler()
+        self.disk = Disk()
+        self.trace: list[Step] = []
+        self.history: list[Event] = []
+        self.counts: Counter[str] = Counter()
+        self.operations = 0
+        self._wall_offset_ms = self._latest_wall_ms = STARTED_MS
+        self._processes: list[Process] = []
+        self._recorders: dict[str, Recorder] = {}
+        self._numbers: Counter[str] = Counter()
+        store = MemoryZnodeStore(now_ms=self.wall_ms)
+        self.znodes = SharedZnodes(store, reads_are_atomic=nature.reads_are_atomic)
+
+    # Processes
+
+    def process(self, name: str) -> Process:
+        """A new process; its name in the trace and in the history is unique."""
+        process = Process(self, f"{name}.{len(self._processes) + 1}")
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        """Whatever a strand that was left somewhere still does reaches nobody."""
+        for process in self._processes:
+            process.is_dead = True
+
+    def open(self, name: str) -> tuple[Process, Log]:
+        """A new process with the log open."""
+        process = self.process(name)
+        return process, process.open()
+
+    def recorder(self, process: Process) -> Recorder:
+        """What writes down the calls of a process."""
+        if process.name not in self._recorders:
+            self._recorders[process.name] = Recorder(process.name, self.history.append, now_ns=self._history_ns)
+        return self._recorders[process.name]
+
+    def _history_ns(self) -> int:
+        """Virtual time; no two events have the same."""
+        return self.scheduler.now_ms * 1_000_000 + len(self.history)
+
+    def numbers(self, topic: str, count: int) -> int:
+        """The first of some consecutive numbers that no record of a topic has."""
+        first = self._numbers[topic]
+        self._numbers[topic] += count
+        return first
+
+    # Time and chance
+
+    def wall_ms(self) -> int:
+        """The wall clock of the store."""
+        return self._wall_offset_ms + self.scheduler.now_ms
+
+    def latency_ms(self) -> int:
+        """How long an operation takes."""
+        nature = self.nature
+        if not nature.latency_max_ms:
+            return 0
+        drawn = self.chance.random()
+        latency_ms = int(drawn * 1000 % 1 * (nature.latency_max_ms + 1))
+        return latency_ms * SLOWER if drawn < nature.slow else latency_ms
+
+    def pause_ms(self) -> int:
+        """How long a process stands still: mostly short, sometimes as long as may be."""
+        longest = self.nature.pause_max_ms
+        return self.chance.choice((longest // 100, longest // 10, longest))
+
+    def jump(self) -> None:
+        """Set the wall clock."""
+        self._latest_wall_ms = max(self._latest_wall_ms, self.wall_ms())
+        self._wall_offset_ms += self.chance.randint(-self.nature.jump_max_ms, self.nature.jump_max_ms)
+
+    def set_clock_right(self) -> None:
+        """Set the wall clock no earlier than it ever was."""
+        self._wall_offset_ms += max(0, self._latest_wall_ms - self.wall_ms())
+
+    @contextmanager
+    def randomness(self) -> Iterator[None]:
+        """Within the block the names that the product makes up come from this world's chance."""
+        with randomness.drawn_from(self.chance.randbytes):
+            yield
+
+    # What happens
+
+    def note(self, process: str, operation: str, what: str | Sequence[Op] = "", fault: Fault | None = None) -> None:
+        """Write a step into the trace."""
+        self.trace.append(Step(self.scheduler.now_ms, process, operation, what, fault))
+
+    def trace_hash(self) -> str:
+        """What tells two runs apart: every step, every znode and every file."""
+        digest = hashlib.sha256()
+        for step in self.trace:
+            digest.update(str(step).encode())
+        for name, data in sorted(self.disk.contents.items()):
+            digest.update(name.encode() + data)
+        return digest.hexdigest()
+
+    def deliver_later(self, ops: Sequence[Op]) -> None:
+        """Let a request arrive some time from now; nobody hears of its outcome."""
+
+        def arrive() -> None:
+            self.note("the network", Operation.ZNODE_WRITE, ops[0].path)
+            try:
+                self.znodes.apply(ops)
+            except MultiFailedError:
+                self.counts["late requests refused"] += 1
+
+        self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))
+
+    def check_named_files(self, ops: Sequence[Op]) -> None:
+        """Invariant I12: whatever file a znode of a partition names is whole by then.
+
+        Raises:
+            LawBrokenError: one is not.
+        """
+        for op in ops:
+            if isinstance(op, (Create, Set)) and b".avro" in op.data and op.path.startswith(paths.TOPICS):
+                for name in _FILE_NAME.findall(op.data):
+                    if name.decode() not in self.disk.durable:
+                        raise LawBrokenError(f"I12: {op.path} names {name.decode()}, which is not durable")

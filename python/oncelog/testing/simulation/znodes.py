@@ -1,0 +1,189 @@
+"""The znodes that all processes share, and each one's way to them.
+
+The store underneath is the real one in memory. Two natures of a store are played on it: one whose snapshots show one
+moment, as SQLite's, and one whose reads are reads of servers that lag, as ZooKeeper's. There a process never sees an
+older state than it saw before, sees its own answered writes, and everything acknowledged after a `sync`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
+from oncelog.testing.simulation.faults import Fault, Operation
+from oncelog.znodes.clock import Timing
+from oncelog.znodes.errors import MultiFailedError, Refusal
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.rules import ROOT
+from oncelog.znodes.transact import IsFresh, always_fresh, transact
+
+if TYPE_CHECKING:
+    from oncelog.testing.simulation.processes import Process
+
+T = TypeVar("T")
+
+LAG_MAX = 6
+"""Writes that a lagging server may not have heard of."""
+
+APART = 0.15
+"""How probable it is that somebody else's write comes between two reads that were asked together."""
+
+
+class SharedZnodes:
+    """The one truth, and what lagging servers still show.
+
+    Attributes:
+        store: the truth.
+        writes: how many multis were applied.
+        reads_are_atomic: which nature is played.
+    """
+
+    def __init__(self, store: MemoryZnodeStore, *, reads_are_atomic: bool) -> None:
+        self.store = store
+        self.writes = 0
+        self.reads_are_atomic = reads_are_atomic
+        self._past: deque[tuple[AbstractContextManager[ZnodeReader], ZnodeReader]] = deque()
+
+    def apply(self, ops: Sequence[Op], is_fresh: IsFresh = always_fresh) -> None:
+        """Carry out a multi."""
+        if self.reads_are_atomic:
+            self.store.multi(ops, is_fresh=is_fresh)
+        else:
+            self._apply_and_remember(ops, is_fresh)
+        self.writes += 1
+
+    def past(self, writes: int) -> ZnodeReader:
+        """What a server shows that has heard of the first `writes` writes."""
+        back = self.writes - writes
+        return self._past[-back][1] if back else self.store
+
+    def _apply_and_remember(self, ops: Sequence[Op], is_fresh: IsFresh) -> None:
+        before = self.store.snapshot()
+        reader = before.__enter__()
+        try:
+            self.store.multi(ops, is_fresh=is_fresh)
+        except MultiFailedError:
+            before.__exit__(None, None, None)
+            raise
+        self._past.append((before, reader))
+        if len(self._past) > LAG_MAX:
+            oldest, _ = self._past.popleft()
+            oldest.__exit__(None, None, None)
+
+    def oldest(self) -> int:
+        """The least number of writes that some server has heard of."""
+        return self.writes - len(self._past)
+
+
+class ProcessStore:
+    """`ports.ZnodeStore` of one process."""
+
+    def __init__(self, process: Process, shared: SharedZnodes) -> None:
+        self._process = process
+        self._shared = shared
+        self._seen = shared.writes
+        self.reads_are_atomic = shared.reads_are_atomic
+        self.timing = Timing(process.world.wall_ms, process, process.world.chance.random)
+
+    # Reads
+
+    def get(self, path: str) -> Znode | None:
+        return self._reader(path).get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        wanted = list(paths)
+        if not wanted:
+            return []
+        if self.reads_are_atomic:
+            return self._reader(wanted[0]).get_many(wanted)
+        chance, reader = self._process.world.chance, self._reader(wanted[0])
+        found: list[Znode | None] = []
+        for path in wanted:
+            if found and chance.random() < APART:
+                reader = self._reader(path)
+            found.append(reader.get(path))
+        return found
+
+    def children(self, path: str) -> list[str]:
+        return self._reader(path).children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        if self.reads_are_atomic:
+            return self._reader(path).children_data(path)
+        names = self.children(path)
+        znodes = self.get_many(f"{path.rstrip(ROOT)}/{name}" for name in names)
+        return [(name, znode) for name, znode in zip(names, znodes, strict=True) if znode is not None]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        if not self.reads_are_atomic:
+            yield self
+            return
+        self._ask(Operation.ZNODE_READ, "snapshot")
+        with self._shared.store.snapshot() as reader:
+            yield reader
+
+    def sync(self) -> None:
+        self._ask(Operation.ZNODE_READ, "sync")
+        self._seen = self._shared.writes
+
+    def _reader(self, path: str) -> ZnodeReader:
+        """Some server that this process may read from now."""
+        fault = self._ask(Operation.ZNODE_READ, path)
+        shared = self._shared
+        if fault is Fault.STALE_READ and not self.reads_are_atomic:
+            oldest = max(self._seen, shared.oldest())
+            self._seen = self._process.world.chance.randint(oldest, shared.writes)
+        else:
+            self._seen = shared.writes
+        return shared.past(self._seen)
+
+    def _ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
+        fault = self._process.ask(operation, what)
+        if fault is Fault.UNAVAILABLE:
+            raise StoreUnavailableError("the store is away")
+        return fault
+
+    # Writes
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        fault = self._ask(Operation.ZNODE_WRITE, ops)
+        if fault is Fault.CONFLICT:
+            _refuse(ops)
+        if fault in (Fault.LOST_REQUEST, Fault.DELAYED_REQUEST):
+            if fault is Fault.DELAYED_REQUEST:
+                self._process.world.deliver_later(ops)
+            raise self._unknown()
+        self._shared.apply(ops, is_fresh)
+        self._process.world.check_named_files(ops)
+        if fault is Fault.CRASH_AFTER:
+            self._process.die_after()
+        if fault is Fault.REPEATED_REQUEST:
+            self._process.world.deliver_later(ops)
+        if fault is Fault.LOST_REPLY:
+            raise self._unknown()
+        self._seen = self._shared.writes
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        return transact(self, step, deadline_ms)
+
+    def close(self) -> None:
+        """The znodes are the world's."""
+
+    def _unknown(self) -> OutcomeUnknownError:
+        """The connection is gone: the next one begins with all that was acknowledged."""
+        self._process.unknown_outcomes += 1
+        self._seen = self._shared.writes
+        return OutcomeUnknownError("the answer was lost")
+
+
+def _refuse(ops: Sequence[Op]) -> None:
+    """Refuse a multi as if one of the znodes that it checks had changed; one that checks none cannot conflict."""
+    for index, op in enumerate(ops):
+        if isinstance(op, (Check, Set, Delete)) and op.version != ANY_VERSION:
+            raise MultiFailedError.at(index, op.path, Refusal.BAD_VERSION)

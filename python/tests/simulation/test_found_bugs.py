@@ -1,0 +1,168 @@
+"""Bugs that the simulation found, each cut down to the few steps that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.log import partition_log
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import Znode, ZnodeReader, ZnodeView
+from oncelog.znodes import paths
+from tests.faulty import FaultyStore
+from tests.logs import (
+    TOPIC,
+    log_world,
+    numbered,
+    partition,
+    send,
+    started,
+    values,
+    write_aborted,
+    write_committed,
+    write_open,
+)
+
+T = TypeVar("T")
+
+
+class UnansweredStore(FaultyStore):
+    """A step fails before it has read anything, and the answer to that is lost: as over a connection that breaks."""
+
+    is_due = True
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        if self.is_due:
+            self.is_due = False
+            raise OutcomeUnknownError("the test's store lost the answer")
+        return super().transact(step, deadline_ms=deadline_ms)
+
+
+def test_an_init_whose_first_try_read_nothing_is_repeated(tmp_path: Path) -> None:
+    """It ended in an IndexError: the second try asked what the first one had seen. conformance: 15."""
+    with log_world(tmp_path) as world:
+        ids = ProducerIds(world.store())
+        coordinator = TransactionCoordinator(UnansweredStore(world.store()), ids)
+
+        assert coordinator.init_producer_id("writer").producer.epoch == 0
+
+
+class UnreadablePartition(FaultyStore):
+    """The index of one partition cannot be read now."""
+
+    path = ""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with super().snapshot() as reader:
+            yield _Refusing(reader, self.path)
+
+
+class _Refusing:
+    def __init__(self, reader: ZnodeReader, path: str) -> None:
+        self._reader = reader
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        if path == self._path:
+            raise StoreUnavailableError("the test's store is away")
+        return self._reader.children_data(path)
+
+
+def test_a_poll_after_a_failed_one_hands_out_no_half_of_a_transaction(tmp_path: Path) -> None:
+    """The failed plan had left one partition planned, and the next poll handed that out alone. conformance: 27."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=2)
+        producer = started(world.log)
+        producer.begin_transaction()
+        send(producer, b"a", number=0)
+        send(producer, b"a", number=1)
+        producer.commit_transaction()
+        store = UnreadablePartition(world.store())
+        consumer = world.open(store).consumer(auto_offset_reset="earliest")
+        consumer.subscribe([TOPIC])
+        store.path = paths.tail(partition(world.log, 1))
+        with pytest.raises(StoreUnavailableError):
+            consumer.poll()
+
+        store.path = ""
+        assert [(record.partition, record.value) for record in consumer.poll()] == [(0, b"a"), (1, b"a")]
+
+
+class OvertakenReads(FaultyStore):
+    """Reads one after another, as ZooKeeper's: somebody else acts between two of them, once."""
+
+    reads_are_atomic = False
+    rival: Callable[[], object] | None = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        rival, self.rival = self.rival, None
+        if rival is not None:
+            rival()
+        return super().children_data(path)
+
+
+def test_a_roll_that_another_one_overtakes_between_its_reads_is_no_damage(tmp_path: Path) -> None:
+    """It found a hole before the tail, and failed the commit behind which it ran."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=1)
+        producer = started(world.log)
+        for value in numbered("value", 4):
+            write_committed(producer, value)
+        store, files = OvertakenReads(world.store()), IndexFiles(world.files)
+        store.rival = lambda: partition_log.roll(world.store(), files, partition(world.log))
+
+        partition_log.roll(store, files, partition(world.log))
+
+        assert store.rival is None
+
+
+class RolledTail(FaultyStore):
+    """The tail is rolled after its first znodes were read; a list of znodes leaves out those that are gone."""
+
+    reads_are_atomic = False
+    rival: Callable[[], object] | None = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        found = super().children_data(path)
+        rival, self.rival = self.rival, None
+        if rival is None:
+            return found
+        rival()
+        return found[:2]
+
+
+def test_a_tail_that_is_rolled_while_it_is_read_shows_no_aborted_record(tmp_path: Path) -> None:
+    """The marker that said so was behind the range that was read, and its absence went unnoticed. conformance: 36."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=1)
+        write_aborted(started(world.log, "aborter"), b"aborted")
+        blocker = started(world.log, "blocker")
+        writer = started(world.log, "writer")
+        write_committed(writer, b"committed")
+        write_open(blocker, b"open")
+        world.settle()
+        store = RolledTail(world.store())
+        store.rival = lambda: partition_log.roll(world.store(), IndexFiles(world.files), partition(world.log))
+
+        assert values(world.open(store)) == [b"committed"]
+        blocker.abort_transaction()

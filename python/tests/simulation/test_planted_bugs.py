@@ -1,0 +1,134 @@
+"""The simulation finds bugs: each of these is planted in the product, and a small number of seeds must meet it.
+
+A bug that is no longer found means that some client, fault or law has lost its teeth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator import rounds, settler
+from oncelog.coordinator.rounds import Round
+from oncelog.log import partition_log, snapshot
+from oncelog.log.segment import SegmentWriter
+from oncelog.ports import ANY_VERSION, Check, Op, Set
+from oncelog.protocol import batch_ledger, coordinator_core, sequencing, visibility
+from oncelog.protocol.partition import Marker
+from oncelog.testing.simulation import run, swarm, znodes
+from oncelog.znodes.view import BufferedView
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+SEEDS_MAX = 120
+
+
+def _without_the_epoch_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(coordinator_core, "_check_identity", lambda metadata, given, event: False)
+
+
+def _with_an_lso_one_too_high(patch: pytest.MonkeyPatch) -> None:
+    sound = visibility.plan
+
+    def plan(zxid: int, partitions: Any, owners: Any) -> Any:
+        found = sound(zxid, partitions, owners)
+        ends = {p: min(end + 1, partitions[p].log_end) for p, end in found.ends.items()}
+        return replace(found, ends=ends)
+
+    patch.setattr(visibility, "plan", plan)
+
+
+def _without_fsync_before_the_transact(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SegmentWriter, "_finish_file", lambda self: setattr(self, "_current", None))
+
+
+def _with_a_settler_that_has_no_bound(patch: pytest.MonkeyPatch) -> None:
+    """A whole transaction must fall between two reads of a settler; so the reads are far apart here."""
+
+    def take(store: Any, partitions: Any, *, snapshot_zxid: int, with_neighbours: bool) -> Any:
+        return snapshot.take(store, partitions, snapshot_zxid=2**60, with_neighbours=with_neighbours)
+
+    nature = swarm._nature
+    patch.setattr(settler, "snapshot", SimpleNamespace(take=take, commits_zxid=snapshot.commits_zxid))
+    patch.setattr(znodes, "APART", 0.9)
+    patch.setattr(swarm, "_nature", lambda chance: replace(nature(chance), reads_are_atomic=False, slow=0.2))
+
+
+def _with_markers_that_name_no_aborted_pairs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_log, "Marker", lambda outcome, first, aborted: Marker(outcome, first, ()))
+
+
+def _with_a_plan_that_is_a_plain_lso(patch: pytest.MonkeyPatch) -> None:
+    """Each partition by itself: what a foreign open transaction holds back in one is shown in the others."""
+    sound = visibility.plan
+
+    def plan(zxid: int, partitions: Any, owners: Any) -> Any:
+        found = sound(zxid, partitions, owners)
+        ends = {p: sound(zxid, {p: state}, owners).ends[p] for p, state in partitions.items()}
+        return replace(found, ends=ends)
+
+    patch.setattr(visibility, "plan", plan)
+
+
+def _with_writes_that_compare_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Invariant I3: a step's writes go ahead, whatever became of what they were derived from."""
+    sound = BufferedView.ops
+
+    def ops(self: BufferedView) -> list[Op]:
+        unchecked = (op for op in sound(self) if not isinstance(op, Check))
+        return [replace(op, version=ANY_VERSION) if isinstance(op, Set) else op for op in unchecked]
+
+    patch.setattr(BufferedView, "ops", ops)
+
+
+def _without_duplicate_detection(patch: pytest.MonkeyPatch) -> None:
+    """A retry of an append that had won appends again."""
+    patch.setattr(sequencing, "check_append", lambda *arguments, **named: None)
+
+
+def _with_a_driver_that_never_finds_itself_superseded(patch: pytest.MonkeyPatch) -> None:
+    sound = rounds.read_round
+
+    def check(self: Round, view: Any) -> Any:
+        ledger = rounds.read_ledger(view, self._request.prefix)
+        return ledger, sound(view, self._request.prefix, self.number)
+
+    patch.setattr(Round, "_check_open", check)
+
+
+def _with_a_replay_that_writes_again(patch: pytest.MonkeyPatch) -> None:
+    def plan(ledger: Any, request: Any) -> Any:
+        return sound(ledger if ledger is None else replace(ledger, last=None), request)
+
+    sound = batch_ledger.plan_batch
+    patch.setattr(batch_ledger, "plan_batch", plan)
+
+
+PLANTS: dict[str, Plant] = {
+    plant.__name__.strip("_"): plant
+    for plant in (
+        _without_the_epoch_check,
+        _with_an_lso_one_too_high,
+        _without_fsync_before_the_transact,
+        _with_a_settler_that_has_no_bound,
+        _with_markers_that_name_no_aborted_pairs,
+        _with_a_plan_that_is_a_plain_lso,
+        _with_writes_that_compare_nothing,
+        _without_duplicate_detection,
+        _with_a_driver_that_never_finds_itself_superseded,
+        _with_a_replay_that_writes_again,
+    )
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTS[plant](monkeypatch)
+
+    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
+
+    assert found is not None, f"{SEEDS_MAX} seeds do not find it"

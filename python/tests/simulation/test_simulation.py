@@ -1,0 +1,100 @@
+"""The simulation itself: it repeats to the byte, meets every fault it knows, and its command says how to replay."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from oncelog.errors import UsageError
+from oncelog.log.segment import SegmentWriter
+from oncelog.testing.simulation import __main__ as command
+from oncelog.testing.simulation import run
+from oncelog.testing.simulation.faults import Fault
+from oncelog.testing.simulation.runner import run_all, run_seeds, seeds_of
+
+SEEDS = range(60)
+
+HASHES = """
+from oncelog.testing.simulation import run
+for seed in range(4):
+    print(run(seed).world.trace_hash())
+"""
+
+
+def test_no_seed_breaks_a_law() -> None:
+    """conformance: 14, 15, 16, 25, 27, 33, 44."""
+    report = run_seeds(SEEDS)
+
+    assert report.failures == {}
+    assert report.counts["committed"] > 5 * len(SEEDS)
+
+
+def test_every_kind_of_fault_strikes() -> None:
+    struck: Counter[Fault] = Counter()
+    for seed in SEEDS:
+        struck += run(seed).faults
+
+    assert set(struck) == set(Fault)
+
+
+def test_a_seed_is_the_same_run_whatever_the_process() -> None:
+    """The order of sets, which differs from process to process, decides nothing."""
+
+    def hashes(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(
+            [sys.executable, "-c", HASHES], env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    first = hashes("1")
+    assert first == hashes("2")
+    assert len(set(first.split())) == 4, "different seeds are different runs"
+
+
+def test_slices_over_processes_add_up(tmp_path: Path) -> None:
+    heard: list[int] = []
+    report = run_all(range(52), 2, lambda so_far: heard.append(so_far.seeds))
+
+    assert report.seeds == heard[-1] == 52
+    assert report.counts == run_seeds(range(52)).counts
+
+
+def test_a_failure_says_how_to_run_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(SegmentWriter, "_finish_file", lambda self: setattr(self, "_current", None))
+    kept = tmp_path / "report.json"
+
+    assert command.main(["--seeds", "3", "--report", str(kept)]) == 1
+
+    printed = capsys.readouterr().out
+    assert "make sim SEEDS=3" in printed
+    assert "python -m oncelog.testing.simulation --seeds 3 --trace" in printed
+    assert "I12" in json.loads(kept.read_text())["failures"]["3"]
+
+
+def test_a_trace_ends_with_what_became_of_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--seeds", "1", "--trace"]) == 0
+
+    printed = capsys.readouterr().out
+    assert "seed 1: no law is broken" in printed
+    assert run(1).world.trace_hash() in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("7", [7]), ("0-3", [0, 1, 2, 3]), ("9, 1-2", [9, 1, 2])], ids=["one", "a range", "several"]
+)
+def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
+    assert seeds_of(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1..2"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="numbers and ranges"):
+        seeds_of(text)
