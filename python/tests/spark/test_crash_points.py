@@ -46,7 +46,7 @@ PASSED = (
 """Every point that a streaming query passes. Those of producers and of collection are elsewhere (tests/spec), and those
 of the Kafka sink in its own tests."""
 
-AROUND_THE_DECISION = (CrashPoint.ROUND_STAGED, CrashPoint.ROUND_DECIDED, CrashPoint.SINK_DONE)
+AROUND_THE_DECISION = (CrashPoint.ROUND_STAGED, CrashPoint.ROUND_DECIDED)
 
 WALKS = [
     pytest.param(AROUND_THE_DECISION, id="around the decision"),
