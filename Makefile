@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -65,6 +65,10 @@ sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pause
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
+coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 % of the package (10 minutes)
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
+	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
+
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
 	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
@@ -81,7 +85,7 @@ spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata 
 	ONCELOG_TEST_ZNODES=zookeeper $(PYTEST) python/tests/spark/test_sinks.py python/tests/spark/test_sink_format.py \
 		python/tests/spark/test_group_offsets.py
 
-integration: $(READY) ## The tests on servers in containers; as root on Debian, with an engine and images of its own
+integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests
 
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
@@ -115,6 +119,6 @@ docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove what the other targets made, .venv included
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	rm -rf jvm_shims/target jvm_shims/*/target python/oncelog/spark/jars connectors/kafka/oncelog_kafka/jars
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,7 +14,6 @@ import click
 from oncelog import runtime
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import ExitCode, Group, Settings
-from oncelog.errors import UsageError
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import inspection, ledger
 from oncelog_kafka.brokers import Brokers
@@ -207,18 +206,28 @@ def show_batch(settings: Settings, query: str) -> None:
 
 @batch.command()
 @click.argument("query")
-@click.option("--accept-loss", is_flag=True, required=True, help="The missing rows were mended, or may be missing.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    required=True,
+    expose_value=False,
+    help="The missing rows were mended, or may be missing.",
+)
 @click.pass_obj
-def complete(settings: Settings, query: str, accept_loss: bool) -> None:
-    """Mark the decided batch of a query as complete although parts of it are lost, so that the query can go on."""
-    with _ledger(settings) as store:
-        rounds = ledger.read_rounds(store, query)
-        unfinished = [number for number, one in rounds.items() if one.is_unfinished]
-        if not (accept_loss and unfinished):
-            raise UsageError("the query has no decided batch that is not complete", prefix=query)
-        for number in unfinished:
-            ledger.complete(store, query, number)
+def complete(settings: Settings, query: str) -> None:
+    """Let a query go on whose decided batch lost a part. Stop the query first.
+
+    What can still be committed of the batch is committed. The rest is named, and never written again by the sink.
+    """
+    with _ledger(settings) as store, _cluster() as brokers:
+        found = inspection.accept_loss(brokers, store, query)
     if settings.as_json:
-        show_json({"prefix": query, "completed_rounds": unfinished})
-    else:
-        show(f"marked as complete: round {', '.join(map(str, unfinished))} of {printable(query)}")
+        show_json({"prefix": query, "completed": found})
+        return
+    for one in found:
+        rows = sum(part.rows for part in one.missing)
+        lacking = f"without {rows} of its rows" if one.missing else "and lacks nothing"
+        show(f"batch {one.batch_id} of {printable(query)} is complete, {lacking}")
+        for part in one.missing:
+            doubt = "" if part.is_certain else ", which may be there all the same"
+            show(f"missing: {part.rows} rows of {printable(part.transactional_id)}{doubt}")

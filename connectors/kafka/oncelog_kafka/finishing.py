@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BrokerAccessError, ParticipantLostError
@@ -32,6 +32,19 @@ class DecidedRound:
     record: KafkaRound
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How the participants of a decided round ended that are not committed.
+
+    Attributes:
+        lost: the brokers aborted them.
+        unknown: nothing tells any more; each with the answer to its commit.
+    """
+
+    lost: list[Participant] = field(default_factory=list)
+    unknown: list[tuple[Participant, str]] = field(default_factory=list)
+
+
 def token_text(query_id: str, batch_id: int, round_number: int, nonce: str) -> str:
     """What a participant's token says, beside its offset, the batch id."""
     return json.dumps(
@@ -53,31 +66,62 @@ def finish(
         the lost ones, which the broker had aborted; those that are recorded as lost are among them.
 
     Raises:
-        ParticipantLostError: nothing tells what became of a participant.
+        ParticipantLostError: nothing tells what became of a participant; the others have their ends.
         BrokerUnavailableError, BrokerAccessError: the rest is to be done later.
     """
+    ends = _settle(brokers, store, decided, found)
+    for participant, answer in ends.unknown:
+        raise _no_end(decided, participant, answer, Next.UNKNOWN)
+    if not ends.lost:
+        _complete(store, decided)
+    return ends.lost
+
+
+def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> Ends:
+    """Commit what can be committed of a decided round, and record that it is complete without the rest.
+
+    For an operator who gives up what is missing: the query goes on behind it, and nothing of it is ever rewritten.
+
+    Returns:
+        how the participants ended; empty if nothing was missing.
+
+    Raises:
+        BrokerUnavailableError, BrokerAccessError: nothing is recorded; to be done again later.
+    """
+    ends = _settle(brokers, store, decided)
+    _complete(store, decided)
+    return ends
+
+
+def _complete(store: ZnodeStore, decided: DecidedRound) -> None:
+    ledger.complete(store, decided.prefix, decided.number)
+    reach(CrashPoint.KAFKA_COMPLETE)
+
+
+def _settle(
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
+) -> Ends:
+    """Bring every participant to its end, as far as that can be known."""
     waiting = [participant for participant in decided.record.participants if not participant.is_lost]
     if found is None:
         found = brokers.describe(participant.transactional_id for participant in waiting)
-    lost = list(decided.record.lost)
+    ends = Ends(list(decided.record.lost))
     ordered = by_time_left(waiting, found)
     for some in (ordered[:1], ordered[1:]):  # what is wrong with all of them shows at the first
         if some:
             reach(CrashPoint.KAFKA_END)
-            lost += _commit(brokers, store, decided, some)
+            _commit(brokers, store, decided, some, ends)
             reach(CrashPoint.KAFKA_ENDED)
-    if not lost:
-        ledger.complete(store, decided.prefix, decided.number)
-        reach(CrashPoint.KAFKA_COMPLETE)
-    return lost
+    return ends
 
 
 def _commit(
-    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant]
-) -> list[Participant]:
-    """Send the commits until all have an end; returns the lost ones."""
+    brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant], ends: Ends
+) -> None:
+    """Send the commits until all have an end; notes in `ends` those that are not committed."""
     waiting = list(participants)
     lost: list[Participant] = []
+    unknown: list[tuple[Participant, str]] = []
     for _ in brokers.tries("a decided batch could not be committed", prefix=decided.prefix, round=decided.number):
         answers = brokers.commit(waiting)
         first = [end_txn.decide(answer) for answer in answers]
@@ -90,12 +134,16 @@ def _commit(
                 left.append(participant)
             elif step is Next.LOST:
                 lost.append(participant)
+            elif step is Next.UNKNOWN:
+                unknown.append((participant, answer))
             elif step is not Next.DONE:
                 raise _no_end(decided, participant, answer, step)
         waiting = left
         if not waiting:
             break
-    return [] if lost and _is_over(store, decided) else lost
+    if (lost or unknown) and not _is_over(store, decided):
+        ends.lost.extend(lost)
+        ends.unknown.extend(unknown)
 
 
 def _is_over(store: ZnodeStore, decided: DecidedRound) -> bool:

@@ -1,6 +1,7 @@
 """What operators ask of Kafka's transactions and of the sink's ledger. Values only.
 
-Nothing here ends a transaction but `abort_open`, which leaves alone what a decision names.
+Nothing here ends a transaction but `abort_open`, which leaves alone what a decision names, and `accept_loss`, which
+carries a decision out as far as that can be done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.finishing import DecidedRound, Ends, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.participants import ONGOING, ParticipantId, Transaction, of_prefix
 
@@ -84,6 +86,29 @@ class BatchDescription:
     undecided: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A participant of a decided round that an operator gave up.
+
+    Attributes:
+        is_certain: the brokers aborted it; else nothing tells whether they did, and its rows may be there.
+    """
+
+    transactional_id: str
+    partition: int
+    rows: int
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedRound:
+    """A decided round that was marked as complete, and what it lacks."""
+
+    round: int
+    batch_id: int
+    missing: tuple[MissingPart, ...]
+
+
 def list_transactions(brokers: Brokers, prefix: str | None, states: Sequence[str] = ()) -> list[ListedTransaction]:
     """All transactional ids, or those of one sink."""
     found = brokers.list_ids(states)
@@ -123,6 +148,32 @@ def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
     described = brokers.describe(undecided)
     brokers.fence(described, max((one.timeout_ms for one in described.values()), default=1))
     return sorted(described)
+
+
+def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[CompletedRound]:
+    """Let a query go on whose decided batch lost a part: what is left of it is committed, the rest is given up.
+
+    The query must not run meanwhile: it might be writing the lost part again.
+
+    Raises:
+        UnknownPrefixError: no sink has written under this prefix.
+        UsageError: there is no decided batch that is not complete.
+    """
+    ledger.require_ledger(store, prefix)
+    unfinished = {number: one for number, one in ledger.read_rounds(store, prefix).items() if one.is_unfinished}
+    if not unfinished:
+        raise UsageError("the query has no decided batch that is not complete", prefix=prefix)
+    return [
+        CompletedRound(
+            number, one.batch_id, _missing(finish_despite_loss(brokers, store, DecidedRound(prefix, number, one)))
+        )
+        for number, one in sorted(unfinished.items())
+    ]
+
+
+def _missing(ends: Ends) -> tuple[MissingPart, ...]:
+    parts = [(p, True) for p in ends.lost] + [(p, False) for p, _ in ends.unknown]
+    return tuple(MissingPart(p.transactional_id, p.partition, p.rows, is_certain) for p, is_certain in parts)
 
 
 def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDescription:

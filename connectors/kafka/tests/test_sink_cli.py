@@ -14,12 +14,17 @@ from pyspark.sql import SparkSession
 from oncelog import runtime
 from oncelog.cli import main
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka import ledger
+from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.driver import BatchDriver, BatchReport
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import numbered, prepare, rows, values
+
+FINGERPRINT = "fp"
 
 
 class World:
@@ -35,7 +40,7 @@ class World:
         self.brokers = Brokers({"bootstrap_servers": broker.address})
 
     def stop_before_the_decision(self) -> tuple[Ledger, Any, tuple[Participant, ...]]:
-        steps = Ledger(self.store, BatchRequest(self.prefix, "query", "sink", "run", 0, "fp"))
+        steps = Ledger(self.store, BatchRequest(self.prefix, "query", "sink", "run", 0, FINGERPRINT))
         opened = steps.begin(lease=None, buckets=None)
         assert opened is not None
         df = rows(self.spark, numbered(10))
@@ -44,6 +49,13 @@ class World:
     def stop_behind_the_decision(self) -> DecidedRound:
         steps, opened, participants = self.stop_before_the_decision()
         return DecidedRound(self.prefix, opened.number, steps.decide(opened, participants))
+
+    def run(self, batch_id: int, run: str) -> BatchReport:
+        """A batch of ten rows more, or the replay of one, as a query does it."""
+        settings = {"kafka.bootstrap.servers": self.broker.address, "znodes": self.place, "topic": self.topic}
+        driver = BatchDriver(self.store, self.brokers, sink_options.parse(settings))
+        request = BatchRequest(self.prefix, "query", "sink", run, batch_id, FINGERPRINT)
+        return driver.run(request, rows(self.spark, numbered(10, first=10 * batch_id)), None)
 
     def finish(self, decided: DecidedRound) -> None:
         assert finish(self.brokers, self.store, decided) == []
@@ -152,12 +164,56 @@ def test_abort_leaves_alone_what_is_decided(world: World) -> None:
     assert world.json("batch", "show", world.prefix)["batch"]["state"] == "complete"
 
 
-def test_a_loss_is_accepted_only_when_it_is_said_so(world: World) -> None:
+def test_a_loss_that_is_accepted_costs_what_is_lost_and_no_more_and_the_query_goes_on(world: World) -> None:
+    """conformance: 56."""
     decided = world.stop_behind_the_decision()
+    lost, left = decided.record.participants
+    world.brokers.fence([lost.transactional_id], 60_000)
 
     assert world.ask("batch", "complete", world.prefix).exit_code == 2
-    assert world.json("batch", "complete", world.prefix, "--accept-loss")["completed_rounds"] == [decided.number]
+    assert world.json("batch", "complete", world.prefix, "--accept-loss")["completed"] == [
+        {
+            "round": decided.number,
+            "batch_id": decided.record.batch_id,
+            "missing": [
+                {
+                    "transactional_id": lost.transactional_id,
+                    "partition": lost.partition,
+                    "rows": lost.rows,
+                    "is_certain": True,
+                }
+            ],
+        }
+    ]
+    assert len(world.values()) == left.rows
+
+    assert world.run(0, "run-2").is_replay
+    assert world.run(1, "run-2").rows == 10
+    assert len(world.values()) == left.rows + 10
+
+
+def test_a_batch_that_lacks_nothing_is_committed_and_not_given_up(world: World) -> None:
+    """conformance: 52."""
+    decided = world.stop_behind_the_decision()
+
+    done = world.ask("batch", "complete", world.prefix, "--accept-loss")
+
+    assert f"batch {decided.record.batch_id} of {world.prefix} is complete, and lacks nothing" in done.stdout
+    assert world.values() == numbered(10)
     assert world.ask("batch", "complete", world.prefix, "--accept-loss").exit_code == 2
+
+
+def test_what_nobody_can_tell_any_more_is_given_up_as_that(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers' retention is days; the decision is made older than that."""
+    decided = world.stop_behind_the_decision()
+    first, second = decided.record.participants
+    world.brokers.fence([first.transactional_id], 60_000)
+    monkeypatch.setattr(ledger, "decision_age_ms", lambda *_: 8 * 24 * 3_600_000)
+
+    (found,) = world.json("batch", "complete", world.prefix, "--accept-loss")["completed"]
+
+    assert [(part["rows"], part["is_certain"]) for part in found["missing"]] == [(first.rows, False)]
+    assert len(world.values()) == second.rows
 
 
 def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(world: World) -> None:

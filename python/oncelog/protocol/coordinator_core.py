@@ -34,14 +34,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, cast
 
 from oncelog.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
-    InvariantViolation,
     ProducerFencedError,
     ensure,
 )
@@ -360,7 +359,7 @@ def _end_txn(
             return Step(aborted, (), aborted.producer)
         case _Answer.FENCED:
             raise _fenced(metadata, event)
-        case _Answer.INVALID:
+        case _:
             raise InvalidTxnStateError(
                 "No transaction is open that could end this way", outcome=outcome, **_story(metadata, event)
             )
@@ -490,10 +489,8 @@ def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
 
 
 def _owner_of(metadata: TransactionMetadata) -> str:
-    owner = metadata.owner
-    if owner is None:
-        raise InvariantViolation("an open transaction has an owner")
-    return owner
+    """The owner of an open transaction; there is no metadata of one without."""
+    return cast(str, metadata.owner)
 
 
 def _fenced(metadata: TransactionMetadata, event: Event) -> ProducerFencedError:

@@ -10,8 +10,8 @@ from oncelog import limits
 from oncelog.coordinator.transactions import own_transaction
 from oncelog.errors import (
     InvalidTxnStateError,
-    PartitionPinnedError,
     StaleFileError,
+    TransactionAbortableError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -99,7 +99,7 @@ def test_a_full_list_of_owners_refuses_new_ones_and_names_the_oldest(log: Log, m
     producers = [started(log, f"copier-{at}", delivery_timeout_ms=0) for at in range(3)]
     for producer in producers[:2]:
         write_open(producer, b"a")
-    with pytest.raises(PartitionPinnedError, match=r"copier-0.*unsettled=2"):
+    with pytest.raises(TransactionAbortableError, match=r"copier-0.*unsettled=2"):
         write_open(producers[2], b"b")
     send(producers[0], b"the listed may go on")
     with log.producer() as plain:

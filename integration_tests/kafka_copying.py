@@ -1,0 +1,232 @@
+"""A copy from topic to topic under way, for tests that disturb it: who feeds numbers, copies them, and reads along.
+
+Feeder and reader are librdkafka's. They share no code with what is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from integration_tests.copying import PATIENCE_S, ROOT
+from integration_tests.kafka_copier import WRITE
+from integration_tests.kafka_servers import Kafka
+from integration_tests.servers import wait_until
+from oncelog.crash_points import CrashPoint
+from oncelog_kafka.options import KAFKA
+from tests.spark.processes import Program
+
+SOURCE, TARGET, PREFIX = "source", "target", "copies"
+PARTITIONS = 4
+AT_ONCE = 4_000
+"""Offsets in one micro-batch, at most."""
+
+ABORTED = 100
+"""Records of each aborted transaction."""
+
+ENDING = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""States of transactions that are not over yet."""
+
+
+class Reader:
+    """A read_committed consumer of all the copies."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.values: list[int] = []
+        self._ended: set[int | None] = set()
+        settings = {
+            **kafka.client,
+            "group.id": "audit",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+        self._consumer = Consumer(settings)
+        self._consumer.assign([TopicPartition(TARGET, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+
+    def read(self) -> int:
+        """Read what is there for now; returns how many there were so far."""
+        for message in self._consumer.consume(10_000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                self.values.append(int(message.value() or b""))
+                self._ended.discard(message.partition())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add(message.partition())
+        return len(self.values)
+
+    def read_to_the_end(self) -> list[int]:
+        """Read until the end of each partition; nothing may be written meanwhile."""
+        before = -1
+        while len(self._ended) < PARTITIONS or before < len(self.values):
+            before = len(self.values)
+            self.read()
+        return self.values
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaCopying:
+    """A copy that goes on.
+
+    Attributes:
+        sent: how many records there are to copy so far: the numbers below it, spread over the partitions in turn.
+        output: of the program that copies.
+        settings: what it is told.
+    """
+
+    def __init__(self, kafka: Kafka, folder: Path, *, client: dict[str, str] | None = None) -> None:
+        self.sent = 0
+        self.output = folder / "copier.out"
+        self.settings = folder / "settings.json"
+        self._kafka = kafka
+        self._folder = folder
+        self._gates = folder / "gates"
+        self._stop = folder / "stop"
+        self._client = client or {}
+        self._feeder, self._quitter = (_producer(kafka, name) for name in ("feeder", "quitter"))
+        self._reader = Reader(kafka)
+        self._program: Program | None = None
+        self._gates.mkdir()
+
+    # The program
+
+    def start(self, *, spark: dict[str, str] | None = None, client: dict[str, str] | None = None, **sink: Any) -> None:
+        """Start the program that copies.
+
+        Args:
+            spark: settings of its session.
+            client: options of source and sink, in place of those of the copy.
+            sink: options of the sink, beside those of the copy.
+        """
+        source = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": AT_ONCE}
+        own = {"znodes": str(self._folder / "ledger"), "topic": TARGET, "transactionalIdPrefix": PREFIX}
+        known = {**(client or self._client), "kafka.bootstrap.servers": self._kafka.address}
+        settings = {
+            "source": {**{name: value for name, value in known.items() if name.startswith(KAFKA)}, **source},
+            "sink": {**known, **own, **sink},
+            "checkpoint": str(self._folder / "checkpoint"),
+            "gates": str(self._gates),
+            "stop": str(self._stop),
+            "spark": spark or {},
+        }
+        self.settings.write_text(json.dumps(settings))
+        self._stop.unlink(missing_ok=True)
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+            command = [sys.executable, "-m", "integration_tests.kafka_copier", str(self.settings)]
+            self._program = Program(command, self._folder, self.output.stem)
+
+    def kill(self) -> None:
+        """Kill the program without any warning, and all that belongs to it."""
+        if self._program is not None:
+            self._program.kill()
+            self._program = None
+
+    def finish(self) -> None:
+        """Let the program come to its end."""
+        assert self._program is not None
+        self._stop.touch()
+        assert self._program.wait() == 0, self._program.last_lines()
+        self.kill()
+
+    def errors(self) -> list[str]:
+        """The names of the errors that the query met so far."""
+        return re.findall(r"^error (\w+)$", self.output.read_text(), re.MULTILINE)
+
+    def wait_for_errors(self) -> None:
+        """The query meets an error, which it did not know before."""
+        before = len(self.errors())
+        self._wait(lambda: len(self.errors()) > before)
+
+    # Gates
+
+    def feed_up_to(self, gate: CrashPoint | str, count: int) -> None:
+        """More records to copy; returns when their first batch stands at the gate, where it waits for its release."""
+        reached = Path(self._gates, f"{gate}.reached")
+        reached.unlink(missing_ok=True)  # of several tasks the last may say so late
+        Path(self._gates, gate).touch()
+        self.feed(count)
+        self._wait(reached.exists)
+        if gate == WRITE:  # with one part of it prepared
+            self._wait(lambda: any(name.startswith(PREFIX) for name in self._kafka.transactions("Ongoing")))
+
+    def release(self, gate: CrashPoint | str) -> None:
+        Path(self._gates, gate).unlink()
+
+    # Records
+
+    def feed(self, count: int) -> None:
+        """More records to copy, with others among them that are not to be copied: those of an aborted transaction."""
+        first, self.sent = self.sent, self.sent + count
+        self._send(self._feeder, range(first, self.sent))
+        self._send(self._quitter, range(-ABORTED, 0))
+        self._quitter.abort_transaction(30)  # readers come to it with the others: those are still open
+        self._feeder.commit_transaction(30)
+
+    def _send(self, producer: Producer, numbers: range) -> None:
+        producer.begin_transaction()
+        for number in numbers:
+            producer.produce(SOURCE, value=str(number), partition=number % PARTITIONS)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def wait_until_copied(self) -> None:
+        """All that was fed has arrived, as far as counts tell."""
+        self._wait(lambda: self._reader.read() >= self.sent)
+
+    def assert_exact(self) -> None:
+        """None of the numbers is lost or doubled: neither for who read along, nor for who comes when all is over."""
+        wait_until(lambda: self._kafka.transactions(*ENDING) == [])
+        late = Reader(self._kafka)
+        for reader in (self._reader, late):
+            found = Counter(reader.read_to_the_end())
+            lost = [number for number in range(self.sent) if number not in found]
+            doubled = [number for number, count in found.items() if count > 1]
+            assert (lost[:10], doubled[:10], len(found)) == ([], [], self.sent)
+        late.close()
+
+    def close(self) -> None:
+        self.kill()
+        self._reader.close()
+
+    def _wait(self, is_reached: Callable[[], bool]) -> None:
+        def is_reached_alive() -> bool:
+            assert self._program is not None
+            self._program.check_runs()
+            return is_reached()
+
+        try:
+            wait_until(is_reached_alive, PATIENCE_S)
+        except TimeoutError as error:
+            error.add_note(self.output.read_text()[-4000:])
+            raise
+
+
+def _producer(kafka: Kafka, transactional_id: str) -> Producer:
+    producer = Producer({**kafka.client, "transactional.id": transactional_id, "linger.ms": 20})
+    producer.init_transactions(30)
+    return producer
+
+
+@contextmanager
+def kafka_copying(kafka: Kafka, folder: Path, **more: Any) -> Iterator[KafkaCopying]:
+    """A copy for the time of the block, which is not started yet; what is left of it is killed at the end."""
+    for topic in (SOURCE, TARGET):
+        kafka.create_topic(topic, partitions=PARTITIONS)
+    found = KafkaCopying(kafka, folder, **more)
+    try:
+        yield found
+    finally:
+        found.close()
