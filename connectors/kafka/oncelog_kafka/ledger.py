@@ -267,7 +267,7 @@ class Ledger:
             found = _decided_round(view, self.request.prefix, number)
             if not found.lost:
                 return found  # an earlier try of this step won
-            if ledger.current_round != lease:
+            if ledger.current_round != lease or found.is_complete:  # by a newer driver, or an operator gave them up
                 raise self._aborted(number)
             replaced = kafka_rounds.with_rewritten(found, rewritten)
             view.set(self._round_path(number), encode_round(replaced))

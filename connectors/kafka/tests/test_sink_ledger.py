@@ -215,6 +215,16 @@ def test_of_two_that_rewrite_only_the_newer_one_may_replace(store: ZnodeStore) -
     newer.replace_lost(number, newer_lease, [participant(0), participant(2)])
 
 
+def test_what_an_operator_gave_up_is_not_replaced_any_more(store: ZnodeStore) -> None:
+    asked, number, lease = lost_round(store)
+    ledger.complete(store, request().prefix, number)
+    before = record(store, number)
+
+    with pytest.raises(RoundAbortedError):
+        asked.replace_lost(number, lease, [participant(0), participant(2)])
+    assert record(store, number) == before
+
+
 # Bad input
 
 
