@@ -53,6 +53,10 @@ def attempt(source: Source, kind: str, folder: Path, **options: str | int | bool
         ({"kafka.enable.auto.commit": "true"}, r"cannot be given.*groupId.*kafka.enable.auto.commit"),
         ({"kafka.interceptor.classes": "x"}, r"cannot be given.*kafka.interceptor.classes"),
         ({"kafka.security.protocol": "MAGIC"}, r"setting of Kafka's client is wrong.*security.protocol"),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.location": "/no/such/store"},
+            r"setting of Kafka's client is wrong.*/no/such/store",
+        ),
     ],
 )
 def test_wrong_option_is_named(

@@ -31,6 +31,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidTopicException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.slf4j.Logger;
@@ -234,13 +235,22 @@ final class Cluster implements AutoCloseable {
         || problem instanceof IllegalArgumentException;
   }
 
-  private static ConfigException configProblem(Throwable problem) {
+  /** What is wrong with a setting, such as a key store that cannot be loaded; null if it is none of them. */
+  private static Throwable configProblem(Throwable problem) {
     for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
-      if (cause instanceof ConfigException found) {
-        return found;
+      if (cause instanceof ConfigException || cause instanceof InvalidConfigurationException) {
+        return innermost(cause);
       }
     }
     return null;
+  }
+
+  private static Throwable innermost(Throwable problem) {
+    Throwable cause = problem;
+    while (cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    return cause;
   }
 
   void pause() {
