@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import oncelog.spark
 import oncelog_kafka
 from oncelog.errors import UsageError
 from oncelog_kafka import packaging
@@ -40,6 +41,12 @@ def test_session_that_runs_without_the_jar_is_refused(
 
 def test_session_that_runs_with_the_jar_may_be_asked_for_again(spark: SparkSession) -> None:
     assert oncelog_kafka.configure(SparkSession.builder).getOrCreate() is spark
+
+
+def test_session_with_both_jars_may_be_asked_for_again_by_either_package(spark: SparkSession) -> None:
+    """Each leaves its own jar alone in the session's settings, and the context's say what was loaded."""
+    for package in (oncelog.spark, oncelog_kafka, oncelog.spark):
+        assert package.configure(SparkSession.builder).getOrCreate() is spark
 
 
 def test_configure_keeps_the_jars_that_were_named_before(monkeypatch: pytest.MonkeyPatch) -> None:

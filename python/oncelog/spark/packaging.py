@@ -75,7 +75,8 @@ def _refuse_running_session(path: str, name: str) -> None:
     running = SparkSession.getActiveSession()
     if running is None:
         return
-    loaded = running.conf.get(SPARK_JARS, "") or ""
+    # What the context was started with: the session's own setting is that of whoever called getOrCreate() last.
+    loaded = running.sparkContext.getConf().get(SPARK_JARS) or ""
     if not any(Path(jar).name == Path(path).name for jar in loaded.split(",")):
         raise UsageError(
             f"Spark runs in this process already, without {name}, and takes none later (ADD JAR does not help); call "
