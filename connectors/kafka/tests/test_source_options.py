@@ -54,7 +54,7 @@ def attempt(source: Source, kind: str, folder: Path, **options: str | int | bool
         ({"kafka.interceptor.classes": "x"}, r"cannot be given.*kafka.interceptor.classes"),
         ({"kafka.security.protocol": "MAGIC"}, r"setting of Kafka's client is wrong.*security.protocol"),
         (
-            {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.location": "/no/such/store"},
+            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/no/such/store"},
             r"setting of Kafka's client is wrong.*/no/such/store",
         ),
     ],

@@ -16,7 +16,10 @@ from oncelog.errors import (
     AbortableError,
     BatchRefusedError,
     FatalError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     OncelogError,
+    ProducerFencedError,
     RunSupersededError,
 )
 from oncelog.log.segment import read_block
@@ -316,6 +319,10 @@ class BatchWriteClient(Client):
         self._target = target
         self._partitions = partitions
         self._writes = writes
+
+    def expects(self, error: FatalError) -> bool:
+        """A write that took longer than its transaction may (a pause, a clock that jumped) was aborted."""
+        return isinstance(error, (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError))
 
     def live(self, process: Process) -> None:
         world, log = self.world, process.open()

@@ -26,12 +26,12 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
-import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidTopicException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.slf4j.Logger;
@@ -235,11 +235,10 @@ final class Cluster implements AutoCloseable {
         || problem instanceof IllegalArgumentException;
   }
 
-  /** What is wrong with a setting, such as a key store that cannot be loaded; null if it is none of them. */
-  private static Throwable configProblem(Throwable problem) {
+  private static ConfigException configProblem(Throwable problem) {
     for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
-      if (cause instanceof ConfigException || cause instanceof InvalidConfigurationException) {
-        return innermost(cause);
+      if (cause instanceof ConfigException found) {
+        return found;
       }
     }
     return null;
@@ -271,7 +270,11 @@ final class Cluster implements AutoCloseable {
       // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
       settings.putIfAbsent("default.api.timeout.ms", "30000");
       settings.putIfAbsent("request.timeout.ms", "15000");
-      admin = Admin.create(settings);
+      try {
+        admin = Admin.create(settings);
+      } catch (KafkaException problem) { // no broker was asked yet: it is a setting, such as a key store
+        throw new ConfigException(innermost(problem).toString());
+      }
     }
     return admin;
   }
