@@ -17,7 +17,7 @@ FOUND = {
     806: "a roll that another one overtook between its reads failed the commit behind which it ran",
     2346: "a planner showed an aborted transaction: the tail was rolled while it read it, and the marker was missing",
     821: "the same, with another partition",
-    8782: "a batch write that paused beyond its transaction's time-out was told so, which the simulation did not expect",
+    8782: "a batch write paused beyond its time-out and was told so, which the simulation did not expect",
 }
 """What each seed found, in words."""
 
