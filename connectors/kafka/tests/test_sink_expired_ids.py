@@ -1,0 +1,141 @@
+"""Transactional ids that their broker really expires: between batches, and on each side of a decision.
+
+Brokers keep an id for a week behind its last transaction; those of these tests, of both transaction versions, for
+seconds. So they forget, too, what they knew of producers in the partitions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import ParticipantLostError
+from oncelog_kafka import ledger
+from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
+from oncelog_kafka.kafka_rounds import KafkaRound
+from test_sink_driver import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
+from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
+from tests.kafka_sink import StoppedOnPurposeError, at, stop
+
+pytestmark = pytest.mark.walk  # waits for real expirations: `make crash-kafka`
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": "3000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    "producer.id.expiration.ms": "3000",
+    "producer.id.expiration.check.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="module", params=[TV2_VERSION, TV1_VERSION])
+def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    settings = {**STEADY, **FORGETFUL}
+    with running_broker(tmp_path_factory.mktemp("forgetful"), version=request.param, settings=settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def world(forgetful: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    found = World(spark, forgetful, tmp_path)
+    yield found
+    found.close()
+
+
+def newest_round(world: World) -> DecidedRound:
+    number, record = max(ledger.read_rounds(world.store, world.prefix).items())
+    return DecidedRound(world.prefix, number, record)
+
+
+def ids(record: KafkaRound) -> list[str]:
+    return [participant.transactional_id for participant in record.participants]
+
+
+def wait_until_forgotten(world: World, transactional_ids: Collection[str]) -> None:
+    deadline = time.monotonic() + 60
+    while world.brokers.describe(transactional_ids):
+        assert time.monotonic() < deadline, world.brokers.describe(transactional_ids)
+        time.sleep(0.2)
+
+
+def outlast_the_expiration(world: World) -> None:
+    """Come back when the broker has expired an id that was used later than all there are."""
+    other = Transaction(world.broker, fresh_name("other")).send(world.broker.create_topic(fresh_name("other")), "x")
+    other.commit()
+    wait_until_forgotten(world, [other.transactional_id])
+
+
+def test_ids_that_expire_between_batches_of_a_lease_are_begun_anew(world: World) -> None:
+    driver = world.driver()
+    world.run(0, FIRST, driver=driver)
+    before = newest_round(world).record
+    wait_until_forgotten(world, ids(before))
+
+    world.run(1, SECOND, driver=driver)
+
+    after = newest_round(world).record
+    assert ids(after) == ids(before)
+    assert {one.producer_id for one in after.participants}.isdisjoint(one.producer_id for one in before.participants)
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_ids_that_expire_between_runs_leave_nothing_to_fence(world: World) -> None:
+    world.run(0, FIRST, run="run-1")
+    wait_until_forgotten(world, ids(newest_round(world).record))
+
+    assert world.run(0, FIRST, run="run-2").is_replay
+    world.run(1, SECOND, run="run-2")
+
+    assert world.values() == [*FIRST, *SECOND]
+
+
+@pytest.mark.parametrize("point", [CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDED])
+def test_the_id_of_an_open_transaction_does_not_expire(world: World, point: CrashPoint) -> None:
+    with at(point, partial(outlast_the_expiration, world)):
+        world.run(0, FIRST)
+    world.run(1, SECOND)
+
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_a_commit_whose_id_expired_before_it_was_recorded_is_known_by_its_token(world: World) -> None:
+    """The driver stops behind the first of two commits; the other transaction is still open."""
+    with at(CrashPoint.KAFKA_ENDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+    decided = newest_round(world)
+    (still_open,) = world.open_ids()
+    (ended,) = [one for one in decided.record.participants if one.transactional_id != still_open]
+    wait_until_forgotten(world, [ended.transactional_id])
+    assert world.brokers.commit([ended]) == ["INVALID_PRODUCER_ID_MAPPING"]
+    assert world.open_ids() == [still_open]
+
+    world.run(1, SECOND, run="run-2")
+
+    assert world.values() == [*FIRST, *SECOND]
+
+
+@pytest.mark.parametrize("may_rewrite", [False, True])
+def test_of_ids_that_timed_out_behind_the_decision_and_expired_nothing_is_guessed(
+    world: World, may_rewrite: bool
+) -> None:
+    """A token may have expired with its id, so its absence proves no abort: a person has to look."""
+    more = REWRITE if may_rewrite else {}
+    time_out_behind_the_decision(world, **more)
+    decided = newest_round(world)
+    wait_until_forgotten(world, ids(decided.record))
+    assert set(world.brokers.commit(decided.record.participants)) == {"INVALID_PRODUCER_ID_MAPPING"}
+
+    for batch_id in (0, 1):
+        with pytest.raises(ParticipantLostError, match="nothing tells") as error:
+            world.run(batch_id, FIRST, run=f"run-2.{batch_id}", **more)
+        assert error.value.fields["transactional_id"] in ids(decided.record)
+    assert world.values() == []
+
+    assert len(finish_despite_loss(world.brokers, world.store, decided).unknown) == len(decided.record.participants)
+    world.run(1, SECOND, run="run-3", **more)
+    assert world.values() == SECOND
