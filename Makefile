@@ -92,7 +92,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
-	$(BIN)/python -m pytest python/tests -m walk -o faulthandler_timeout=1800
+	$(PYTEST) python/tests -m walk -o faulthandler_timeout=1800
 
 crash-kafka: shims ## The same for the Kafka sink
 	$(BIN)/python -m pytest connectors/kafka/tests -m walk -o faulthandler_timeout=1800
