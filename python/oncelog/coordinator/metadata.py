@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from oncelog import limits
 from oncelog.coordinator import groups
-from oncelog.errors import InvalidTxnStateError
+from oncelog.errors import CorruptDataError, InvalidTxnStateError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.protocol import coordinator_core as core
@@ -26,10 +26,19 @@ from oncelog.znodes.payloads import OwnerRecord
 
 
 def load(reader: ZnodeReader, transactional_id: str) -> TransactionMetadata | None:
-    """The stored metadata, None where the id is unknown."""
+    """The stored metadata, None where the id is unknown.
+
+    Raises:
+        CorruptDataError: the id's znode cannot be read, or holds the metadata of another id.
+    """
     path = paths.transaction(transactional_id)
     znode = reader.get(path)
-    return None if znode is None else payloads.decode_transaction(path, znode.data)
+    if znode is None:
+        return None
+    stored = payloads.decode_transaction(path, znode.data)
+    if stored.transactional_id != transactional_id:
+        raise CorruptDataError("a znode holds the metadata of another id", path=path, found=stored.transactional_id)
+    return stored
 
 
 def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> Outcome | None:

@@ -126,6 +126,19 @@ def test_a_version_that_is_none_is_corrupt_and_not_newer(version: str) -> None:
         payloads.decode_owner("/a", b'{"version":%s,"outcome":"open"}' % version.encode())
 
 
+def test_the_metadata_of_another_id_is_corrupt(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path) as log:
+        for name in ("copier", "other"):
+            log.producer(transactional_id=name).init_transactions()
+        store = log.services.store
+        other = store.get(paths.transaction("other"))
+        assert other is not None
+        store.transact(lambda view: view.set(paths.transaction("copier"), other.data))
+
+        with pytest.raises(CorruptDataError, match=r"metadata of another id.*found='other'"):
+            log.producer(transactional_id="copier").init_transactions()
+
+
 def test_a_payload_that_names_a_field_twice_is_corrupt() -> None:
     written = payloads.encode_owner(payloads.OwnerRecord(Outcome.ABORT))
 
