@@ -13,7 +13,7 @@ import oncelog
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, StoreUnavailableError
 from oncelog.runtime import Log
-from tests import invariants
+from oncelog.testing import invariants
 from tests.logs import TOPIC, started, values
 
 TIMEOUT = "timeout_ms=2000"

@@ -10,7 +10,7 @@ import oncelog
 from integration_tests.copier import GROUP, SOURCE
 from integration_tests.copying import Copying, Place, assert_exact, copies, copying
 from integration_tests.servers import ZookeeperEnsemble, wait_until
-from tests import invariants
+from oncelog.testing import invariants
 
 COUNT = 100_000
 RETRIABLE = {"StoreUnavailableError", "OutcomeUnknownError", "TransactConflictError", "TransactionAbortableError"}

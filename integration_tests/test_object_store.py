@@ -13,7 +13,7 @@ from integration_tests.copying import Place, assert_exact, copies, copying
 from integration_tests.logs import TIMEOUT, assert_away, fails_in_time, opened
 from integration_tests.servers import S3Server, ZookeeperServer
 from oncelog.errors import FileUnavailableError, FileWriteError
-from tests import invariants
+from oncelog.testing import invariants
 from tests.logs import numbered, started, values, write_aborted, write_committed, write_open
 
 FIRST, SECOND = numbered("first", 20), numbered("second", 20)

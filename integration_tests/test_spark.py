@@ -10,7 +10,7 @@ import oncelog
 from integration_tests.logs import write_surely
 from integration_tests.servers import S3Server, ZookeeperServer, wait_until
 from oncelog.runtime import Log
-from tests import invariants
+from oncelog.testing import invariants
 from tests.logs import numbered, started, values
 from tests.parts import require_java
 from tests.spark.processes import Program, start_job

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from oncelog import limits
 from oncelog.clients.admin import Admin
@@ -21,7 +21,7 @@ from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store, is_object_store, local_path, usable
-from oncelog.ports import Background, Clock, FileStore, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.randomness import random_id
 from oncelog.types import IsolationLevel
@@ -147,9 +147,9 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
     files = file_store(root)
     store = _open_store(root, znodes, create=create)
     try:
-        log = open_with(root, znodes, store, files, SystemClock(), create=create)
-        _ensure_folder(store, files, log.cluster_id, root)
-        return log
+        found = _ensure_format(store, root, create=create)
+        _ensure_folder(store, files, found, root)
+        return _log(root, znodes, store, files, SystemClock(), Threads(), found.cluster_id)
     except BaseException:
         store.close()
         raise
@@ -193,11 +193,22 @@ def open_with(
         store, files, clock: the parts; the log closes `store`.
         background: another way to do two things at a time than by threads.
     """
-    cluster_id = _ensure_format(store, path, create=create)
+    found = _ensure_format(store, path, create=create)
+    return _log(path, znodes, store, files, clock, background or Threads(), found.cluster_id)
+
+
+def _log(
+    path: str,
+    znodes: str | None,
+    store: ZnodeStore,
+    files: FileStore,
+    clock: Clock,
+    background: Background,
+    cluster_id: str,
+) -> Log:
     producer_ids = ProducerIds(store)
     coordinator = TransactionCoordinator(store, producer_ids)
-    services = LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background or Threads())
-    return Log(path, znodes, services)
+    return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background))
 
 
 def _isolation_level(name: IsolationLevel | str) -> IsolationLevel:
@@ -298,40 +309,54 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
         target.close()
 
 
-def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> str:
-    """Create the log's fixed znodes unless they are there; returns the cluster id."""
-    fresh_id = random_id()
+class _Format(NamedTuple):
+    """What a log's ``/format`` says: its id, and whether the folder of its files bears its mark."""
 
-    def step(view: ZnodeView) -> str:
+    cluster_id: str
+    is_folder_marked: bool = False
+
+    @classmethod
+    def of(cls, data: bytes) -> _Format:
+        cluster_id = copying.cluster_id_of(data)
+        return cls(cluster_id, paths.decode(paths.FORMAT, data, lambda payload: "folder" in payload))
+
+    def encoded(self) -> bytes:
+        marked = {"folder": folder_mark.NAME} if self.is_folder_marked else {}
+        return paths.encode({"cluster_id": self.cluster_id, **marked})
+
+
+def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> _Format:
+    """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
+    fresh = _Format(random_id())
+
+    def step(view: ZnodeView) -> _Format:
         znode = view.get(paths.FORMAT)
         if znode is not None:
-            return copying.cluster_id_of(znode.data)
+            return _Format.of(znode.data)
         if not create:
             raise _no_log(path)
-        view.create(paths.FORMAT, paths.encode({"cluster_id": fresh_id}))
+        view.create(paths.FORMAT, fresh.encoded())
         view.create(paths.CLOCK)
         view.create(paths.COMMITS)
         view.create(paths.PRODUCER_IDS, paths.encode({"next": 0}))
         view.create(paths.GENERATION, paths.encode({"generation": 1}))
         for folder in (paths.TOPICS, paths.TRANSACTIONS, paths.GROUPS, paths.QUERIES):
             view.create(folder)
-        return fresh_id
+        return fresh
 
     return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
 
 
-def _ensure_folder(store: ZnodeStore, files: FileStore, cluster_id: str, path: str) -> None:
+def _ensure_folder(store: ZnodeStore, files: FileStore, found: _Format, path: str) -> None:
     """See that the data files are where they were when the log was created; a new log marks its folder."""
-
-    def is_marked(reader: ZnodeReader) -> bool:
-        znode = reader.get(paths.FORMAT)
-        return znode is not None and paths.decode(paths.FORMAT, znode.data, lambda payload: "folder" in payload)
+    folder_mark.ensure(files, found.cluster_id, path, is_marked=found.is_folder_marked)
+    if found.is_folder_marked:
+        return
+    marked = found._replace(is_folder_marked=True).encoded()
 
     def note(view: ZnodeView) -> None:
-        if not is_marked(view):
-            view.set(paths.FORMAT, paths.encode({"cluster_id": cluster_id, "folder": folder_mark.NAME}))
+        znode = view.get(paths.FORMAT)
+        if znode is not None and znode.data != marked:
+            view.set(paths.FORMAT, marked)
 
-    is_known = is_marked(store)
-    folder_mark.ensure(files, cluster_id, path, is_marked=is_known)
-    if not is_known:
-        resolving(lambda: store.transact(note))
+    resolving(lambda: store.transact(note))

@@ -16,6 +16,9 @@ NO_TIMESTAMP = -1
 MAX_SEQUENCE = 2**31 - 1
 """Sequences wrap from here to 0."""
 
+MAX_LONG = 2**63 - 1
+"""The highest offset, id, size or time that any format holds: Java's long."""
+
 MAX_PRODUCER_EPOCH = 2**15 - 1
 """Never used by a transaction: the last usable epoch is one below, so that a fence always finds a higher one."""
 

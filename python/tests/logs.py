@@ -23,11 +23,11 @@ from oncelog.log.files import LocalFileStore
 from oncelog.ports import FileStore, OutputFile, ZnodeStore
 from oncelog.protocol.partition import PartitionState
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests import invariants
 from tests.parts import are_parts_required
 
 TOPIC = "flights"

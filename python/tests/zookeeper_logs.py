@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.ports import Op, Znode, ZnodeStore
+from oncelog.testing import invariants
 from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.transact import IsFresh, always_fresh
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
-from tests import invariants
 from tests.faulty import FaultyStore
 from tests.logs import DrivenTime, LogWorld
 from tests.proxy import Loss, Proxy

@@ -9,7 +9,6 @@ derived from; hence of two drivers the older finds itself superseded, or its rou
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededErr
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.randomness import random_id
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths, payloads
 from oncelog.znodes.transact import resolving
@@ -200,7 +200,7 @@ class Ledger:
         Raises:
             RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
         """
-        nonce = uuid.uuid4().hex
+        nonce = random_id()
         return self._run(lambda view: self._begin(view, nonce, lease, buckets))
 
     def unfinished(self) -> dict[int, KafkaRound]:

@@ -10,15 +10,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from oncelog.errors import BatchRefusedError
 from oncelog.spark.context import BatchContext
+from oncelog.strict_json import without_duplicates
+from oncelog.types import MAX_LONG
 
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 """As Kafka's sources write it: Python reads more as a number, such as `٣` and `007`."""
 
-_MAX_OFFSET = 2**63 - 1
 
 KafkaOffsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -70,7 +70,7 @@ def parse_offsets(text: str | None) -> KafkaOffsets | None:
     They may be empty: a pattern that no topic matches yet.
     """
     try:
-        fields = json.loads(text or "", object_pairs_hook=_without_duplicates)
+        fields = json.loads(text or "", object_pairs_hook=without_duplicates)
     except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict):
@@ -84,15 +84,7 @@ def parse_offsets(text: str | None) -> KafkaOffsets | None:
 
 
 def _is_offset(number: str, offset: object) -> bool:
-    return _PARTITION.fullmatch(number) is not None and type(offset) is int and 0 <= offset <= _MAX_OFFSET
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A partition with two offsets has none; Python would keep the last one."""
-    built = dict(pairs)
-    if len(built) != len(pairs):
-        raise ValueError("the same name twice")
-    return built
+    return _PARTITION.fullmatch(number) is not None and type(offset) is int and 0 <= offset <= MAX_LONG
 
 
 def _merged(offsets: Iterable[KafkaOffsets], group_id: str) -> KafkaOffsets:

@@ -284,10 +284,11 @@ class Producer:
             with self._tracking():
                 return self._sender.commit(last.appends, self._need_identity(), transactional_id, on_landed=last.landed)
         except BaseException as error:
-            last.failed(error)
             if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
                 self._last_send = None
                 self._after_failed_send(last, error)
+            else:
+                last.failed(error)
             raise
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:

@@ -11,9 +11,10 @@ from oncelog import limits
 from oncelog.errors import CorruptDataError, FatalError, OutcomeUnknownError
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
+from oncelog.types import MAX_LONG
 from oncelog.znodes import fields, paths
 
-MAX_PRODUCER_ID = 2**63 - 1
+MAX_PRODUCER_ID = MAX_LONG
 
 
 class ProducerIds:

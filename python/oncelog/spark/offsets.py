@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oncelog.errors import CorruptDataError, DataLossError, UnsupportedFormatError, UsageError
-from oncelog.types import TopicIdPartition
+from oncelog.strict_json import without_duplicates
+from oncelog.types import MAX_LONG, TopicIdPartition
 
 VERSION = 1
-
-MAX_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
         UnsupportedFormatError: a newer oncelog wrote it.
     """
     try:
-        fields = json.loads(found, object_pairs_hook=_without_duplicates) if isinstance(found, str) else found
+        fields = json.loads(found, object_pairs_hook=without_duplicates) if isinstance(found, str) else found
         version = fields["version"]
         if type(version) is int and version > VERSION:
             raise UnsupportedFormatError(
@@ -138,16 +137,9 @@ def _parse_fields(fields: Mapping[str, Any]) -> SourceOffset:
         _expect(isinstance(topic["id"], str), "id of a topic")
         for partition, offset in topic["offsets"].items():
             _expect(partition == str(int(partition)) and int(partition) >= 0, "number of a partition")
-            _expect(type(offset) is int and 0 <= offset <= MAX_OFFSET, "offset of a partition")
+            _expect(type(offset) is int and 0 <= offset <= MAX_LONG, "offset of a partition")
         topics[name] = TopicOffsets(topic["id"], {int(key): offset for key, offset in topic["offsets"].items()})
     return SourceOffset(cluster_id, group_id, topics)
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A partition with two offsets has none; Python would keep the last one."""
-    built = dict(pairs)
-    _expect(len(built) == len(pairs), "the same name twice")
-    return built
 
 
 def _expect(condition: bool, what: str) -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import Any
 
-from oncelog.types import TopicPartition
+from oncelog.strict_json import DuplicateNameError, without_duplicates
+from oncelog.types import MAX_LONG, TopicPartition
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 """Stand-ins for an offset, per partition, in JSON."""
 
 MAX_PARTITION = 999_999_999
-MAX_LONG = 2**63 - 1
-"""The highest partition and the highest offset or time that is read: more is a slip."""
+"""The highest partition that is read: more is a slip."""
 
 _PARTITION = re.compile("[0-9]{1,9}")
 
@@ -108,22 +108,13 @@ def _parse_numbers(text: str, *, least: int, shape: str) -> dict[TopicPartition,
 
 def _parse_topics(text: str, shape: str) -> Iterator[tuple[str, Any]]:
     try:
-        topics = json.loads(text, object_pairs_hook=_without_duplicates(shape), parse_int=_number)
+        topics = json.loads(text, object_pairs_hook=without_duplicates, parse_int=_number)
+    except DuplicateNameError:
+        raise _malformed(f"{shape}, each topic and partition once") from None
     except (json.JSONDecodeError, RecursionError):
         topics = None
     _expect(isinstance(topics, dict) and len(topics) > 0, shape)
     yield from topics.items()
-
-
-def _without_duplicates(shape: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """A JSON object that names one key twice means two things; Python would keep the last one."""
-
-    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        built = dict(pairs)
-        _expect(len(built) == len(pairs), f"{shape}, each topic and partition once")
-        return built
-
-    return build
 
 
 def _number(digits: str) -> float:
@@ -137,4 +128,8 @@ def _is_int(value: object) -> bool:
 
 def _expect(condition: bool, shape: str) -> None:
     if not condition:
-        raise ValueError(f"JSON of the shape {shape}")
+        raise _malformed(shape)
+
+
+def _malformed(shape: str) -> ValueError:
+    return ValueError(f"JSON of the shape {shape}")

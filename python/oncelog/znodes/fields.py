@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncelog.types import MAX_PRODUCER_EPOCH, MAX_SEQUENCE, NO_TIMESTAMP, ProducerIdAndEpoch
+from oncelog.types import MAX_LONG, MAX_PRODUCER_EPOCH, MAX_SEQUENCE, NO_TIMESTAMP, ProducerIdAndEpoch
 from oncelog.znodes.rules import split_path
 
 T = TypeVar("T")
 
-MAX_LONG = 2**63 - 1
 MAX_CRC32 = 2**32 - 1
 
 

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from oncelog.errors import CorruptDataError, InvariantViolation, UnsupportedFormatError
+from oncelog.strict_json import without_duplicates
 from oncelog.types import ProducerIdAndEpoch, TopicIdPartition
 
 T = TypeVar("T")
@@ -228,12 +229,4 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that names a field twice says two things; Python would keep the last one."""
-    built = dict(pairs)
-    if len(built) != len(pairs):
-        raise ValueError("a field stands twice")
-    return built
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_without_duplicates)
+_JSON = json.JSONDecoder(object_pairs_hook=without_duplicates)

@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[str, Plant]] = {
     "values of the SQLite file have any type": ("sqlite-file", _values_of_the_store_have_any_type),
     "of a partition that stands twice the last one counts": (
         "source-offset",
-        _replaced(offsets, "_without_duplicates", dict),
+        _replaced(offsets, "without_duplicates", dict),
     ),
     "the order of names counts in a fingerprint": ("fingerprint", _replaced(offsets, "_canonical", lambda text: text)),
     "a number of an option may have any sign": ("source-options", _options_are_any_number),

@@ -21,8 +21,8 @@ from oncelog.coordinator.settler import Settler
 from oncelog.log import partition_log, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
+from oncelog.testing import invariants
 from oncelog.types import IsolationLevel, OffsetAndMetadata
-from tests import invariants
 from tests.logs import (
     TOPIC,
     LogWorld,

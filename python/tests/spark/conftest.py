@@ -10,7 +10,7 @@ import pytest
 
 import oncelog
 from oncelog.runtime import Log
-from tests import invariants
+from oncelog.testing import invariants
 from tests.readers import reader
 from tests.sessions import _leaves_no_query_running, spark
 

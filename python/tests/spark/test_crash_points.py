@@ -17,7 +17,7 @@ import oncelog
 from oncelog import limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
-from tests import invariants
+from oncelog.testing import invariants
 from tests.logs import started, state, values
 from tests.parts import require_java
 from tests.spark.processes import Program, start_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import oncelog
-from tests import invariants
+from oncelog.testing import invariants
 from tests.logs import values
 from tests.parts import require_java
 from tests.s3 import SECRET, S3Server, s3

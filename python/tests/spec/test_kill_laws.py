@@ -18,8 +18,8 @@ import oncelog
 from oncelog import crash_points
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.types import IsolationLevel
-from tests import invariants
 from tests.copier import COUNT, GROUP, SOURCE, TARGET, copy
 from tests.logs import values
 

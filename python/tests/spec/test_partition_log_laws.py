@@ -13,9 +13,9 @@ from oncelog.errors import FatalError, OutOfOrderSequenceError, ProducerFencedEr
 from oncelog.log import partition_log
 from oncelog.log.partition_log import Append, Appended
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.types import MAX_SEQUENCE, Block, ProducerIdAndEpoch
 from oncelog.znodes import paths, payloads
-from tests import invariants
 from tests.logs import (
     LogWorld,
     numbered,

@@ -24,7 +24,7 @@ from oncelog.errors import (
 )
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
-from tests import invariants
+from oncelog.testing import invariants
 from tests.copies import open_round
 from tests.logs import (
     TOPIC,

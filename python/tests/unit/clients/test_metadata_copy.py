@@ -16,11 +16,11 @@ from oncelog.log import partition_log, topics
 from oncelog.log.partition_log import Append
 from oncelog.ports import ZnodeStore
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.types import IsolationLevel, ProducerIdAndEpoch
 from oncelog.znodes import copying, paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests import invariants
 from tests.logs import (
     TOPIC,
     LogWorld,

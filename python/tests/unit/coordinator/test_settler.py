@@ -12,9 +12,9 @@ from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.types import OffsetAndMetadata, Outcome
 from oncelog.znodes import paths
-from tests import invariants
 from tests.faulty import Crashed, Fault, FaultyStore, InterruptedStore
 from tests.logs import (
     TOPIC,

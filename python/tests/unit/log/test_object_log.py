@@ -17,8 +17,8 @@ from oncelog.log.files import file_store
 from oncelog.log.verification import Damage
 from oncelog.ports import FileStore
 from oncelog.runtime import Log
+from oncelog.testing import invariants
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests import invariants
 from tests.logs import (
     TOPIC,
     DrivenTime,
