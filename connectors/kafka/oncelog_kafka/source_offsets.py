@@ -19,6 +19,8 @@ from oncelog.types import MAX_LONG
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 """As Kafka's sources write it: Python reads more as a number, such as `٣` and `007`."""
 
+_TOPIC_IDS = "@topicIds"
+"""Of topics that were created again since the query began; `oncelog-kafka` names them beside the offsets."""
 
 KafkaOffsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -67,7 +69,7 @@ def of_batch(batch: BatchContext, group_id: str) -> GroupOffsets:
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
     """The offsets that a Kafka source logged, ``{"topic":{"0":12}}``; None if they are another source's.
 
-    They may be empty: a pattern that no topic matches yet.
+    They may be empty: a pattern that no topic matches yet. Ids of topics are left out: a group's offsets are of names.
     """
     try:
         fields = json.loads(text or "", object_pairs_hook=without_duplicates)
@@ -75,6 +77,7 @@ def parse_offsets(text: str | None) -> KafkaOffsets | None:
         return None
     if not isinstance(fields, dict):
         return None
+    fields.pop(_TOPIC_IDS, None)
     found: KafkaOffsets = {}
     for topic, partitions in fields.items():
         if not isinstance(partitions, dict) or not all(_is_offset(*one) for one in partitions.items()):

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kafka.errors import TopicAlreadyExistsError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.kafka import KafkaBroker, require_shims
+from tests.kafka import KafkaBroker, require_shims, send
+from tests.waiting import until
 
 FORMAT = "oncelog-kafka"
+EARLIEST: dict[str, Any] = {"startingOffsets": "earliest"}
 WITHIN_S = 60
 
 
@@ -66,3 +69,18 @@ def texts(rows: list[Row]) -> list[str]:
 
 def flat(batches: list[list[str]]) -> list[str]:
     return [value for batch in batches for value in batch]
+
+
+def create_again(kafka: KafkaBroker, name: str, *values: str) -> None:
+    """Replace a topic by another one of the same name, with these rows."""
+
+    def is_created() -> bool:
+        try:
+            kafka.create_topic(name)
+        except TopicAlreadyExistsError:  # the deletion goes on
+            return False
+        return True
+
+    kafka.delete_topic(name)
+    until(is_created)
+    send(kafka, name, *values)

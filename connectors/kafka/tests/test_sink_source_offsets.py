@@ -37,6 +37,12 @@ def test_several_sources_of_different_partitions_are_one_progress() -> None:
     assert of_batch(both, "g").end == {"a": {0: 3}, "b": {0: 4}}
 
 
+def test_of_a_topic_that_was_created_again_the_group_gets_the_offsets_without_its_id() -> None:
+    again = replace(BATCH, end_offsets=('{"in":{"0":2,"1":0},"@topicIds":{"in":"yLHgbGgWQ5u2bLYBkVQK3Q"}}',))
+
+    assert of_batch(again, "g").end == {"in": {0: 2, 1: 0}}
+
+
 @pytest.mark.parametrize("text", ['{"logOffset":3}', "17", '"x"', "not json", '{"in":{"x":1}}', '{"in":{"0":"1"}}'])
 def test_offsets_of_other_sources_are_not_kafkas(text: str) -> None:
     assert parse_offsets(text) is None

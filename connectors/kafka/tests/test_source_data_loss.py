@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from reads import WITHIN_S, Source, flat
-from test_source_streams import EARLIEST, _create_again, until
+from reads import EARLIEST, WITHIN_S, Source, create_again, flat
 from tests.kafka import KafkaBroker, fresh_name, send
+from tests.waiting import until
 
 TOLD: dict[str, Any] = {"failOnDataLoss": False, "kafkaConsumer.pollTimeoutMs": 5_000, **EARLIEST}
 
@@ -34,13 +34,6 @@ def source(spark: SparkSession, kafka: KafkaBroker, name: str) -> Source:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
-
-
-def create_again(kafka: KafkaBroker, name: str, *values: str) -> None:
-    """Replace a topic by another one of the same name, with these rows."""
-    kafka.delete_topic(name)
-    _create_again(kafka, name)
-    send(kafka, name, *values)
 
 
 def plan_and_crash(source: Source, checkpoint: Path, **options: Any) -> None:
@@ -176,12 +169,11 @@ def test_a_log_that_retention_shortens_while_a_task_reads_it_is_gone_on_with_at_
     )
 
 
-# What is not right yet: docs/kafka.md says so -------------------------------------------------------------------------
+# Which topic an offset is of ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="the checkpoint does not keep from where a topic was created again")
-@pytest.mark.parametrize("rows", [2, 5])
-def test_batch_that_crashed_behind_a_recreation_is_repeated_from_the_start_of_the_new_topic(
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_a_batch_that_crashed_behind_a_recreation_is_repeated_from_the_start_of_the_new_topic(
     source: Source, kafka: KafkaBroker, name: str, checkpoint: Path, rows: int
 ) -> None:
     send(kafka, name, "old 0", "old 1", "old 2")
@@ -190,11 +182,10 @@ def test_batch_that_crashed_behind_a_recreation_is_repeated_from_the_start_of_th
     create_again(kafka, name, *new)
     plan_and_crash(source, checkpoint, **TOLD)
 
-    assert flat(source.available(checkpoint, **TOLD)) == new
+    assert flat(source.available(checkpoint, **EARLIEST)) == new  # that the old one is lost was accepted by its plan
 
 
-@pytest.mark.xfail(strict=True, reason="an end that equals the old one is no batch to Spark")
-def test_new_topic_that_is_as_long_as_the_old_one_is_read(
+def test_a_new_topic_that_is_as_long_as_the_old_one_is_read(
     source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
 ) -> None:
     send(kafka, name, "old 0", "old 1", "old 2")
@@ -202,13 +193,12 @@ def test_new_topic_that_is_as_long_as_the_old_one_is_read(
     create_again(kafka, name, "new 0", "new 1", "new 2")
     found = flat(source.available(checkpoint, **TOLD))
     send(kafka, name, "new 3")
-    found += flat(source.available(checkpoint, **TOLD))
+    found += flat(source.available(checkpoint, **EARLIEST))
 
     assert found == ["new 0", "new 1", "new 2", "new 3"]
 
 
-@pytest.mark.xfail(strict=True, reason="the limit counts from the old offset")
-def test_new_topic_is_read_in_batches_of_the_wanted_size(
+def test_a_new_topic_is_read_in_batches_of_the_wanted_size(
     source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
 ) -> None:
     send(kafka, name, *[f"old {number}" for number in range(5)])
@@ -217,5 +207,65 @@ def test_new_topic_is_read_in_batches_of_the_wanted_size(
     create_again(kafka, name, *new)
     batches = source.available(checkpoint, maxOffsetsPerTrigger=2, **TOLD)
 
-    assert flat(batches) == new
-    assert max(map(len, batches)) <= 2
+    assert batches == [new[first : first + 2] for first in range(0, 10, 2)]
+
+
+def test_a_query_that_waits_for_more_rows_of_a_new_topic_does_not_forget_that_it_is_new(
+    spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
+) -> None:
+    send(kafka, name, "old 0", "old 1", "old 2")
+    waiting = {"minOffsetsPerTrigger": 4, "maxTriggerDelay": "1h", **TOLD}
+    with warnings(spark) as warned, source.running(checkpoint, **waiting) as (_, batches):
+        until(lambda: len(flat(batches)) == 3)
+        create_again(kafka, name, "new 0", "new 1")
+        until(lambda: "created again" in warned.toString())
+        assert len(flat(batches)) == 3
+        send(kafka, name, "new 2", "new 3")
+        until(lambda: len(flat(batches)) == 7)
+
+    assert flat(batches)[3:] == ["new 0", "new 1", "new 2", "new 3"]
+    assert warned.toString().count("created again") == 1
+
+
+def test_a_batch_that_was_planned_of_a_topic_longer_than_the_one_that_replaced_it_reads_nothing_of_that(
+    source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
+) -> None:
+    send(kafka, name, *[f"old {number}" for number in range(5)])
+    plan_and_crash(source, checkpoint)
+    create_again(kafka, name, "new 0", "new 1")
+
+    batches = source.available(checkpoint, **TOLD)
+    assert [batch for batch in batches if batch] == [["new 0", "new 1"]]
+
+
+def test_a_topic_that_is_created_again_and_again_is_read_from_its_start_each_time(
+    source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
+) -> None:
+    generations = [[f"{letter} 0", f"{letter} 1"] for letter in "abc"]
+    found = []
+    for values in generations:
+        create_again(kafka, name, *values)
+        found.append(flat(source.available(checkpoint, **TOLD)))
+    create_again(kafka, name)
+    with pytest.raises(StreamingQueryException, match="deleted and created again"):
+        source.available(checkpoint, **EARLIEST)
+
+    assert found == generations
+
+
+def test_the_group_of_a_query_follows_it_into_the_new_topic(
+    source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
+) -> None:
+    group = fresh_name("group")
+    send(kafka, name, "old 0", "old 1", "old 2")
+    source.available(checkpoint, groupId=group, **EARLIEST)
+    create_again(kafka, name, "new 0")
+    source.available(checkpoint, groupId=group, **TOLD)
+    send(kafka, name, "new 1")
+
+    with source.running(checkpoint, groupId=group, **TOLD) as (query, batches):
+        query.processAllAvailable()
+        send(kafka, name, "new 2")
+        query.processAllAvailable()
+        assert flat(batches) == ["new 1", "new 2"]
+        until(lambda: kafka.group_offsets(group).get((name, 0)) == 2)  # that of a batch comes with the next one

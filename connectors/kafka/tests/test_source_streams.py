@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from reads import Source, flat
+from reads import EARLIEST, WITHIN_S, Source, create_again, flat
 from tests.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
-
-EARLIEST: dict[str, Any] = {"startingOffsets": "earliest"}
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -27,13 +24,6 @@ def source(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Source:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
-
-
-def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
 
 
 # read_committed -------------------------------------------------------------------------------------------------------
@@ -162,18 +152,10 @@ def test_available_now_reads_what_was_there_at_its_start(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
     send(kafka, topic, *[str(n) for n in range(10)])
-    sent_late = False
-
-    def send_late() -> bool:
-        nonlocal sent_late
-        if batches and not sent_late:
-            send(kafka, topic, "late")
-            sent_late = True
-        return not query.isActive
-
     with source.running(checkpoint, available_now=True, maxOffsetsPerTrigger=2, **EARLIEST) as (query, batches):
-        until(send_late)
-    assert sent_late
+        until(lambda: batches)
+        send(kafka, topic, "late")
+        assert query.awaitTermination(WITHIN_S)
     assert flat(batches) == [str(n) for n in range(10)]
     assert flat(source.available(checkpoint, **EARLIEST)) == ["late"]
 
@@ -338,28 +320,13 @@ def test_recreated_topic_is_loss_of_data_also_when_it_is_longer_than_before(
     source = Source(spark, kafka, subscribe=name)
     send(kafka, name, "a")
     assert flat(source.available(checkpoint, **EARLIEST)) == ["a"]
-    kafka.delete_topic(name)
-    _create_again(kafka, name)
-    send(kafka, name, "new 0", "new 1", "new 2")
+    create_again(kafka, name, "new 0", "new 1", "new 2")
     with pytest.raises(StreamingQueryException, match=rf"deleted and created again.*topic={name}"):
         source.available(checkpoint, **EARLIEST)
     told = {"failOnDataLoss": False, **EARLIEST}
     assert flat(source.available(checkpoint, **told)) == ["new 0", "new 1", "new 2"]
     send(kafka, name, "new 3")
     assert flat(source.available(checkpoint, **told)) == ["new 3"]
-
-
-def _create_again(kafka: KafkaBroker, name: str) -> None:
-    from kafka.errors import TopicAlreadyExistsError
-
-    def is_created() -> bool:
-        try:
-            kafka.create_topic(name)
-        except TopicAlreadyExistsError:
-            return False
-        return True
-
-    until(is_created)
 
 
 def test_deleted_topic_is_loss_of_data_and_left_out_only_when_told(

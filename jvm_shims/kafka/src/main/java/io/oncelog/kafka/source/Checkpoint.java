@@ -4,7 +4,6 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
-import java.util.Map;
 import java.util.Optional;
 import java.util.SortedMap;
 import java.util.TreeMap;
@@ -46,7 +45,7 @@ final class Checkpoint {
                         "the checkpoint was written by a newer Kafka source", "file", path(INITIAL_OFFSETS),
                         "version", lines[0], "known", VERSION));
               }
-              return KafkaOffset.parse(lines[lines.length - 1]);
+              return Json.parseOffset(lines[lines.length - 1]);
             });
   }
 
@@ -54,12 +53,12 @@ final class Checkpoint {
     write(INITIAL_OFFSETS, "\0" + VERSION + "\n" + offsets.json());
   }
 
-  /** The ids of the topics that were read so far, by name. */
+  /** The ids that the query's topics had at first, by name. */
   SortedMap<String, String> topicIds() {
     return read(TOPIC_IDS).map(Json::parseTexts).orElseGet(TreeMap::new);
   }
 
-  void writeTopicIds(Map<String, String> ids) {
+  void writeTopicIds(SortedMap<String, String> ids) {
     write(TOPIC_IDS, Json.formatTexts(ids));
   }
 

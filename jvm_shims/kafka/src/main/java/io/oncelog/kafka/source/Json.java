@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.StreamReadFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.SortedMap;
 import java.util.SortedSet;
@@ -11,11 +12,15 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.TopicPartition;
 
-/** The JSON of options and checkpoints. Its shapes are those of Spark's own Kafka source. */
+/** The JSON of options and checkpoints. Its shapes are those of Spark's own Kafka source, but for the ids of topics. */
 final class Json {
   static final String OFFSETS_SHAPE = "{\"topic\":{\"0\":23,\"1\":-2}}";
   static final String TIMESTAMPS_SHAPE = "{\"topic\":{\"0\":1700000000000,\"1\":1700000000000}}";
   static final String ASSIGNMENT_SHAPE = "{\"topic\":[0,1]}";
+  private static final String IDS_SHAPE = "{\"topic\":\"id\"}";
+
+  /** Stands beside the topics in an offset. No topic has such a name. */
+  private static final String TOPIC_IDS = "@topicIds";
 
   private static final JsonMapper MAPPER =
       JsonMapper.builder().enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION).build();
@@ -24,8 +29,21 @@ final class Json {
 
   /** Reads {@code {"topic":{"0":23}}}. */
   static SortedMap<TopicPartition, Long> parseNumbers(String text, String shape) {
-    SortedMap<TopicPartition, Long> numbers = new TreeMap<>(PartitionOrder.BY_NAME);
     JsonNode topics = parseObject(text, shape);
+    expect(!topics.isEmpty(), text, shape);
+    return numbers(topics, text, shape);
+  }
+
+  /** Reads {@code {"topic":{"0":23},"@topicIds":{"topic":"id"}}}, of which all may be missing. */
+  static KafkaOffset parseOffset(String text) {
+    ObjectNode topics = parseObject(text, OFFSETS_SHAPE);
+    JsonNode ids = topics.remove(TOPIC_IDS);
+    return new KafkaOffset(
+        numbers(topics, text, OFFSETS_SHAPE), ids == null ? Map.of() : texts(ids, text, OFFSETS_SHAPE));
+  }
+
+  private static SortedMap<TopicPartition, Long> numbers(JsonNode topics, String text, String shape) {
+    SortedMap<TopicPartition, Long> numbers = new TreeMap<>(PartitionOrder.BY_NAME);
     for (Map.Entry<String, JsonNode> topic : topics.properties()) {
       expect(topic.getValue().isObject() && !topic.getValue().isEmpty(), text, shape);
       for (Map.Entry<String, JsonNode> partition : topic.getValue().properties()) {
@@ -40,7 +58,9 @@ final class Json {
   /** Reads {@code {"topic":[0,1]}}. */
   static SortedSet<TopicPartition> parsePartitions(String text) {
     SortedSet<TopicPartition> partitions = new TreeSet<>(PartitionOrder.BY_NAME);
-    for (Map.Entry<String, JsonNode> topic : parseObject(text, ASSIGNMENT_SHAPE).properties()) {
+    JsonNode topics = parseObject(text, ASSIGNMENT_SHAPE);
+    expect(!topics.isEmpty(), text, ASSIGNMENT_SHAPE);
+    for (Map.Entry<String, JsonNode> topic : topics.properties()) {
       expect(topic.getValue().isArray() && !topic.getValue().isEmpty(), text, ASSIGNMENT_SHAPE);
       for (JsonNode partition : topic.getValue()) {
         expect(partition.isInt() && partition.asInt() >= 0, text, ASSIGNMENT_SHAPE);
@@ -50,46 +70,50 @@ final class Json {
     return partitions;
   }
 
-  /** Writes {@code {"topic":{"0":23}}}; equal offsets make equal texts, since Spark compares those. */
-  static String format(Map<TopicPartition, Long> numbers) {
-    TreeMap<String, TreeMap<Integer, Long>> topics = new TreeMap<>();
-    numbers.forEach(
-        (partition, number) ->
-            topics.computeIfAbsent(partition.topic(), name -> new TreeMap<>()).put(partition.partition(), number));
-    return formatAny(topics);
+  /** Writes what {@link #parseOffset} reads; equal offsets make equal texts, since Spark compares those. */
+  static String format(KafkaOffset offset) {
+    ObjectNode topics = MAPPER.createObjectNode();
+    offset
+        .partitions()
+        .forEach((p, number) -> topics.withObjectProperty(p.topic()).put(String.valueOf(p.partition()), number));
+    if (!offset.topicIds().isEmpty()) {
+      ObjectNode ids = topics.putObject(TOPIC_IDS);
+      offset.topicIds().forEach(ids::put);
+    }
+    return topics.toString();
   }
 
   /** Writes {@code {"topic":"id"}}. */
-  static String formatTexts(Map<String, String> texts) {
-    return formatAny(new TreeMap<>(texts));
+  static String formatTexts(SortedMap<String, String> texts) {
+    ObjectNode object = MAPPER.createObjectNode();
+    texts.forEach(object::put);
+    return object.toString();
   }
 
   /** Reads {@code {"topic":"id"}}. */
   static SortedMap<String, String> parseTexts(String text) {
+    return texts(parseObject(text, IDS_SHAPE), text, IDS_SHAPE);
+  }
+
+  private static SortedMap<String, String> texts(JsonNode object, String text, String shape) {
+    expect(object.isObject(), text, shape);
     SortedMap<String, String> texts = new TreeMap<>();
-    for (Map.Entry<String, JsonNode> entry : parseObject(text, "{\"topic\":\"id\"}").properties()) {
+    for (Map.Entry<String, JsonNode> entry : object.properties()) {
+      expect(entry.getValue().isTextual(), text, shape);
       texts.put(entry.getKey(), entry.getValue().asText());
     }
     return texts;
   }
 
-  private static String formatAny(Object value) {
-    try {
-      return MAPPER.writeValueAsString(value);
-    } catch (JsonProcessingException impossible) {
-      throw new IllegalStateException(impossible);
-    }
-  }
-
-  private static JsonNode parseObject(String text, String shape) {
+  private static ObjectNode parseObject(String text, String shape) {
     JsonNode root = null;
     try {
       root = MAPPER.readTree(text);
     } catch (JsonProcessingException problem) {
       // no JSON, or a key twice: said below
     }
-    expect(root != null && root.isObject() && !root.isEmpty(), text, shape);
-    return root;
+    expect(root instanceof ObjectNode, text, shape);
+    return (ObjectNode) root;
   }
 
   private static int parseInt(String digits, String text, String shape) {

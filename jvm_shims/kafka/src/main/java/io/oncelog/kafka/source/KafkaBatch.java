@@ -45,7 +45,7 @@ final class KafkaBatch implements Batch {
     starts.putAll(positions.starting(partitions));
     Map<TopicPartition, Long> ends = positions.ending(partitions);
     checkOrder(starts, ends);
-    return new Ranges(options, cluster, topics, Set.of()).plan(starts, ends).toArray(new InputPartition[0]);
+    return new Ranges(options, cluster, topics).plan(starts, ends).toArray(new InputPartition[0]);
   }
 
   private static void checkOrder(Map<TopicPartition, Long> starts, Map<TopicPartition, Long> ends) {

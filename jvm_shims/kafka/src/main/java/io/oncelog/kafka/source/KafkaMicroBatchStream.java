@@ -8,8 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.SortedMap;
-import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -42,13 +40,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private final OpenTransactions transactions;
   private final Optional<GroupProgress> progress;
 
-  private SortedMap<String, Cluster.Topic> topics = new TreeMap<>();
-  private Set<String> recreated = Set.of();
   private Map<TopicPartition, Long> latest; // null until first looked at
   private Map<TopicPartition, Long> ends = Map.of();
   private boolean isAvailableNow;
   private Map<TopicPartition, Long> frozen; // what Trigger.AvailableNow reads; null until first looked at
-  private long lastTriggerMs;
+  private Long lastTriggerMs; // null before the first, which waits for nothing
 
   KafkaMicroBatchStream(SourceOptions options, StructType schema, Checkpoint checkpoint) {
     this.options = options;
@@ -66,9 +62,9 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
         .initialOffsets()
         .orElseGet(
             () -> {
-              lookForTopics(Set.of());
+              watch.look(cluster.topics(), Set.of());
               Positions positions = new Positions(options, cluster);
-              KafkaOffset initial = new KafkaOffset(positions.starting(cluster.partitions(topics)));
+              KafkaOffset initial = watch.offset(positions.starting(cluster.partitions(watch.topics())));
               checkpoint.writeInitialOffsets(initial);
               return initial;
             });
@@ -98,12 +94,12 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    SortedMap<TopicPartition, Long> known = KafkaOffset.of(start).partitions();
+    KafkaOffset known = KafkaOffset.of(start);
     if (frozen == null) {
       latest = look(known);
       frozen = isAvailableNow ? latest : null;
     }
-    Map<TopicPartition, Long> from = startsOf(known, latest.keySet());
+    Map<TopicPartition, Long> from = startsOf(watch.stillValid(known), latest.keySet());
     List<ReadLimit> limits =
         limit instanceof CompositeReadLimit several ? Arrays.asList(several.getReadLimits()) : List.of(limit);
     for (ReadLimit each : limits) {
@@ -117,27 +113,25 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
         to = Admission.limit(most.maxRows(), from, to);
       }
     }
-    KafkaOffset end = new KafkaOffset(to);
+    KafkaOffset end = watch.offset(to);
     return end.partitions().isEmpty() ? start : end;
   }
 
   @Override
   public Offset reportLatestOffset() {
-    return latest == null || latest.isEmpty() ? null : new KafkaOffset(latest);
+    return latest == null || latest.isEmpty() ? null : watch.offset(latest);
   }
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    SortedMap<TopicPartition, Long> to = KafkaOffset.of(end).partitions();
-    SortedMap<TopicPartition, Long> known = KafkaOffset.of(start).partitions();
+    KafkaOffset from = KafkaOffset.of(start);
+    KafkaOffset to = KafkaOffset.of(end);
     if (latest == null) { // a batch that is replayed
-      Set<TopicPartition> wanted = new HashSet<>(to.keySet());
-      wanted.addAll(known.keySet());
-      lookForTopics(wanted);
-      checkEnds(to);
+      checkReplayed(from, to);
     }
-    Ranges ranges = new Ranges(options, cluster, topics, recreated);
-    return ranges.plan(known, to).toArray(new InputPartition[0]);
+    // Of a topic that was created again since the batch was planned there is nothing to read: the next batch begins it.
+    Ranges ranges = new Ranges(options, cluster, watch.topics());
+    return ranges.plan(watch.stillValid(from), watch.stillValid(to)).toArray(new InputPartition[0]);
   }
 
   @Override
@@ -147,13 +141,13 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   @Override
   public Offset deserializeOffset(String json) {
-    return KafkaOffset.parse(json);
+    return Json.parseOffset(json);
   }
 
   /** Comes when the next batch begins, and never for the last one. */
   @Override
   public void commit(Offset end) {
-    progress.ifPresent(group -> group.commit(KafkaOffset.of(end).partitions()));
+    progress.ifPresent(group -> group.commit(watch.stillValid(KafkaOffset.of(end))));
   }
 
   @Override
@@ -172,7 +166,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     if (latestConsumed.isEmpty() || latest == null || latest.isEmpty()) {
       return Map.of();
     }
-    Map<TopicPartition, Long> consumed = KafkaOffset.of(latestConsumed.get()).partitions();
+    Map<TopicPartition, Long> consumed = watch.stillValid(KafkaOffset.of(latestConsumed.get()));
     long[] behind =
         latest.entrySet().stream()
             .filter(entry -> consumed.containsKey(entry.getKey()))
@@ -189,41 +183,45 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   // Looking at the cluster --------------------------------------------------------------------------------------------
 
-  private void lookForTopics(Set<TopicPartition> known) {
-    topics = cluster.topics();
-    recreated = watch.check(topics, known);
-  }
-
   /** How far each partition can be read now. It never goes back, but for a topic that was created again. */
-  private Map<TopicPartition, Long> look(SortedMap<TopicPartition, Long> known) {
-    lookForTopics(known.keySet());
-    Set<TopicPartition> partitions = cluster.partitions(topics);
-    Map<TopicPartition, Long> stable = cluster.latest(partitions);
-    for (int attempt = 1; attempt < options.fetchOffsetRetries && isBehind(stable, known); attempt++) {
-      cluster.pause(); // a new leader of a partition may not know yet how far it is
-      stable = cluster.latest(partitions);
-    }
-    Map<TopicPartition, Long> found = notBehind(stable, known);
+  private Map<TopicPartition, Long> look(KafkaOffset known) {
+    watch.look(cluster.topics(), known.partitions().keySet());
+    watch.checkSame(known);
+    Set<TopicPartition> partitions = cluster.partitions(watch.topics());
+    Map<TopicPartition, Long> found = notBehind(partitions, watch.stillValid(known));
     if (options.isReadCommitted()) {
       ends = cluster.ends(partitions);
-      transactions.observe(stable, ends, nowMs());
+      transactions.observe(found, ends, nowMs());
     } else {
       ends = found;
     }
     return found;
   }
 
-  private boolean isBehind(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> known) {
-    return stable.entrySet().stream()
-        .anyMatch(entry -> !isRecreated(entry.getKey()) && entry.getValue() < known.getOrDefault(entry.getKey(), 0L));
+  /** A batch that is planned again must still be there as a whole. */
+  private void checkReplayed(KafkaOffset from, KafkaOffset to) {
+    Set<TopicPartition> wanted = new HashSet<>(to.partitions().keySet());
+    wanted.addAll(from.partitions().keySet());
+    watch.look(cluster.topics(), wanted);
+    watch.checkSame(to);
+    Map<TopicPartition, Long> planned = watch.stillValid(to);
+    Set<TopicPartition> there = new HashSet<>(planned.keySet());
+    there.retainAll(cluster.partitions(watch.topics()));
+    notBehind(there, planned);
   }
 
-  private Map<TopicPartition, Long> notBehind(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> known) {
+  /** How far {@code partitions} can be read, and at least as far as they are known. */
+  private Map<TopicPartition, Long> notBehind(Set<TopicPartition> partitions, Map<TopicPartition, Long> known) {
+    Map<TopicPartition, Long> stable = cluster.latest(partitions);
+    for (int attempt = 1; attempt < options.fetchOffsetRetries && isBehind(stable, known); attempt++) {
+      cluster.pause(); // a new leader of a partition may not know yet how far it is
+      stable = cluster.latest(partitions);
+    }
     Map<TopicPartition, Long> found = new HashMap<>(stable);
-    known.forEach(
-        (partition, offset) -> {
-          Long end = stable.get(partition);
-          if (end != null && end < offset && !isRecreated(partition)) {
+    stable.forEach(
+        (partition, end) -> {
+          long offset = known.getOrDefault(partition, 0L);
+          if (end < offset) {
             reportShorter(partition, offset, end);
             found.put(partition, offset);
           }
@@ -231,16 +229,8 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return found;
   }
 
-  /** A batch that is planned again must still be there as a whole. */
-  private void checkEnds(SortedMap<TopicPartition, Long> planned) {
-    Set<TopicPartition> there = new HashSet<>(planned.keySet());
-    there.retainAll(cluster.partitions(topics));
-    Map<TopicPartition, Long> stable = cluster.latest(there);
-    for (int attempt = 1; attempt < options.fetchOffsetRetries && isBehind(stable, planned); attempt++) {
-      cluster.pause();
-      stable = cluster.latest(there);
-    }
-    notBehind(stable, planned);
+  private static boolean isBehind(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> known) {
+    return stable.entrySet().stream().anyMatch(entry -> entry.getValue() < known.getOrDefault(entry.getKey(), 0L));
   }
 
   private void reportShorter(TopicPartition partition, long known, long end) {
@@ -250,10 +240,6 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       throw new DataLossException(text, fields);
     }
     LOG.warn("{}; failOnDataLoss is false: waiting until it is that long again", Problems.message(text, fields));
-  }
-
-  private boolean isRecreated(TopicPartition partition) {
-    return recreated.contains(partition.topic());
   }
 
   /** Where each of {@code partitions} goes on: new ones begin at their earliest offset. */
@@ -267,7 +253,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   /** Whether fewer than minOffsetsPerTrigger offsets wait, and not for longer than maxTriggerDelay. */
   private boolean mustWait(ReadMinRows least, Map<TopicPartition, Long> from) {
-    boolean isDue = nowMs() - lastTriggerMs >= least.maxTriggerDelayMs();
+    boolean isDue = lastTriggerMs == null || nowMs() - lastTriggerMs >= least.maxTriggerDelayMs();
     if (!isDue && Admission.backlog(from, latest) < least.minRows()) {
       return true;
     }

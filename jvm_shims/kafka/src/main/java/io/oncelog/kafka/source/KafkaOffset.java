@@ -7,32 +7,47 @@ import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
-/** How far a stream is: for each partition the offset that is read next. Its JSON is that of Spark's own source. */
+/**
+ * How far a stream is: for each partition the offset that is read next.
+ *
+ * <p>Its JSON is that of Spark's own source, until a topic of the query is deleted and created again. From then on the
+ * offset names the new topic's id too: by it a batch that begins in one topic and ends in the next is told from one
+ * within a topic, also when it is planned again after a crash.
+ */
 final class KafkaOffset extends Offset {
   private final SortedMap<TopicPartition, Long> partitions;
+  private final SortedMap<String, String> topicIds;
 
   KafkaOffset(Map<TopicPartition, Long> partitions) {
+    this(partitions, Map.of());
+  }
+
+  /**
+   * @param topicIds of the topics that are not those which the query read first under their names
+   */
+  KafkaOffset(Map<TopicPartition, Long> partitions, Map<String, String> topicIds) {
     SortedMap<TopicPartition, Long> sorted = new TreeMap<>(PartitionOrder.BY_NAME);
     sorted.putAll(partitions);
     this.partitions = Collections.unmodifiableSortedMap(sorted);
+    this.topicIds = Collections.unmodifiableSortedMap(new TreeMap<>(topicIds));
   }
 
   /** Any offset of this source: after a restart Spark hands out its own class with the same JSON. */
   static KafkaOffset of(Offset offset) {
-    return offset instanceof KafkaOffset known ? known : parse(offset.json());
-  }
-
-  static KafkaOffset parse(String json) {
-    boolean isEmpty = json.strip().equals("{}"); // a pattern that matched no topic yet
-    return new KafkaOffset(isEmpty ? Map.of() : Json.parseNumbers(json, Json.OFFSETS_SHAPE));
+    return offset instanceof KafkaOffset known ? known : Json.parseOffset(offset.json());
   }
 
   SortedMap<TopicPartition, Long> partitions() {
     return partitions;
   }
 
+  /** The ids that it names, by topic; of other topics it means the first one that the query read. */
+  SortedMap<String, String> topicIds() {
+    return topicIds;
+  }
+
   @Override
   public String json() {
-    return Json.format(partitions);
+    return Json.format(this);
   }
 }

@@ -17,14 +17,11 @@ final class Ranges {
   private final SourceOptions options;
   private final Cluster cluster;
   private final SortedMap<String, Cluster.Topic> topics;
-  private final Set<String> recreated;
 
-  Ranges(
-      SourceOptions options, Cluster cluster, SortedMap<String, Cluster.Topic> topics, Set<String> recreated) {
+  Ranges(SourceOptions options, Cluster cluster, SortedMap<String, Cluster.Topic> topics) {
     this.options = options;
     this.cluster = cluster;
     this.topics = topics;
-    this.recreated = recreated;
   }
 
   /**
@@ -43,8 +40,7 @@ final class Ranges {
     SortedMap<TopicPartition, OffsetRange> ranges = new TreeMap<>(PartitionOrder.BY_NAME);
     earliest.forEach(
         (partition, logStart) -> {
-          boolean isNew = !from.containsKey(partition) || recreated.contains(partition.topic());
-          long wanted = isNew ? 0 : from.get(partition);
+          long wanted = from.getOrDefault(partition, 0L);
           if (logStart > wanted) {
             report(partition, wanted, logStart);
           }

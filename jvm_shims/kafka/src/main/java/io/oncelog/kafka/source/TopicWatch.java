@@ -1,7 +1,11 @@
 package io.oncelog.kafka.source;
 
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.SortedMap;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.TopicPartition;
 import org.slf4j.Logger;
@@ -10,59 +14,104 @@ import org.slf4j.LoggerFactory;
 /**
  * Looks whether the topics are still those that the query began with. A topic that was deleted and created again has
  * offsets that mean other records.
+ *
+ * <p>The checkpoint keeps the id that each topic had at first. Offsets of a later topic of that name bear its id, so
+ * that each offset tells of which topic it is.
  */
 final class TopicWatch {
   private static final Logger LOG = LoggerFactory.getLogger(TopicWatch.class);
 
   private final SourceOptions options;
   private final Checkpoint checkpoint;
-  private SortedMap<String, String> ids; // null until first looked at
+  private final Set<String> toldIds = new HashSet<>(); // of topics created again: a query may wait long for their rows
+  private SortedMap<String, String> firstIds; // null until first looked at
+  private SortedMap<String, Cluster.Topic> topics = new TreeMap<>();
 
   TopicWatch(SourceOptions options, Checkpoint checkpoint) {
     this.options = options;
     this.checkpoint = checkpoint;
   }
 
-  /**
-   * Compares the topics there are with those known so far, and remembers new ones.
-   *
-   * @param known the partitions that the query has offsets of
-   * @return the topics that were created again since; empty under failOnDataLoss
-   * @throws DataLossException a topic was deleted, or created again, and failOnDataLoss says to stop for that
-   */
-  Set<String> check(SortedMap<String, Cluster.Topic> topics, Set<TopicPartition> known) {
-    if (ids == null) {
-      ids = checkpoint.topicIds();
-    }
-    checkThere(topics, known);
-    Set<String> recreated = new TreeSet<>();
-    boolean isNew = false;
-    for (Cluster.Topic topic : topics.values()) {
-      String before = ids.get(topic.name());
-      if (before != null && !before.equals(topic.id())) {
-        report(
-            "a topic was deleted and created again: the query's offsets belong to the old one",
-            "topic", topic.name(), "id", topic.id(), "id before", before);
-        recreated.add(topic.name());
-      }
-      isNew |= !topic.id().equals(ids.put(topic.name(), topic.id()));
-    }
-    if (isNew) {
-      checkpoint.writeTopicIds(ids);
-    }
-    return recreated;
+  /** The topics that were there at the last look. */
+  SortedMap<String, Cluster.Topic> topics() {
+    return topics;
   }
 
-  private void checkThere(SortedMap<String, Cluster.Topic> topics, Set<TopicPartition> known) {
+  /**
+   * Takes {@code found} for the topics there are, and remembers new ones.
+   *
+   * @param known the partitions that the query has offsets of
+   * @throws DataLossException one of them is gone, and failOnDataLoss says to stop for that
+   */
+  void look(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> known) {
+    if (firstIds == null) {
+      firstIds = checkpoint.topicIds();
+    }
+    checkThere(found, known);
+    boolean isNew = false;
+    for (Cluster.Topic topic : found.values()) {
+      isNew |= firstIds.putIfAbsent(topic.name(), topic.id()) == null;
+    }
+    if (isNew) {
+      checkpoint.writeTopicIds(firstIds);
+    }
+    topics = found;
+  }
+
+  /**
+   * Looks whether {@code offset} is of the topics there are.
+   *
+   * @throws DataLossException a topic was created again since, and failOnDataLoss says to stop for that
+   */
+  void checkSame(KafkaOffset offset) {
+    Set<String> names = new TreeSet<>();
+    offset.partitions().keySet().forEach(partition -> names.add(partition.topic()));
+    for (String name : names) {
+      if (isRecreated(name, offset) && (options.failOnDataLoss || toldIds.add(topics.get(name).id()))) {
+        report(
+            "a topic was deleted and created again: the query's offsets belong to the old one",
+            "topic", name, "id", topics.get(name).id(), "id before", idIn(offset, name));
+      }
+    }
+  }
+
+  /** The offsets of {@code offset} without those of topics that were created again since. */
+  Map<TopicPartition, Long> stillValid(KafkaOffset offset) {
+    Map<TopicPartition, Long> valid = new HashMap<>(offset.partitions());
+    valid.keySet().removeIf(partition -> isRecreated(partition.topic(), offset));
+    return valid;
+  }
+
+  /** Offsets in the topics there are. */
+  KafkaOffset offset(Map<TopicPartition, Long> partitions) {
+    Map<String, String> laterIds = new HashMap<>();
+    for (Cluster.Topic topic : topics.values()) {
+      if (!topic.id().equals(firstIds.get(topic.name()))) {
+        laterIds.put(topic.name(), topic.id());
+      }
+    }
+    return new KafkaOffset(partitions, laterIds);
+  }
+
+  private boolean isRecreated(String name, KafkaOffset offset) {
+    Cluster.Topic topic = topics.get(name);
+    return topic != null && !topic.id().equals(idIn(offset, name));
+  }
+
+  private String idIn(KafkaOffset offset, String name) {
+    return offset.topicIds().getOrDefault(name, firstIds.get(name));
+  }
+
+  private void checkThere(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> known) {
     for (TopicPartition partition : known) {
-      Cluster.Topic topic = topics.get(partition.topic());
+      Cluster.Topic topic = found.get(partition.topic());
       if (topic == null) {
         report("a topic of the query is gone", "topic", partition.topic());
       } else if (partition.partition() >= topic.partitions()) {
         report("a partition of the query is gone", "topic", partition.topic(), "partition", partition.partition());
       }
     }
-    checkNamed(options.subscription, topics, known);
+    checkNamed(options.subscription, found, known);
   }
 
   /** Refuses a subscription that names what is not there. */

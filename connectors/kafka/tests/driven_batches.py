@@ -1,0 +1,87 @@
+"""Batches that tests drive step by step: a sink over any number of drivers and runs, and no query.
+
+The batches are DataFrames: what Spark would ask of the sink is asked by the test.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelog import runtime
+from oncelog.crash_points import CrashPoint
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.driver import BatchDriver, BatchReport
+from oncelog_kafka.participants import find_losers
+from oncelog_kafka.source_offsets import GroupOffsets
+from tests.kafka import KafkaBroker, fresh_name
+from tests.kafka_sink import StoppedOnPurposeError, at, numbered, options, rows, stop, values
+from tests.waiting import until
+
+FIRST = numbered(20)
+SECOND = numbered(20, first=20)
+
+REWRITE: dict[str, Any] = {"onTimedOutParticipant": "rewrite", "participants": 3}
+"""Options under which a batch that timed out is written again."""
+
+SHORT_MS = 5_000
+"""Time-out of transactions that a test lets time out."""
+
+
+class World:
+    """A sink, over any number of drivers and runs."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, **more: Any) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.topic = broker.create_topic(fresh_name("driven"), partitions=2)
+        self.prefix = f"{self.topic}.p"
+        self.store = runtime.open_metadata(str(folder / "ledger"))
+        self.brokers = Brokers({"bootstrap_servers": broker.address})
+        self.settings = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
+
+    def driver(self, **more: Any) -> BatchDriver:
+        return BatchDriver(self.store, self.brokers, sink_options.parse({**self.settings, **more}))
+
+    def request(self, batch_id: int, run: str) -> BatchRequest:
+        return BatchRequest(self.prefix, "query", "sink", run, batch_id, f"fp-{batch_id}")
+
+    def run(
+        self,
+        batch_id: int,
+        texts: Sequence[str] | DataFrame,
+        *,
+        run: str = "run-1",
+        driver: BatchDriver | None = None,
+        offsets: GroupOffsets | None = None,
+        **more: Any,
+    ) -> BatchReport:
+        df = texts if isinstance(texts, DataFrame) else rows(self.spark, texts)
+        return (driver or self.driver(**more)).run(self.request(batch_id, run), df, offsets)
+
+    def values(self) -> list[str]:
+        return values(self.broker, self.topic)
+
+    def open_ids(self) -> list[str]:
+        return find_losers(self.prefix, 2**62, (), self.brokers.list_ids(["Ongoing"]))
+
+    def wait_for_time_out(self) -> None:
+        until(lambda: not self.open_ids(), tell=self.open_ids)
+        time.sleep(0.5)  # the markers follow the decision of the coordinator
+
+    def close(self) -> None:
+        self.store.close()
+        self.brokers.close()
+
+
+def time_out_behind_the_decision(world: World, texts: Sequence[str] | DataFrame = FIRST, **more: Any) -> None:
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, texts, transactionTimeoutMs=SHORT_MS, **more)
+    world.wait_for_time_out()
