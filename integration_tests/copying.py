@@ -20,11 +20,11 @@ import pytest
 import oncelog
 from integration_tests.copier import PARTITIONS, SOURCE, TARGET
 from integration_tests.logs import write_surely
-from integration_tests.servers import wait_until
 from oncelog.errors import OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
 from tests.logs import started
 from tests.spark.processes import Program
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 120
@@ -122,7 +122,7 @@ class Copying:
         """Let the copier come to its end, and the reader to the last of its copies."""
         self._stop.touch()
         assert self._program.wait() == 0, self._program.last_lines()
-        wait_until(lambda: self.reader.count >= self.sent)
+        until(lambda: self.reader.count >= self.sent)
         self._feeder.close()
 
     def kill(self) -> None:
@@ -165,7 +165,7 @@ class Copying:
             self.reader.check()
             return is_reached()
 
-        wait_until(is_reached_alive, PATIENCE_S)
+        until(is_reached_alive, within_s=PATIENCE_S)
 
 
 @contextmanager

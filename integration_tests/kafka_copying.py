@@ -11,20 +11,20 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from integration_tests.copying import PATIENCE_S, ROOT
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
-from integration_tests.servers import wait_until
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.options import KAFKA
 from tests.spark.processes import Program
+from tests.waiting import until
 
 SOURCE, TARGET, PREFIX = "source", "target", "copies"
 PARTITIONS = 4
@@ -169,18 +169,13 @@ class KafkaCopying:
 
     def feed(self, count: int) -> None:
         """More records to copy, with others among them that are not to be copied: those of an aborted transaction."""
-        first, self.sent = self.sent, self.sent + count
-        self._send(self._feeder, range(first, self.sent))
-        self._send(self._quitter, range(-ABORTED, 0))
+        numbers = range(self.sent, self.sent + count)
+        self.sent += count
+        _send(self._feeder, numbers)
+        _send(self._quitter, range(-ABORTED, 0))
         self._quitter.abort_transaction(30)  # readers come to it with the others: those are still open
-        self._feeder.commit_transaction(30)
-
-    def _send(self, producer: Producer, numbers: range) -> None:
-        producer.begin_transaction()
-        for number in numbers:
-            producer.produce(SOURCE, value=str(number), partition=number % PARTITIONS)
-            producer.poll(0)
-        assert producer.flush(30) == 0
+        while not _is_committed(self._feeder):
+            _send(self._feeder, numbers)
 
     def wait_until_copied(self) -> None:
         """All that was fed has arrived, as far as counts tell."""
@@ -188,7 +183,7 @@ class KafkaCopying:
 
     def assert_exact(self) -> None:
         """None of the numbers is lost or doubled: neither for who read along, nor for who comes when all is over."""
-        wait_until(lambda: self._kafka.transactions(*ENDING) == [])
+        until(lambda: self._kafka.transactions(*ENDING) == [])
         late = Reader(self._kafka)
         for reader in (self._reader, late):
             found = Counter(reader.read_to_the_end())
@@ -207,17 +202,35 @@ class KafkaCopying:
             self._program.check_runs()
             return is_reached()
 
-        try:
-            wait_until(is_reached_alive, PATIENCE_S)
-        except TimeoutError as error:
-            error.add_note(self.output.read_text()[-4000:])
-            raise
+        until(is_reached_alive, within_s=PATIENCE_S, tell=lambda: self.output.read_text()[-4000:])
 
 
 def _producer(kafka: Kafka, transactional_id: str) -> Producer:
     producer = Producer({**kafka.client, "transactional.id": transactional_id, "linger.ms": 20})
     producer.init_transactions(30)
     return producer
+
+
+def _send(producer: Producer, numbers: range) -> None:
+    """Send them in a new transaction. If that fails, its end will tell."""
+    producer.begin_transaction()
+    with suppress(KafkaException):  # nothing can be sent in a transaction that is to be aborted
+        for number in numbers:
+            producer.produce(SOURCE, value=str(number), partition=number % PARTITIONS)
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def _is_committed(producer: Producer) -> bool:
+    """Commit, or abort what cannot be: a cluster that loses a broker may refuse some of a transaction's records."""
+    try:
+        producer.commit_transaction(30)
+    except KafkaException as problem:
+        if not problem.args[0].txn_requires_abort():
+            raise
+        producer.abort_transaction(30)
+        return False
+    return True
 
 
 @contextmanager

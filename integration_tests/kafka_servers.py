@@ -17,9 +17,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from integration_tests.engine import KAFKA_CLUSTER_IMAGE
-from integration_tests.servers import ANSWER_WITHIN_S, Server, new_network, removed_at_the_end, wait_until
+from integration_tests.servers import ANSWER_WITHIN_S, Server, new_network, removed_at_the_end
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog_kafka.brokers import Brokers
+from tests.waiting import until
 
 COORDINATORS = "__transaction_state"
 """The topic whose leader coordinates all transactions: it has one partition here."""
@@ -112,7 +113,7 @@ class Kafka:
 
     def wait_until_serving(self) -> None:
         """Wait until every broker serves, and is in sync with the others."""
-        wait_until(self._is_whole)
+        until(self._is_whole)
 
     def create_topic(self, name: str, *, partitions: int) -> str:
         """Create a topic of which every broker has a copy, and wait until each partition has a leader."""

@@ -13,8 +13,7 @@ import itertools
 import os
 import re
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Self
@@ -27,8 +26,8 @@ from testcontainers.core.container import DockerContainer
 from integration_tests.engine import LABELS, S3_IMAGE, ZOOKEEPER_IMAGE
 from oncelog.testing.zookeeper_server import TICK_MS, free_ports
 from tests.s3 import BUCKET, ENVIRONMENT
+from tests.waiting import until
 
-STARTED_WITHIN_S = 60
 ANSWER_WITHIN_S = 2
 """How long a server has for the question how it is."""
 
@@ -86,11 +85,7 @@ class Server:
         raise NotImplementedError
 
     def wait_until_serving(self) -> Self:
-        try:
-            wait_until(self.is_serving)
-        except TimeoutError as error:
-            error.add_note(b"".join(self._container.get_logs()).decode(errors="replace")[-2000:])
-            raise
+        until(self.is_serving, tell=self._last_output)
         return self
 
     # What befalls it
@@ -140,6 +135,9 @@ class Server:
             yield
         finally:
             self.reconnect()
+
+    def _last_output(self) -> str:
+        return b"".join(self._container.get_logs()).decode(errors="replace")[-2000:]
 
     @property
     def _docker(self) -> Any:
@@ -216,7 +214,7 @@ class ZookeeperEnsemble:
     @property
     def leader(self) -> ZookeeperServer:
         """The server that leads; waits until there is one."""
-        wait_until(lambda: self._find("leader") != [])
+        until(lambda: self._find("leader"))
         return self._find("leader")[0]
 
     @property
@@ -302,19 +300,6 @@ def running_s3(engine: docker.DockerClient) -> Iterator[S3Server]:
 def chroot() -> str:
     """A chroot that was not named before."""
     return f"/test-{next(_numbers)}"
-
-
-def wait_until(is_reached: Callable[[], bool], within_s: float = STARTED_WITHIN_S) -> None:
-    """Wait for something that servers or other processes do.
-
-    Raises:
-        TimeoutError: it does not come.
-    """
-    deadline_s = time.monotonic() + within_s
-    while not is_reached():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError("waited in vain")
-        time.sleep(0.1)
 
 
 @contextmanager

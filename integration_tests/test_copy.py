@@ -9,8 +9,9 @@ from pathlib import Path
 import oncelog
 from integration_tests.copier import GROUP, SOURCE
 from integration_tests.copying import Copying, Place, assert_exact, copies, copying
-from integration_tests.servers import ZookeeperEnsemble, wait_until
+from integration_tests.servers import ZookeeperEnsemble
 from oncelog.testing import invariants
+from tests.waiting import until
 
 COUNT = 100_000
 RETRIABLE = {"StoreUnavailableError", "OutcomeUnknownError", "TransactConflictError", "TransactionAbortableError"}
@@ -61,7 +62,7 @@ def session_expires(ensemble: ZookeeperEnsemble, copy: Copying) -> None:
     leader = ensemble.leader
     sessions = leader.sessions()
     copy.pause()
-    wait_until(lambda: leader.sessions() < sessions)
+    until(lambda: leader.sessions() < sessions)
     copy.resume()
 
 

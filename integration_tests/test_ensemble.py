@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from integration_tests.logs import TIMEOUT, assert_away, opened, persevere, write_surely
-from integration_tests.servers import ZookeeperEnsemble, ZookeeperServer, wait_until
+from integration_tests.servers import ZookeeperEnsemble, ZookeeperServer
 from oncelog.clients.producer import Producer
 from tests.logs import TOPIC, numbered, started, values
+from tests.waiting import until
 
 
 def write(producer: Producer, name: str) -> list[bytes]:
@@ -52,7 +53,7 @@ def test_a_log_outlives_the_loss_of_its_leader_whichever_it_is(
                 sent += write(producer, f"without-{number}")
                 assert ensemble.leader is not leader
             sent += write(producer, f"after-{number}")
-            wait_until(lambda leader=leader: leader.mode() == "follower")  # type: ignore[misc]
+            until(lambda leader=leader: leader.mode() == "follower")  # type: ignore[misc]
         persevere(lambda: values(log))
         assert values(log) == sent
 
@@ -76,7 +77,7 @@ def test_without_a_quorum_every_call_is_an_error_in_time_and_with_one_it_goes_on
         lost = ensemble.followers
         for server in lost:
             server.kill()
-        wait_until(lambda: not any(server.is_serving() for server in ensemble.servers))  # the leader takes its time
+        until(lambda: not any(server.is_serving() for server in ensemble.servers))  # the leader takes its time
         assert_away(log)
 
         ensemble.start(lost)

@@ -15,10 +15,11 @@ from integration_tests.engine import KAFKA_IMAGE, KAFKA_TV1_IMAGE
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_copying import PREFIX, TARGET, kafka_copying
 from integration_tests.kafka_servers import COORDINATORS, running_kafka, running_kafka_cluster
-from integration_tests.servers import Server, wait_until
+from integration_tests.servers import Server
 from oncelog.crash_points import CrashPoint
 from tests.kafka import require_shims
 from tests.parts import require_java
+from tests.waiting import until
 
 COUNT = 50_000
 OUTAGE_S = 2
@@ -90,7 +91,7 @@ def test_a_copy_of_50_000_records_is_exact_though_the_only_broker_dies_pauses_an
         copy.start(onTimedOutParticipant="rewrite", transactionTimeoutMs=SHORT_MS)
         copy.feed_up_to(CrashPoint.ROUND_DECIDED, COUNT - copy.sent)
         copy.kill()
-        wait_until(lambda: not any(name.startswith(PREFIX) for name in kafka.transactions("Ongoing")))
+        until(lambda: not any(name.startswith(PREFIX) for name in kafka.transactions("Ongoing")))
         copy.release(CrashPoint.ROUND_DECIDED)
         copy.start(onTimedOutParticipant="rewrite")
         copy.wait_until_copied()

@@ -8,13 +8,14 @@ import pytest
 
 import oncelog
 from integration_tests.logs import write_surely
-from integration_tests.servers import S3Server, ZookeeperServer, wait_until
+from integration_tests.servers import S3Server, ZookeeperServer
 from oncelog.runtime import Log
 from oncelog.testing import invariants
 from tests.logs import numbered, started, values
 from tests.parts import require_java
 from tests.spark.processes import Program, start_job
 from tests.spark.queries import DOORS
+from tests.waiting import until
 
 PARTITIONS = 2
 COUNT = 40
@@ -50,7 +51,7 @@ class Topic:
             job.check_runs()
             return sum(map(len, self.copies())) >= expected
 
-        wait_until(is_copied, PATIENCE_S)
+        until(is_copied, within_s=PATIENCE_S)
 
 
 @pytest.fixture(autouse=True)

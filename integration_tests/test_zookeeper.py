@@ -9,10 +9,11 @@ import pytest
 
 import oncelog
 from integration_tests.logs import TIMEOUT, assert_away, opened, persevere
-from integration_tests.servers import ZookeeperServer, chroot, wait_until
+from integration_tests.servers import ZookeeperServer, chroot
 from oncelog.errors import ProducerFencedError
 from tests.logs import numbered, started, values, write_aborted, write_committed, write_open
 from tests.proxy import Loss, proxied
+from tests.waiting import until
 
 FIRST, SECOND = numbered("first", 20), numbered("second", 20)
 
@@ -106,7 +107,7 @@ def test_a_client_whose_session_expired_goes_on_and_one_that_was_fenced_meanwhil
             write_open(fenced, b"never seen")
 
             proxy.go_down()
-            wait_until(lambda: zookeeper.sessions() <= sessions)
+            until(lambda: zookeeper.sessions() <= sessions)
             write_committed(started(log, "fenced"), *SECOND, number=1)
             proxy.come_up()
 

@@ -22,6 +22,7 @@ from integration_tests.soak.programs import Program, send
 from integration_tests.soak.records import GIVEN_UP, first_number, given_up, placed_runs, to_numbers, to_values
 from oncelog.testing.checker import Anomaly, judge
 from oncelog.testing.history import NUMBERS, Event, Piece, Poll, Polled, Recorder
+from tests.waiting import until
 
 
 def test_numbers_come_back_from_records() -> None:
@@ -102,9 +103,8 @@ def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
         time.sleep(60)
 
     program = Program.fork(have_a_child, tmp_path / "out")
-    while len(members := program.members()) < 2:
-        time.sleep(0.01)
-    send(members[-1], signal.SIGSTOP)
+    until(lambda: len(program.members()) == 2)
+    send(program.members()[-1], signal.SIGSTOP)
     program.kill()
 
     assert program.status == -signal.SIGKILL

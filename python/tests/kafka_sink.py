@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,11 @@ from oncelog_kafka.finishing import token_text
 from oncelog_kafka.options import PRODUCER_DEFAULTS
 from oncelog_kafka.participants import Participant, token_group_prefix
 from tests.kafka import KafkaBroker
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
-
-PATIENCE_S = 60
 
 NONCE = "nonce-of-the-round"
 BATCH_ID = 4
@@ -76,10 +75,8 @@ def read(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") 
 def wait_for_markers(broker: KafkaBroker) -> None:
     """Wait until every transaction that was ended is complete."""
     brokers = Brokers({"bootstrap_servers": broker.address})
-    deadline = time.monotonic() + PATIENCE_S
-    while ending := brokers.list_ids(["PrepareCommit", "PrepareAbort"]):
-        assert time.monotonic() < deadline, ending
-        time.sleep(0.05)
+    ending = partial(brokers.list_ids, ["PrepareCommit", "PrepareAbort"])
+    until(lambda: not ending(), tell=ending)
     brokers.close()
 
 

@@ -11,8 +11,8 @@ from oncelog.log import codec, generations, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
-from oncelog.types import Block, OffsetAndMetadata, TopicIdPartition
-from tests.logs import TOPIC, columns
+from oncelog.types import Block, OffsetAndMetadata, TopicIdPartition, TopicPartition
+from tests.logs import TOPIC, columns, values
 
 PREFIX = "sink"
 SOURCE = "source"
@@ -92,3 +92,21 @@ def offsets(log: Log, batch_id: int, group_id: str = GROUP) -> BatchOffsets:
     (source,) = topics.partitions_of(log.services.store, SOURCE)
     start, end = OffsetAndMetadata(10 * batch_id), OffsetAndMetadata(10 * batch_id + 10)
     return BatchOffsets(group_id, {source: start}, {source: end})
+
+
+def expected(batches: int, number: int) -> list[bytes]:
+    """What a partition holds after so many batches."""
+    return [value for batch_id in range(batches) for value in rows_of(batch_id, number)]
+
+
+def committed(log: Log) -> int | None:
+    """How far the sink's group is in the source."""
+    source = TopicPartition(SOURCE, 0)
+    with log.consumer(group_id=GROUP) as consumer:
+        found = consumer.committed([source])
+    return found[source].offset if found else None
+
+
+def assert_written_once(log: Log, batches: int) -> None:
+    assert [values(log, number) for number in (0, 1)] == [expected(batches, number) for number in (0, 1)]
+    assert committed(log) == 10 * batches

@@ -19,7 +19,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPSConnection
@@ -28,8 +27,8 @@ from pathlib import Path
 import pytest
 
 from tests.parts import missing_part
+from tests.waiting import until
 
-STARTED_WITHIN_S = 60
 BUCKET = "logs"
 SECRET = "a-secret-of-the-tests"
 ENVIRONMENT = {
@@ -79,11 +78,7 @@ class S3Server:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        deadline_s = time.monotonic() + STARTED_WITHIN_S
-        while not self._makes_bucket():
-            assert self._process.poll() is None, f"ended:\n{self._output.read_text()[-2000:]}"
-            assert time.monotonic() < deadline_s, "the server does not serve"
-            time.sleep(0.05)
+        until(self._serves, tell=self._last_output)
 
     def requests(self) -> list[tuple[str, str]]:
         """Method and path, with its query, of every request so far."""
@@ -105,6 +100,14 @@ class S3Server:
     def _signal(self, number: int) -> None:
         assert self._process is not None
         os.kill(self._process.pid, number)
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"ended:\n{self._last_output()}"
+        return self._makes_bucket()
+
+    def _last_output(self) -> str:
+        return self._output.read_text()[-2000:]
 
     def _makes_bucket(self) -> bool:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=5)

@@ -1,21 +1,16 @@
-"""The driver of batches, step by step: other drivers, brokers that are away, and time-outs, at every point of a batch.
-
-The batches are DataFrames and no queries: what Spark would ask of the sink is asked here.
-"""
+"""Driving batches, step by step: other drivers, brokers that are away, and time-outs, at each point of a batch."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from oncelog import runtime
+from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     BatchRefusedError,
@@ -28,74 +23,10 @@ from oncelog.errors import (
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import brokers as brokers_module
 from oncelog_kafka import ledger
-from oncelog_kafka import options as sink_options
-from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.driver import BatchDriver, BatchReport
-from oncelog_kafka.participants import find_losers
+from oncelog_kafka.driver import BatchDriver
 from oncelog_kafka.source_offsets import GroupOffsets
 from tests.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
-from tests.kafka_sink import (
-    StoppedOnPurposeError,
-    at,
-    committed,
-    numbered,
-    options,
-    rows,
-    stop,
-    values,
-)
-
-SHORT_MS = 5_000
-"""Time-out of transactions that a test lets time out."""
-
-
-class World:
-    """A sink, over any number of drivers and runs."""
-
-    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, **more: Any) -> None:
-        self.spark = spark
-        self.broker = broker
-        self.topic = broker.create_topic(fresh_name("driven"), partitions=2)
-        self.prefix = f"{self.topic}.p"
-        self.store = runtime.open_metadata(str(folder / "ledger"))
-        self.brokers = Brokers({"bootstrap_servers": broker.address})
-        self.settings = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
-
-    def driver(self, **more: Any) -> BatchDriver:
-        return BatchDriver(self.store, self.brokers, sink_options.parse({**self.settings, **more}))
-
-    def request(self, batch_id: int, run: str) -> BatchRequest:
-        return BatchRequest(self.prefix, "query", "sink", run, batch_id, f"fp-{batch_id}")
-
-    def run(
-        self,
-        batch_id: int,
-        texts: Sequence[str] | DataFrame,
-        *,
-        run: str = "run-1",
-        driver: BatchDriver | None = None,
-        offsets: GroupOffsets | None = None,
-        **more: Any,
-    ) -> BatchReport:
-        df = texts if isinstance(texts, DataFrame) else rows(self.spark, texts)
-        return (driver or self.driver(**more)).run(self.request(batch_id, run), df, offsets)
-
-    def values(self) -> list[str]:
-        return values(self.broker, self.topic)
-
-    def open_ids(self) -> list[str]:
-        return find_losers(self.prefix, 2**62, (), self.brokers.list_ids(["Ongoing"]))
-
-    def wait_for_time_out(self) -> None:
-        deadline = time.monotonic() + 60
-        while self.open_ids():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        time.sleep(0.5)  # the markers follow the decision of the coordinator
-
-    def close(self) -> None:
-        self.store.close()
-        self.brokers.close()
+from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
 
 
 @pytest.fixture
@@ -103,10 +34,6 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[W
     found = World(spark, kafka, tmp_path)
     yield found
     found.close()
-
-
-FIRST = numbered(20)
-SECOND = numbered(20, first=20)
 
 
 # Two drivers ----------------------------------------------------------------------------------------------------------
@@ -266,12 +193,6 @@ def test_participants_that_time_out_before_the_decision_are_not_decided(world: W
     assert world.values() == FIRST
 
 
-def time_out_behind_the_decision(world: World, texts: Sequence[str] | DataFrame = FIRST, **more: Any) -> None:
-    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
-        world.run(0, texts, transactionTimeoutMs=SHORT_MS, **more)
-    world.wait_for_time_out()
-
-
 def test_participants_that_time_out_behind_the_decision_are_named_and_nothing_goes_on(world: World) -> None:
     """conformance: 56."""
     time_out_behind_the_decision(world)
@@ -282,9 +203,6 @@ def test_participants_that_time_out_behind_the_decision_are_named_and_nothing_go
         assert sum(error.value.fields["missing_rows"].values()) == len(FIRST)
         assert error.value.fields["topics"] == [world.topic]
     assert world.values() == []
-
-
-REWRITE: dict[str, Any] = {"onTimedOutParticipant": "rewrite", "participants": 3}
 
 
 def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World) -> None:

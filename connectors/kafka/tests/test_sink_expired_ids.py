@@ -6,7 +6,6 @@ seconds. So they forget, too, what they knew of producers in the partitions.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,14 +13,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import ParticipantLostError
 from oncelog_kafka import ledger
 from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
-from test_sink_driver import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, stop
+from tests.waiting import until
 
 pytestmark = pytest.mark.walk  # waits for real expirations: `make crash-kafka`
 
@@ -57,10 +57,8 @@ def ids(record: KafkaRound) -> list[str]:
 
 
 def wait_until_forgotten(world: World, transactional_ids: Collection[str]) -> None:
-    deadline = time.monotonic() + 60
-    while world.brokers.describe(transactional_ids):
-        assert time.monotonic() < deadline, world.brokers.describe(transactional_ids)
-        time.sleep(0.2)
+    known = partial(world.brokers.describe, transactional_ids)
+    until(lambda: not known(), tell=known)
 
 
 def outlast_the_expiration(world: World) -> None:

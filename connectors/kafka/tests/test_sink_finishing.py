@@ -6,9 +6,9 @@ the subject here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant, token_group
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
+from tests.waiting import until
 
 SHORT_MS = 4_000
 """Time-out of transactions that a test lets time out; the test broker looks for those twice a second."""
@@ -62,12 +63,9 @@ class World:
         found = ledger.read_round(self.store, decided.prefix, decided.number)
         return found is not None and found.is_complete
 
-    def wait_until(self, state: str, participants: Sequence[Participant]) -> None:
-        deadline = time.monotonic() + 60
-        names = [one.transactional_id for one in participants]
-        while {found.state for found in self.brokers.describe(names).values()} != {state}:
-            assert time.monotonic() < deadline, self.brokers.describe(names)
-            time.sleep(0.1)
+    def wait_for(self, state: str, participants: Sequence[Participant]) -> None:
+        described = partial(self.brokers.describe, [one.transactional_id for one in participants])
+        until(lambda: {found.state for found in described().values()} == {state}, tell=described)
 
     def values(self) -> list[str]:
         return values(self.broker, self.topic)
@@ -115,7 +113,7 @@ def test_the_token_of_a_participant_commits_with_its_rows(world: World) -> None:
 
     pending = world.brokers.offsets({group: [(world.topic, 0)] for group in groups})
     finish(world.brokers, world.store, decided)
-    world.wait_until("CompleteCommit", decided.record.participants)
+    world.wait_for("CompleteCommit", decided.record.participants)
 
     assert pending == {group: {(world.topic, 0): Unstable()} for group in groups}
     assert [committed(world.broker, group, world.topic) for group in groups] == [{0: BATCH_ID}, {0: BATCH_ID}]
@@ -124,7 +122,7 @@ def test_the_token_of_a_participant_commits_with_its_rows(world: World) -> None:
 def test_a_participant_that_timed_out_after_the_decision_is_found_to_be_lost(world: World) -> None:
     """conformance: 56."""
     decided = world.decided(numbered(10), timeout_ms=SHORT_MS)
-    world.wait_until("CompleteAbort", decided.record.participants)
+    world.wait_for("CompleteAbort", decided.record.participants)
 
     lost = finish(world.brokers, world.store, decided)
 
@@ -140,7 +138,7 @@ def test_of_a_batch_that_timed_out_in_part_the_other_part_is_committed(world: Wo
 
     assert [one.partition for one in finish(world.brokers, world.store, decided)] == [first.partition]
 
-    world.wait_until("CompleteCommit", [second])
+    world.wait_for("CompleteCommit", [second])
     assert len(world.values()) == 5
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import oncelog_kafka
+from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka import connections, ledger
-from test_sink_driver import FIRST, SECOND, World
 from tests.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.waiting import until
 
 FEATURE = "transaction.version"
 THIRD = numbered(20, first=40)
-WITHIN_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +60,6 @@ def change(broker: KafkaBroker, *, to: int) -> None:
     with broker.admin() as admin:
         assert admin.update_features({FEATURE: (kind, to)}) == {FEATURE: "OK"}
     until(lambda: version_of(broker) == to)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
 
 
 def newest_versions(world: World) -> set[int]:

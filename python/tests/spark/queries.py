@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -140,11 +139,3 @@ def read_available(df: DataFrame, checkpoint: Path, *columns: str) -> Rows:
     rows = Rows(*columns)
     run_available(df.writeStream.foreachBatch(rows), checkpoint)
     return rows
-
-
-def until(is_reached: Callable[[], bool]) -> None:
-    """Wait for something that other processes or threads do."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_reached():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)

@@ -12,7 +12,8 @@ import pyspark
 from tests.parts import require_java
 from tests.spark.jobs.sessions import JVM_OPTIONS
 from tests.spark.processes import Program
-from tests.spark.queries import until
+from tests.spark.queries import PATIENCE_S
+from tests.waiting import until
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -32,14 +33,13 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
     require_java()
     with ExitStack() as stack:
         program = stack.enter_context(_start(folder, "master", "master.Master", "127.0.0.1"))
-        until(lambda: _found(program, r"Starting Spark master at (spark://\S+)") is not None)
-        url = _found(program, r"Starting Spark master at (spark://\S+)") or ""
+        url = _printed(program, r"Starting Spark master at (spark://\S+)")
         workers = []
         for host in HOSTS:
             more = ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{host}"), url]
             workers.append(stack.enter_context(_start(folder, f"worker-{host}", "worker.Worker", host, *more)))
         for worker in workers:
-            until(lambda worker=worker: _found(worker, "Successfully (registered) with master") is not None)  # type: ignore[misc]
+            _printed(worker, "Successfully (registered) with master")
         yield url
 
 
@@ -48,7 +48,12 @@ def _start(folder: Path, name: str, kind: str, host: str, *more: str) -> Program
     return Program([str(SPARK_CLASS), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name)
 
 
-def _found(program: Program, pattern: str) -> str | None:
-    program.check_runs()
-    found = re.search(pattern, program.output.read_text(errors="replace"))
-    return found[1] if found else None
+def _printed(program: Program, pattern: str) -> str:
+    """Wait until a program prints the pattern; returns its group."""
+
+    def found() -> list[str]:
+        program.check_runs()
+        return re.findall(pattern, program.output.read_text(errors="replace"))
+
+    until(found, within_s=PATIENCE_S)
+    return found()[0]

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.runtime import Log
 from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, Rows, into, place, stream, until
+from tests.spark.queries import DOORS, PATIENCE_S, Rows, into, place, stream
+from tests.waiting import until
 
 TOPICS = ["left", "right"]
 PARTITIONS = 3
@@ -119,9 +120,12 @@ def test_no_reader_ever_sees_a_part_of_a_batch_or_of_a_transaction(
         query = writer.option("checkpointLocation", str(tmp_path / "ck")).start()
         stack.callback(query.stop)
         reader = stack.enter_context(reading(log))
-        until(lambda: decided_batches(log) >= BATCHES or not query.isActive or not following.isActive)
+        until(
+            lambda: decided_batches(log) >= BATCHES or not query.isActive or not following.isActive,
+            within_s=PATIENCE_S,
+        )
         query.stop()
-        until(lambda: followed(rows) >= BATCHES or not following.isActive)
+        until(lambda: followed(rows) >= BATCHES or not following.isActive, within_s=PATIENCE_S)
         assert (query.exception(), following.exception()) == (None, None)
 
     assert reader.plans > BATCHES

@@ -17,7 +17,8 @@ from oncelog import crash_points, limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from tests.logs import numbered, started, state, values, write_committed
-from tests.spark.queries import copy, forget_last_commit, into, place, run_available, stream, until
+from tests.spark.queries import copy, forget_last_commit, into, place, run_available, stream
+from tests.waiting import until
 
 PREFIX = {"transactionalIdPrefix": "copier"}
 

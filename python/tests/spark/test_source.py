@@ -23,8 +23,8 @@ from tests.spark.queries import (
     read_available,
     run_available,
     stream,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("reader")
 
@@ -280,7 +280,7 @@ def test_a_batch_waits_no_longer_than_its_delay(spark: SparkSession, log: Log, t
 
     with running(hasty, rows, tmp_path / "ck") as query:
         write(log, *numbered("a", 3))
-        until(lambda: bool(rows.values()))
+        until(rows.values)
         query.processAllAvailable()
 
     assert rows.values() == numbered("a", 3)

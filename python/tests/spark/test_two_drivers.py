@@ -16,7 +16,8 @@ from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from tests.logs import numbered, records, started, values, write_committed
 from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, copy, into, place, stream, until
+from tests.spark.queries import DOORS, PATIENCE_S, copy, into, place, stream
+from tests.waiting import until
 
 
 class Copies:
@@ -61,7 +62,7 @@ class Copies:
         }
         with start_job("zombies", settings, self._folder, "zombies") as program:
             zombies = Zombies(program, self._folder)
-            until(zombies.are_asleep)
+            until(zombies.are_asleep, within_s=PATIENCE_S)
             yield zombies
 
 
@@ -146,7 +147,7 @@ def test_of_two_drivers_that_run_side_by_side_one_ends_and_there_is_one_copy(
     }
     write(log, b"0")
     with start_job("copier", settings, tmp_path, "older") as older:
-        until(lambda: values(log, topic="out") == [b"0"])
+        until(lambda: values(log, topic="out") == [b"0"], within_s=PATIENCE_S)
         writer = into(stream(spark, log), log, "foreachBatch", transactionalIdPrefix="copier")
         newer = writer.option("checkpointLocation", str(tmp_path / "ck")).start()
         count = 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.style.test_citations import CITATION
+from tests.style.citations import CITATION
 from tests.style.tree import ROOT, TEST_FOLDERS, files
 
 INDEX = Path(__file__).with_name("INDEX.md")

@@ -1,88 +1,21 @@
 """Whatever dies or fails at whatever multi: what was decided is finished, what was not is aborted, and nothing twice.
 
-A copier reads numbers from a source, writes each of them to both partitions of a topic and stages its position in the
-source, all in one transaction, as consume-transform-produce programs do. It meets every fault at every multi of its
-life; its upkeep (settling, rolling the index) is part of that life.
+A copier meets every fault at every multi of its life; its upkeep (settling, rolling the index) is part of that life.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from oncelog import limits
-from oncelog.clients.producer import Producer
-from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError
-from oncelog.runtime import Log
+from oncelog.errors import RetriableError
 from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, numbered, started, tp, values
-
-T = TypeVar("T")
-
-SOURCE = tp(0, "source")
-GROUP = "copiers"
-COUNT = 3
-TRIES = 20
-
-
-def persevere(call: Callable[[], T]) -> T:
-    """What the error tree says of retriable errors and unknown outcomes: the same call again."""
-    for _ in range(TRIES):
-        try:
-            return call()
-        except (RetriableError, OutcomeUnknownError):
-            continue
-    return call()
-
-
-class Copier:
-    """Copies what is left, exactly once."""
-
-    def __init__(self, world: LogWorld, log: Log) -> None:
-        self._world = world
-        self._log = log
-
-    def run(self) -> None:
-        with self._log.producer(transactional_id="copier") as producer:
-            persevere(producer.init_transactions)
-            while (position := persevere(self.position)) < COUNT:
-                if position % 2:
-                    self._copy(producer, position, gives_up=True)
-                self._copy(producer, position)
-                self._world.time.pass_ms(2 * limits.SETTLE_LAG_MS)
-
-    def position(self) -> int:
-        with self._log.consumer(group_id=GROUP) as consumer:
-            found = consumer.committed([SOURCE])
-        return found[SOURCE].offset if found else 0
-
-    def _copy(self, producer: Producer, position: int, *, gives_up: bool = False) -> None:
-        producer.begin_transaction()
-        try:
-            self._write(producer, position, gives_up=gives_up)
-        except AbortableError:
-            persevere(producer.abort_transaction)
-
-    def _write(self, producer: Producer, position: int, *, gives_up: bool) -> None:
-        value = b"given up" if gives_up else b"number-%d" % position
-        producer.send(TOPIC, value, partition=0)
-        self._flush(producer)
-        producer.send(TOPIC, value, partition=1)
-        persevere(lambda: producer.send_offsets_to_transaction({SOURCE: position + 1}, GROUP))
-        self._flush(producer)
-        persevere(producer.abort_transaction if gives_up else producer.commit_transaction)
-
-    @staticmethod
-    def _flush(producer: Producer) -> None:
-        """A failed flush lost its records, so the transaction can only be aborted."""
-        try:
-            producer.flush()
-        except (RetriableError, OutcomeUnknownError) as error:
-            raise AbortableError("a flush failed") from error
+from tests.logs import TOPIC, LogWorld, log_world, numbered, started, values
+from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once, persevere
 
 
 @pytest.fixture(autouse=True)
@@ -105,11 +38,6 @@ def every_multi(folder: Path, kind: str, fault: Fault) -> Iterator[tuple[LogWorl
                 assert at > 20, "the copier's life has many multis"
                 return
         at += 1
-
-
-def assert_copied_once(world: LogWorld) -> None:
-    assert values(world.log, 0) == values(world.log, 1) == numbered("number", COUNT)
-    assert Copier(world, world.log).position() == COUNT
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,20 @@ from tests.logs import (
     values,
     write_committed,
 )
-from tests.rounds import GROUP, PREFIX, SOURCE, Sink, begin, offsets, request, rows_of, run_batch, written
+from tests.rounds import (
+    GROUP,
+    PREFIX,
+    SOURCE,
+    Sink,
+    assert_written_once,
+    begin,
+    committed,
+    expected,
+    offsets,
+    request,
+    run_batch,
+    written,
+)
 
 BATCHES = 3
 
@@ -48,22 +61,6 @@ def log(log: Log) -> Log:
     """With the topic that the batches are made from."""
     log.create_topic(SOURCE)
     return log
-
-
-def expected(batches: int, number: int) -> list[bytes]:
-    return [value for batch_id in range(batches) for value in rows_of(batch_id, number)]
-
-
-def committed(log: Log) -> int | None:
-    source = TopicPartition(SOURCE, 0)
-    with log.consumer(group_id=GROUP) as consumer:
-        found = consumer.committed([source])
-    return found[source].offset if found else None
-
-
-def assert_written_once(log: Log, batches: int) -> None:
-    assert [values(log, number) for number in (0, 1)] == [expected(batches, number) for number in (0, 1)]
-    assert committed(log) == 10 * batches
 
 
 # Drivers that die -----------------------------------------------------------------------------------------------------

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.style.citations import CITATION, LAWS
 from tests.style.tree import TEST_FOLDERS, files, place
-
-LAWS = range(1, 69)
-CITATION = re.compile(r"\bconformance: (\d+(?:, \d+)*)\.?$")  # as in "conformance: 22, 23."
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.spec import index
-from tests.style.test_citations import LAWS
+from tests.style.citations import LAWS
 
 
 def test_the_index_of_laws_is_what_the_tests_cite_now() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from flights.processes import Program, Programs
+from tests.waiting import until
 
 FAMILY = """
 import os, subprocess, sys, time
@@ -25,12 +25,9 @@ def start(programs: Programs, folder: Path, source: str) -> Program:
 
 
 def child_of(folder: Path) -> int:
-    deadline = time.monotonic() + 60
-    while not (text := (folder / "log.txt").read_text()).endswith("\n"):
-        if time.monotonic() > deadline:
-            pytest.fail("the program did not start")
-        time.sleep(0.02)
-    return int(text)
+    log = folder / "log.txt"
+    until(lambda: log.read_text().endswith("\n"))
+    return int(log.read_text())
 
 
 def is_running(pid: int) -> bool:
@@ -69,8 +66,7 @@ def test_whatever_ends_the_work_ends_the_programs(tmp_path: Path) -> None:
 def test_a_failure_shows_the_end_of_what_the_program_printed(tmp_path: Path) -> None:
     with Programs(tmp_path) as programs:
         program = start(programs, tmp_path, "print('one'); raise SystemExit('the reason')")
-        while program.status is None:
-            time.sleep(0.01)
+        until(lambda: program.status is not None)
 
         assert program.status == 1
         assert "the reason" in str(program.failed("ended early"))

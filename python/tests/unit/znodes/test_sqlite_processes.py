@@ -32,8 +32,8 @@ from tests.unit.znodes.worlds import (
     kill,
     number_at,
     wait_for,
-    wait_until,
 )
+from tests.waiting import until
 
 
 def open_files(path: Path) -> list[str]:
@@ -279,7 +279,7 @@ def test_a_thread_that_uses_the_store_may_use_it_once_more_while_a_fork_waits_fo
     def look() -> None:
         with store.snapshot() as reader:
             is_inside.set()
-            wait_until(lambda: _gate._forks)
+            until(lambda: _gate._forks)
             seen.append(reader.get("/counter") == store.get("/counter"))
 
     thread = threading.Thread(target=look)
@@ -426,4 +426,4 @@ def test_an_error_in_a_step_or_snapshot_gives_the_connection_back(sqlite: Sqlite
 def test_a_store_that_is_dropped_frees_its_files(sqlite: SqliteWorld) -> None:
     SqliteZnodeStore(sqlite.path).get("/")
 
-    wait_until(lambda: gc.collect() or not open_files(sqlite.path))
+    until(lambda: gc.collect() or not open_files(sqlite.path))

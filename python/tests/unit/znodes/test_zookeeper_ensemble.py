@@ -13,7 +13,8 @@ import pytest
 from oncelog.errors import OutcomeUnknownError, RetriableError
 from oncelog.ports import Create, ZnodeView
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
-from tests.unit.znodes.worlds import increment, wait_until
+from tests.unit.znodes.worlds import increment
+from tests.waiting import until
 from tests.zookeeper import ZookeeperEnsemble, running_ensemble
 
 pytestmark = pytest.mark.servers
@@ -79,7 +80,7 @@ def test_steps_of_many_are_applied_once_each_while_leaders_die(tmp_path: Path) -
                 for _ in range(3):
                     before = list(counts)
                     own.leader.restart()
-                    wait_until(lambda before=before: all(now > old for now, old in zip(counts, before, strict=True)))  # type: ignore[misc]
+                    until(lambda before=before: all(now > old for now, old in zip(counts, before, strict=True)))  # type: ignore[misc]
             finally:
                 is_over.set()
                 for thread in threads:

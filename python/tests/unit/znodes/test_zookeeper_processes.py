@@ -32,8 +32,8 @@ from tests.unit.znodes.worlds import (
     kill,
     number_at,
     wait_for,
-    wait_until,
 )
+from tests.waiting import until
 from tests.zookeeper import ZookeeperServer
 
 pytestmark = pytest.mark.servers
@@ -363,4 +363,4 @@ def test_a_store_that_is_dropped_ends_its_session_and_threads(world: ZookeeperWo
     before = threading.active_count()
     ZookeeperZnodeStore(world.url).sync()
 
-    wait_until(lambda: gc.collect() is not None and threading.active_count() <= before)
+    until(lambda: gc.collect() is not None and threading.active_count() <= before)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
@@ -245,11 +244,3 @@ def in_parallel(world: World, workers: int, work: Callable[[int], object]) -> No
     for thread in threads:
         thread.join()
     assert failures == []
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Ask until the answer is true."""
-    deadline_ms = SYSTEM_CLOCK.monotonic_ms() + 30_000
-    while not condition():
-        assert SYSTEM_CLOCK.monotonic_ms() < deadline_ms, "waited in vain"
-        SYSTEM_CLOCK.sleep_ms(5)
