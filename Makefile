@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka spark-zookeeper integration soak crash crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash crash-zookeeper crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -52,11 +52,11 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test: lint shims ## Lint and every test but the long walk of `make crash`
-	$(PYTEST) -m "not walk"
+test: lint shims ## Lint and every test but those of `make zookeeper` and the long walks of `make crash`
+	$(PYTEST) -m "not walk and not on_zookeeper"
 
 unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
-	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka"
+	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka and not on_zookeeper"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) --processes $(WORKERS)
@@ -66,7 +66,7 @@ sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 % of the package (10 minutes)
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "not packaging and not kafka and not on_zookeeper" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
 
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
@@ -76,14 +76,13 @@ mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch
 	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)")
 
 spark: shims ## The tests on Spark
-	$(PYTEST) python/tests/spark -m "not walk"
+	$(PYTEST) python/tests/spark -m "not walk and not on_zookeeper"
 
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
 	$(PYTEST) connectors/kafka/tests -m "not walk"
 
-spark-zookeeper: $(READY) ## The tests of the sinks on Spark, with the metadata on a ZooKeeper
-	ONCELOG_TEST_ZNODES=zookeeper $(PYTEST) python/tests/spark/test_sinks.py python/tests/spark/test_sink_format.py \
-		python/tests/spark/test_group_offsets.py
+zookeeper: shims ## The tests of the log and of Spark once more, with the metadata on a real ZooKeeper
+	$(PYTEST) python/tests -m "on_zookeeper and not walk"
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests
@@ -92,7 +91,10 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
-	$(PYTEST) python/tests -m walk -o faulthandler_timeout=1800
+	$(PYTEST) python/tests -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
+
+crash-zookeeper: $(READY) ## The same with the metadata on a real ZooKeeper
+	$(PYTEST) python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
 
 crash-kafka: shims ## The same for the Kafka sink
 	$(BIN)/python -m pytest connectors/kafka/tests -m walk -o faulthandler_timeout=1800

@@ -28,11 +28,9 @@ from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, Topi
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests.parts import are_parts_required
 
 TOPIC = "flights"
-STORES = ("memory", "sqlite", "zookeeper") if are_parts_required() else ("memory", "sqlite")
-"""Under CI also on a real server, which costs minutes; ``ONCELOG_CI_REQUIRE=1`` does the same at a desk."""
+STORES = ("memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper))
 CAUGHT_UP_MS = 1_000
 """Beyond every pause that upkeep keeps between two looks."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from tests.sessions import _leaves_no_query_running, spark
 __all__ = ["_leaves_no_query_running", "reader", "spark"]
 
 
-@pytest.fixture(params=[os.environ.get("ONCELOG_TEST_ZNODES", "sqlite")])
+@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
 def znodes(request: pytest.FixtureRequest) -> str | None:
-    """Where the logs of these tests keep their metadata: ``ONCELOG_TEST_ZNODES=zookeeper`` puts it on a real server."""
+    """Where the logs of these tests keep their metadata."""
     return request.getfixturevalue("zookeeper").url() if request.param == "zookeeper" else None
 
 

@@ -12,8 +12,9 @@ from tests.logs import numbered, started, values, write_aborted, write_committed
 from tests.parts import require_java
 from tests.spark.jobs import plain_copier
 from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, last_batch, place, until
+from tests.spark.queries import DOORS, PATIENCE_S, last_batch, place
 from tests.spark.standalone import EXECUTORS, standalone_cluster
+from tests.waiting import until
 from tests.zookeeper import ZookeeperServer
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -26,7 +27,7 @@ def znodes(zookeeper: ZookeeperServer) -> str:
     return zookeeper.url()
 
 
-@pytest.fixture(params=[LOCAL_CLUSTER, "standalone"])
+@pytest.fixture(params=[pytest.param(LOCAL_CLUSTER, marks=pytest.mark.walk), "standalone"])
 def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Two executors with one core each, in processes of their own."""
     require_java()
@@ -95,7 +96,7 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
                 driver.check_runs()
                 return is_reached()
 
-            until(is_reached_alive)
+            until(is_reached_alive, within_s=PATIENCE_S)
 
         write(log, "before")
         wait(lambda: all(mark.exists() for mark in marks))

@@ -1,7 +1,7 @@
 """A driver is killed with its JVM at named points that a query passes; the next one leaves exactly one copy.
 
-`make crash` walks through every point, `make test` through those around the decision. Both doors of the sink are walked
-through side by side: two copiers of one topic, each with its own checkpoint, prefix and consumer group, die at the same
+`make crash` walks through every point, `make test` stops behind the decision. Both doors of the sink are walked through
+side by side: two copiers of one topic, each with its own checkpoint, prefix and consumer group, die at the same
 point. Then their successors recover, and are the next ones to die: so each point costs one start of Spark.
 """
 
@@ -21,7 +21,8 @@ from oncelog.testing import invariants
 from tests.logs import started, state, values
 from tests.parts import require_java
 from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, place, until
+from tests.spark.queries import DOORS, PATIENCE_S, place
+from tests.waiting import until
 
 PASSED = (
     CrashPoint.SOURCE_PLAN,
@@ -46,10 +47,8 @@ PASSED = (
 """Every point that a streaming query passes. Those of producers and of collection are elsewhere (tests/spec), and those
 of the Kafka sink in its own tests."""
 
-AROUND_THE_DECISION = (CrashPoint.ROUND_STAGED, CrashPoint.ROUND_DECIDED)
-
 WALKS = [
-    pytest.param(AROUND_THE_DECISION, id="around the decision"),
+    pytest.param([CrashPoint.ROUND_DECIDED], id="behind the decision"),
     pytest.param(PASSED, id="everywhere", marks=pytest.mark.walk),
 ]
 
@@ -140,8 +139,8 @@ class World:
     def recover(self) -> None:
         """Wait until all that was written is copied, exactly and in order, and no round is left open."""
         for copier in self.copiers:
-            until(copier.is_recovered)
-        until(lambda: self.log.admin.find_hanging(max_age_ms=0) == [])
+            until(copier.is_recovered, within_s=PATIENCE_S)
+        until(lambda: self.log.admin.find_hanging(max_age_ms=0) == [], within_s=PATIENCE_S)
 
     def kill(self) -> None:
         """Have the copiers killed while the topic grows."""

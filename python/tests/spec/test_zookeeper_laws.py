@@ -7,7 +7,6 @@ strikes each multi of their lives in turn.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,18 +16,15 @@ import pytest
 from oncelog import limits
 from oncelog.errors import OncelogError
 from tests.logs import TOPIC
-from tests.parts import are_parts_required, is_deep
 from tests.proxy import Loss, Proxy, proxied
-from tests.rounds import Sink
-from tests.spec.test_crash_laws import SOURCE, Copier, assert_copied_once
-from tests.spec.test_round_laws import BATCHES, assert_written_once
+from tests.rounds import Sink, assert_written_once
+from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once
 from tests.zookeeper import ZookeeperServer, running_ensemble
 from tests.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
 
 pytestmark = pytest.mark.servers
 
-STRIDE = 1 if are_parts_required() or is_deep() else 5
-"""At a desk every fifth multi is struck, from a random one on."""
+BATCHES = 3
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +48,7 @@ def struck(
 def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
     """A fresh log for each multi of a program's life, with a connection that breaks there."""
     with proxied(zookeeper.port) as proxy:
-        for at in itertools.count(random.randrange(STRIDE), STRIDE):
+        for at in itertools.count():
             with struck(folder, zookeeper, proxy, loss, at) as (world, store):
                 yield world, store
                 if not store.has_struck:
@@ -60,6 +56,7 @@ def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterato
                     return
 
 
+@pytest.mark.on_zookeeper  # a life for each multi
 @pytest.mark.parametrize("loss", Loss)
 def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happens_twice(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss
@@ -71,6 +68,7 @@ def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happe
         assert_copied_once(world)
 
 
+@pytest.mark.on_zookeeper
 @pytest.mark.parametrize("loss", Loss)
 def test_a_sink_whose_multi_the_wire_loses_writes_each_batch_once(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss
