@@ -63,7 +63,8 @@ class Partition:
         self._names = count()
 
     def append(self, step: Step) -> None:
-        base, producer = len(self.rows), ProducerIdAndEpoch(7, len(self.tail) + len(self.rows))
+        base = len(self.rows)
+        producer = ProducerIdAndEpoch(7, base)  # each transaction has an epoch of its own
         blocks = [Block("data/00000001-a", 100 * next(self._names), 9, 0, rows, base, base) for rows in step.rows]
         is_aborted = step.outcome is Outcome.ABORT
         self.rows += [(block, row, is_aborted) for block in blocks for row in range(block.count)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.style.citations import CITATION
-from tests.style.tree import ROOT, TEST_FOLDERS, files
+from tests.style.tree import ROOT, TEST_FOLDERS, files, parsed
 
 INDEX = Path(__file__).with_name("INDEX.md")
 
@@ -126,7 +126,7 @@ def proofs() -> dict[int, list[Proof]]:
 
 def _docstring_lines(path: Path) -> Iterator[tuple[str, str]]:
     """The lines of every docstring of a file, each with the name of its test; "" for the file's own."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             name = "" if isinstance(node, ast.Module) else node.name
             yield from ((name, line) for line in (ast.get_docstring(node) or "").splitlines())

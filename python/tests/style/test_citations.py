@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.style.citations import CITATION, LAWS
-from tests.style.tree import TEST_FOLDERS, files, place
+from tests.style.tree import TEST_FOLDERS, files, parsed, place
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.style.tree import files, place, shipped_modules
+from tests.style.tree import files, parsed, place, shipped_modules
 
 FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 120
@@ -18,12 +18,26 @@ def test_a_function_fits_on_a_screen() -> None:
     too_long = [
         f"{place(path, node.lineno)} {node.name}: {length} lines"
         for path in files(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
 
     assert too_long == []
+
+
+def test_no_test_module_imports_another() -> None:
+    """What two of them share has a module of its own: so each can be read, moved and run by itself."""
+    imported = {
+        place(path, node.lineno)
+        for path in files(".py")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        for name in (node.module or "", *(alias.name for alias in node.names))
+        if name.split(".")[-1].startswith("test_")
+    }
+
+    assert imported == set()
 
 
 def test_lines_of_java_are_no_longer_than_those_of_python() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +29,13 @@ def shipped_modules() -> Iterator[tuple[Path, ast.Module]]:
     """Each module of the wheel with its syntax tree."""
     for package in SHIPPED:
         for path in files(".py", below=package):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+            yield path, parsed(path)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a Python file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def place(path: Path, line: int) -> str:
