@@ -118,7 +118,7 @@ class Admin:
     def list_topics(self) -> list[TopicListing]:
         """All topics, by name."""
         with self._store.snapshot() as reader:
-            found = [(name, partition_log.read_topic(reader, name)) for name in topics.names(reader)]
+            found = topics.states(reader).items()
         return [
             TopicListing(name, topic.topic_id, topic.partitions, topic.retention_ms, topic.retention_bytes)
             for name, topic in found
@@ -554,7 +554,7 @@ class Admin:
 
     def _all_partitions(self) -> list[TopicIdPartition]:
         with self._store.snapshot() as reader:
-            return [p for name in topics.names(reader) for p in topics.partitions_of(reader, name)]
+            return topics.all_partitions(reader)
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
         for partition in partitions:

@@ -189,7 +189,7 @@ class Sender:
 
     def settle(self) -> None:
         """Shorten the lists of the partitions written to, when it is time; never fails the caller."""
-        self._upkeep.after_writing(sorted(self._touched))
+        self._upkeep.after_writing(self._touched)
 
 
 def _collect(blocks: dict[TopicIdPartition, list[Block]], written: Iterable[tuple[TopicIdPartition, Block]]) -> None:

@@ -54,6 +54,9 @@ class Settler:
 
         Cheap enough to call after every transaction.
 
+        Args:
+            partitions: whose owners to settle, in any order: what is done depends on which they are alone.
+
         Returns:
             how many owners were settled somewhere.
         """
@@ -63,7 +66,7 @@ class Settler:
             self._samples = []
         if not self._samples:
             self._samples.append((now, snapshot.commits_zxid(self._store)))
-        return self._settle(partitions, due[-1]) if due else 0
+        return self._settle(sorted(partitions), due[-1]) if due else 0
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Wait out the settle lag, then settle everything decided before the call."""

@@ -11,10 +11,12 @@ Crash points: after the generation was raised, after candidates were stored, aft
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
+from oncelog.errors import UnknownTopicError
 from oncelog.log import generations, partition_log, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore, ZnodeView
@@ -92,8 +94,8 @@ def count_files(files: FileStore) -> int:
 def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
     """Every file that an index of the log names. Reads all of every index."""
     named: set[str] = set()
-    for topic in topics.names(store):
-        for partition in topics.partitions_of(store, topic):
+    for partition in topics.all_partitions(store):
+        with suppress(UnknownTopicError):  # deleted meanwhile
             _, index = partition_log.read_with_index(store, partition)
             named.update(index.files_named(index_files))
     return named

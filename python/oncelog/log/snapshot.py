@@ -92,28 +92,26 @@ def _read(
     """Partitions first, then their owners; no owners when one of them was settled in between: read again."""
     found: dict[TopicIdPartition, PartitionState] = {}
     owners: dict[str, OwnerState] = {}
-    pending = _existing(reader, wanted) if with_neighbours else wanted
+    read = partition_log.read_existing if with_neighbours else partition_log.read_partitions
+    pending = wanted
     while pending:
-        found |= partition_log.read_partitions(reader, pending)
-        listed = {span.owner for partition in pending for span in found[partition].owners} - owners.keys()
+        seen = read(reader, pending)
+        found |= seen
+        listed = {span.owner for state in seen.values() for span in state.owners} - owners.keys()
         names = sorted(listed)
         for name, znode in zip(names, reader.get_many(names), strict=True):
             if znode is None:
                 return found, None
             owners[name] = payloads.owner_state(name, znode)
-        pending = _neighbours(reader, owners, listed, found.keys()) if with_neighbours else []
+        pending = _neighbours(owners, listed, found.keys()) if with_neighbours else []
     return found, owners
 
 
 def _neighbours(
-    reader: ZnodeReader, owners: Mapping[str, OwnerState], names: set[str], known: Iterable[TopicIdPartition]
+    owners: Mapping[str, OwnerState], names: set[str], known: Iterable[TopicIdPartition]
 ) -> list[TopicIdPartition]:
     reached = {paths.partition_of(path) for name in names for path in owners[name].partitions}
-    return _existing(reader, sorted(reached - set(known)))
-
-
-def _existing(reader: ZnodeReader, partitions: list[TopicIdPartition]) -> list[TopicIdPartition]:
-    return list(partition_log.read_existing(reader, partitions))
+    return sorted(reached - set(known))
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

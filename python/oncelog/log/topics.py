@@ -173,13 +173,24 @@ def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
 
 def names(reader: ZnodeReader) -> list[str]:
     """Names of all topics, sorted."""
-    found = []
+    return list(states(reader))
+
+
+def states(reader: ZnodeReader) -> dict[str, TopicState]:
+    """All topics by their names, in the order of these; each is read once, so none can vanish meanwhile."""
+    found = {}
     for segment in reader.children(paths.TOPICS):
         path = f"{paths.TOPICS}/{segment}"
         znode = reader.get(path)
-        if znode is not None and not payloads.decode_topic(path, znode.data).is_deleted:
-            found.append(paths.name_of(segment))
-    return sorted(found)
+        topic = payloads.decode_topic(path, znode.data) if znode else None
+        if topic is not None and not topic.is_deleted:
+            found[paths.name_of(segment)] = topic
+    return dict(sorted(found.items()))
+
+
+def all_partitions(reader: ZnodeReader) -> list[TopicIdPartition]:
+    """The partitions of all topics."""
+    return [partition for name, topic in states(reader).items() for partition in _partitions(name, topic)]
 
 
 def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
@@ -188,7 +199,10 @@ def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
     Raises:
         UnknownTopicError.
     """
-    topic = partition_log.read_topic(reader, name)
+    return _partitions(name, partition_log.read_topic(reader, name))
+
+
+def _partitions(name: str, topic: TopicState) -> list[TopicIdPartition]:
     return [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
 
 

@@ -54,8 +54,10 @@ def write_task(log: Log, options: SinkOptions) -> WriteTask:
     """
     store = log.services.store
     with store.snapshot() as reader:
-        names = topics.names(reader) if options.topic is None else [options.topic]
-        partitions = {name: len(topics.partitions_of(reader, name)) for name in names}
+        if options.topic is None:
+            partitions = {name: topic.partitions for name, topic in topics.states(reader).items()}
+        else:
+            partitions = {options.topic: len(topics.partitions_of(reader, options.topic))}
         generation = generations.current(reader)
     return WriteTask(log.path, generation, options.codec, partitions, options.topic)
 

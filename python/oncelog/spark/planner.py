@@ -70,11 +70,10 @@ class SourcePlanner:
         with self._store.snapshot() as reader:
             if options.assign is not None:
                 return [partition_log.identify(reader, tp.topic, tp.partition) for tp in options.assign]
-            names: Iterable[str] = options.subscribe or ()
             if options.subscribe_pattern is not None:
                 pattern = re.compile(options.subscribe_pattern)
-                names = [name for name in topics.names(reader) if pattern.fullmatch(name)]
-            return [partition for name in names for partition in topics.partitions_of(reader, name)]
+                return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
+            return [p for name in options.subscribe or () for p in topics.partitions_of(reader, name)]
 
     def existing(self, partitions: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
         """Those of `partitions` that are still there; a lost one is an error under failOnDataLoss.

@@ -47,25 +47,25 @@ class MemoryZnodeStore:
         self._is_closed = False
 
     def get(self, path: str) -> Znode | None:
-        with self._open_and_locked():
-            return self._tree.get(path)
+        with self._lock:
+            return self._open_tree().get(path)
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        with self._open_and_locked():
-            return self._tree.get_many(paths)
+        with self._lock:
+            return self._open_tree().get_many(paths)
 
     def children(self, path: str) -> list[str]:
-        with self._open_and_locked():
-            return self._tree.children(path)
+        with self._lock:
+            return self._open_tree().children(path)
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        with self._open_and_locked():
-            return self._tree.children_data(path)
+        with self._lock:
+            return self._open_tree().children_data(path)
 
     @contextmanager
     def snapshot(self) -> Iterator[ZnodeReader]:
-        with self._open_and_locked():
-            tree = self._tree
+        with self._lock:
+            tree = self._open_tree()
             tree.readers += 1
         try:
             yield tree
@@ -75,13 +75,14 @@ class MemoryZnodeStore:
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         ensure_acceptable(ops)
-        with self._open_and_locked():
+        with self._lock:
+            tree = self._open_tree()
             if not is_fresh():
                 raise StaleStepError("the step read its znodes too long ago to write by them")
-            if self._tree.readers:
-                self._tree = self._tree.copy()  # open snapshots keep the old one
+            if tree.readers:
+                tree = self._tree = tree.copy()  # open snapshots keep the old one
             now_ms = max(self._last_ms, self.timing.now_ms())
-            self._tree.apply(ops, self._zxid + 1, now_ms)
+            tree.apply(ops, self._zxid + 1, now_ms)
             if not all(isinstance(op, Check) for op in ops):
                 self._zxid, self._last_ms = self._zxid + 1, now_ms
 
@@ -91,8 +92,8 @@ class MemoryZnodeStore:
     def fork(self) -> MemoryZnodeStore:
         """A store of its own that holds the same znodes: for searches that try what may follow."""
         twin = MemoryZnodeStore(now_ms=self.timing.now_ms, clock=self.timing.clock, jitter=self.timing.jitter)
-        with self._open_and_locked():
-            twin._tree, twin._zxid, twin._last_ms = self._tree.copy(), self._zxid, self._last_ms
+        with self._lock:
+            twin._tree, twin._zxid, twin._last_ms = self._open_tree().copy(), self._zxid, self._last_ms
         return twin
 
     def sync(self) -> None:
@@ -104,26 +105,29 @@ class MemoryZnodeStore:
     def __reduce__(self) -> NoReturn:
         raise UsageError("a znode store in memory cannot leave its process: use znodes=sqlite or znodes=zk://...")
 
-    @contextmanager
-    def _open_and_locked(self) -> Iterator[None]:
-        with self._lock:
-            if self._is_closed:
-                raise IllegalStateTransitionError("the znode store is closed")
-            yield
+    def _open_tree(self) -> _Tree:
+        """Called under the lock."""
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed")
+        return self._tree
 
 
 class _Tree:
-    """Znodes and the names below each. Never changed while a snapshot reads it."""
+    """Znodes and the names below each. Never changed while a snapshot reads it.
+
+    Copies share their sets of names; `_own` are the paths whose set this tree may change.
+    """
 
     def __init__(self) -> None:
         self.znodes = {ROOT: Znode(b"", Stat(czxid=0, mzxid=0, ctime_ms=0, mtime_ms=0, version=0))}
         self.names: dict[str, set[str]] = {ROOT: set()}
         self.readers = 0
+        self._own = {ROOT}
 
     def copy(self) -> _Tree:
         twin = _Tree()
-        twin.znodes = dict(self.znodes)
-        twin.names = {path: set(names) for path, names in self.names.items()}
+        twin.znodes, twin.names = self.znodes.copy(), self.names.copy()
+        self._own, twin._own = set(), set()
         return twin
 
     def get(self, path: str) -> Znode | None:
@@ -173,7 +177,7 @@ class _Tree:
                 self._put(path, Znode(data, Stat(zxid, zxid, now_ms, now_ms, version=0)))
             case Set(path, data):
                 stat = self.znodes[path].stat
-                self._put(path, Znode(data, stat._replace(mzxid=zxid, mtime_ms=now_ms, version=stat.version + 1)))
+                self._put(path, Znode(data, Stat(stat.czxid, zxid, stat.ctime_ms, now_ms, stat.version + 1)))
             case Delete(path):
                 self._put(path, None)
 
@@ -182,9 +186,17 @@ class _Tree:
         parent, name = split_path(path)
         if znode is None:
             del self.znodes[path], self.names[path]
-            self.names[parent].discard(name)
+            self._own_names(parent).discard(name)
         else:
             self.znodes[path] = znode
             if path not in self.names:
                 self.names[path] = set()
-                self.names[parent].add(name)
+                self._own.add(path)
+                self._own_names(parent).add(name)
+
+    def _own_names(self, path: str) -> set[str]:
+        """The names below `path`, to be changed."""
+        if path not in self._own:
+            self.names[path] = set(self.names[path])
+            self._own.add(path)
+        return self.names[path]

@@ -183,7 +183,10 @@ def transactional_id_of(path: str) -> str:
 
 def encode(payload: dict[str, Any]) -> bytes:
     """A payload as it is stored."""
-    return json.dumps({"version": PAYLOAD_VERSION, **payload}, separators=(",", ":")).encode()
+    return _ENCODER.encode({"version": PAYLOAD_VERSION, **payload}).encode()
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 _NO_PAYLOAD = (

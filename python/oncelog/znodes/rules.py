@@ -49,7 +49,7 @@ def join_path(parent: str, name: str) -> str:
 
 def size_of(op: Op) -> int:
     """Bytes of an operation that count against MULTI_MAX_BYTES: its path and its data."""
-    return len(op.path.encode()) + (len(op.data) if isinstance(op, Create | Set) else 0)
+    return len(op.path.encode()) + (len(op.data) if isinstance(op, (Create, Set)) else 0)
 
 
 def ensure_acceptable(ops: Sequence[Op]) -> None:

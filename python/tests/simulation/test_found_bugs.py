@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import pytest
 
 from oncelog.coordinator.producer_ids import ProducerIds
+from oncelog.coordinator.settler import Settler
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
 from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.log import partition_log
+from oncelog.log import collection, partition_log
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeView
+from oncelog.runtime import Log
 from oncelog.znodes import paths
 from tests.faulty import FaultyStore
 from tests.logs import (
@@ -166,3 +168,79 @@ def test_a_tail_that_is_rolled_while_it_is_read_shows_no_aborted_record(tmp_path
 
         assert values(world.open(store)) == [b"committed"]
         blocker.abort_transaction()
+
+
+class DeletedBetweenReads(FaultyStore):
+    """A topic is deleted right after its znode was read for the first time."""
+
+    reads_are_atomic = False
+    deletion: Callable[[], object] | None = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def get(self, path: str) -> Znode | None:
+        found = super().get(path)
+        if path == paths.topic(TOPIC) and self.deletion is not None:
+            deletion, self.deletion = self.deletion, None
+            deletion()
+        return found
+
+
+UPKEEP: dict[str, Callable[[Log], object]] = {
+    "collect": lambda log: collection.referenced_files(log.services.store, log.services.new_index_files()),
+    "enforce_retention": lambda log: log.admin.enforce_retention(),
+    "expire_producers": lambda log: log.admin.expire_producers(),
+    "settle": lambda log: log.admin.settle(),
+    "upkeep": lambda log: log.admin.upkeep(),
+    "list_topics": lambda log: log.admin.list_topics(),
+}
+
+
+@pytest.mark.parametrize("work", UPKEEP)
+def test_upkeep_goes_on_beside_the_deletion_of_a_topic(work: str, tmp_path: Path) -> None:
+    """It ended in UnknownTopicError, and so the rest of the log had no upkeep that time."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=2)
+        write_committed(started(world.log), b"value")
+        store = DeletedBetweenReads(world.store())
+        log = world.open(store)
+        store.deletion = lambda: world.log.admin.delete_topic(TOPIC)
+
+        UPKEEP[work](log)
+
+        assert store.deletion is None
+
+
+class DeletedBeforeItsOwner(FaultyStore):
+    """A topic is deleted after a settler has read its partition."""
+
+    reads_are_atomic = False
+    deletion: Callable[[], object] | None = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def get_many(self, paths_: Iterable[str]) -> list[Znode | None]:
+        found = super().get_many(paths_)
+        deletion, self.deletion = self.deletion, None
+        if deletion is not None:
+            deletion()
+        return found
+
+
+def test_a_settler_goes_on_beside_the_deletion_of_a_topic(tmp_path: Path) -> None:
+    """It read each partition twice, and ended in UnknownTopicError where the second time found none."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, partitions=1)
+        write_committed(started(world.log), b"value")
+        store = DeletedBeforeItsOwner(world.store())
+        settler = Settler(store, world.log.services.clock)
+        partitions = [partition(world.log)]
+        store.deletion = lambda: world.log.admin.delete_topic(TOPIC)
+
+        settler.settle_now(partitions)
+
+        assert store.deletion is None

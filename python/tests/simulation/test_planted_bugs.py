@@ -14,12 +14,13 @@ import pytest
 
 from oncelog.coordinator import rounds, settler
 from oncelog.coordinator.rounds import Round
-from oncelog.log import partition_log, snapshot
+from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import SegmentWriter
-from oncelog.ports import ANY_VERSION, Check, Op, Set
+from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger, coordinator_core, sequencing, visibility
 from oncelog.protocol.partition import Marker
 from oncelog.testing.simulation import run, swarm, znodes
+from oncelog.znodes import paths, payloads
 from oncelog.znodes.view import BufferedView
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -108,6 +109,26 @@ def _with_a_replay_that_writes_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_ledger, "plan_batch", plan)
 
 
+def _with_a_deletion_that_marks_the_topic_alone(patch: pytest.MonkeyPatch) -> None:
+    """Whoever knows a partition by its id goes on writing to it, until its znodes are gone."""
+
+    def delete(store: ZnodeStore, name: str) -> None:
+        def mark(view: ZnodeView) -> None:
+            topic = partition_log.read_topic(view, name)
+            view.set(paths.topic(name), payloads.encode_topic(replace(topic, is_deleted=True)))
+
+        store.transact(mark)
+
+    patch.setattr(topics, "delete", delete)
+    patch.setattr(swarm, "DELETIONS", 1.0)
+
+
+def _with_a_group_that_a_batch_does_not_move(patch: pytest.MonkeyPatch) -> None:
+    """What a query finds that has lost its checkpoint is where it stood long ago, or nothing."""
+    patch.setattr(Round, "stage_offsets", lambda self, offsets: None)
+    patch.setattr(swarm, "LOSSES", (0.5,))
+
+
 PLANTS: dict[str, Plant] = {
     plant.__name__.strip("_"): plant
     for plant in (
@@ -121,6 +142,8 @@ PLANTS: dict[str, Plant] = {
         _without_duplicate_detection,
         _with_a_driver_that_never_finds_itself_superseded,
         _with_a_replay_that_writes_again,
+        _with_a_deletion_that_marks_the_topic_alone,
+        _with_a_group_that_a_batch_does_not_move,
     )
 }
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,6 +18,7 @@ from oncelog.testing.simulation import __main__ as command
 from oncelog.testing.simulation import run
 from oncelog.testing.simulation.faults import Fault
 from oncelog.testing.simulation.runner import run_all, run_seeds, seeds_of
+from oncelog.testing.simulation.world import Nature, World
 
 SEEDS = range(60)
 
@@ -98,3 +100,18 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="numbers and ranges"):
         seeds_of(text)
+
+
+def test_a_file_that_is_removed_while_its_writer_stands_still_stays_removed() -> None:
+    """Seeds 621 and 941 ended in a KeyError of the simulation when such a writer woke up and finished its file."""
+    world = World(Random(0), Nature())
+    writer, collector = world.process("writer"), world.process("collector")
+    file = writer.files.create("data/file")
+    file.write(b"some")
+
+    collector.files.delete("data/file")
+    file.write(b"more")
+    file.finish()
+
+    assert world.disk.contents == {}
+    assert world.disk.durable == set()

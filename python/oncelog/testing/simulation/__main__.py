@@ -12,6 +12,9 @@ from oncelog.testing.simulation import exhaustive
 from oncelog.testing.simulation.runner import Report, run_all, seeds_of
 from oncelog.testing.simulation.swarm import run
 
+FAILURES_SHOWN = 5
+"""While seeds run; the report shows all."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for; 0 if no law was broken."""
@@ -47,7 +50,8 @@ def _traced(seed: int) -> int:
 
 def _progress(report: Report) -> None:
     rate = report.seeds / report.seconds
-    sys.stderr.write(f"\r{report.seeds:,} seeds, {rate:.1f} a second, {len(report.failures)} failed ")
+    named = f": {', '.join(map(str, sorted(report.failures)[:FAILURES_SHOWN]))}" if report.failures else ""
+    sys.stderr.write(f"\r{report.seeds:,} seeds, {rate:.1f} a second, {len(report.failures)} failed{named} ")
     sys.stderr.flush()
 
 

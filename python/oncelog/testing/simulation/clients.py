@@ -8,14 +8,13 @@ slow: then that one is a zombie.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError
-from oncelog.testing.history import Piece, placed_runs_of
+from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError, UnknownTopicError
+from oncelog.testing.history import Piece, PlacedRun
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import World
+from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import ConsumerRecord, TopicPartition
 
 T = TypeVar("T")
@@ -77,6 +76,8 @@ class Client(ABC):
                 self.world.counts["lives given up"] += 1
             except FatalError as error:
                 self._end_by(error)
+            except UnknownTopicError as error:
+                self._go_on_without(error)
             finally:
                 self.world.scheduler.start(succession, chance.randrange(100))
 
@@ -90,6 +91,22 @@ class Client(ABC):
     def expects(self, error: FatalError) -> bool:
         """Whether a client like this may be told so by a log that works."""
         return False
+
+    def _go_on_without(self, error: UnknownTopicError) -> None:
+        topic = str(error.fields.get("topic"))
+        if topic not in self.world.leaving or not self.leave_out(topic):
+            raise error
+        self.world.counts["lives ended by UnknownTopicError"] += 1
+
+    def leave_out(self, topic: str) -> bool:
+        """Name a topic no more that was deleted; False from a client that never names one which may be."""
+        return False
+
+    def _left(self, named: list[T], is_left: Callable[[T], bool]) -> list[T]:
+        """What a client names once a topic is left out. With nothing it is done, but a zombie of it may go on."""
+        left = list(filter(is_left, named))
+        self.is_done = self.is_done or not left
+        return left or named
 
 
 class _Succession:
@@ -121,6 +138,18 @@ def persevere(process: Process, call: Callable[[], T], tries: int = TRIES) -> T:
     raise GaveUpError(f"{type(last).__name__}: {last}") from last
 
 
+def untouched(call: Callable[[], T]) -> T:
+    """A call that names no topic: that one was deleted is no reason to fail.
+
+    Raises:
+        LawBrokenError: it was.
+    """
+    try:
+        return call()
+    except UnknownTopicError as error:
+        raise LawBrokenError(f"a deleted topic is in the way of a call that names none: {error}") from error
+
+
 # Records --------------------------------------------------------------------------------------------------------------
 
 
@@ -146,13 +175,24 @@ def pieces_of(records: Iterable[ConsumerRecord], spans: Iterable[tuple[TopicPart
         by_partition.setdefault((record.topic, record.partition), []).append(record)
     for tp, start, end in spans:
         found = by_partition.get((tp.topic, tp.partition), [])
-        yield Piece(tp.topic, tp.partition, start, end, _placed(found))
+        runs = runs_at((record.offset, number_of(record.value)) for record in found)
+        yield Piece(tp.topic, tp.partition, start, end, runs)
 
 
-def _placed(records: Sequence[ConsumerRecord]) -> list[tuple[int, int, int]]:
-    """Records as runs of consecutive offsets and numbers."""
-    runs: list[tuple[int, int, int]] = []
-    for _, group in groupby(enumerate(records), key=lambda at: at[1].offset - at[0]):
-        some = [record for _, record in group]
-        runs += placed_runs_of(some[0].offset, (number_of(record.value) for record in some))
+def runs_at(placed: Iterable[tuple[int, int]]) -> list[PlacedRun]:
+    """Offsets and numbers of records as runs in which both are consecutive.
+
+    For few records: of many, `history.placed_runs_of` is faster.
+    """
+    runs: list[PlacedRun] = []
+    first_offset = first_number = count = 0
+    for offset, number in placed:
+        if count and offset == first_offset + count and number == first_number + count:
+            count += 1
+            continue
+        if count:
+            runs.append((first_offset, first_number, count))
+        first_offset, first_number, count = offset, number, 1
+    if count:
+        runs.append((first_offset, first_number, count))
     return runs

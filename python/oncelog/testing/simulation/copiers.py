@@ -49,10 +49,18 @@ class CopyingClient(Client):
         return isinstance(error, (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError))
 
     def live(self, process: Process) -> None:
+        self.go_on(process, IDLE_MAX)
+
+    def catch_up(self, process: Process) -> None:
+        """After everything: copy what is left."""
+        self.go_on(process, idle_max=1)
+
+    def go_on(self, process: Process, idle_max: int) -> None:
+        """Copy until nothing new came so often."""
         life = _CopyingLife(self, process)
         life.begin()
         idle = 0
-        while idle < IDLE_MAX:
+        while idle < idle_max:
             if not life.copy_some():
                 idle += 1
                 process.sleep_ms(self.world.chance.randrange(50, 300))

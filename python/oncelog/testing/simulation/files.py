@@ -1,7 +1,8 @@
 """The disk that all processes share, and each one's way to it.
 
 A file is whole once it is finished. One whose process died before that is what a file system may leave of it: all of
-it, a part, zeros, or nothing.
+it, a part, zeros, or nothing. One that is removed while its writer stands still is gone: what is written to it and
+finished afterwards goes nowhere, and nobody is told.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class ProcessOutputFile:
         if fault is Fault.FAILED_FILE:
             self.discard()
             raise FileWriteError("the disk is full", file=self._name)
-        self._disk.contents[self._name] = bytes(self._data)
+        if self._is_there:
+            self._disk.contents[self._name] = bytes(self._data)
         if fault is Fault.CRASH_AFTER:
             self._process.die_after()
 
@@ -131,12 +133,17 @@ class ProcessOutputFile:
         if fault is Fault.FAILED_FILE:
             self.discard()
             raise FileWriteError("the file system does not confirm a file", file=self._name)
-        self._disk.contents[self._name] = bytes(self._data)
-        del self._disk.unfinished[self._name]
-        self._disk.durable.add(self._name)
+        if self._is_there:
+            del self._disk.unfinished[self._name]
+            self._disk.durable.add(self._name)
         if fault is Fault.CRASH_AFTER:
             self._process.die_after()
 
     def discard(self) -> None:
         if not self._process.is_dead:
             self._disk.remove(self._name)
+
+    @property
+    def _is_there(self) -> bool:
+        """Whether nobody removed the file meanwhile."""
+        return self._name in self._disk.unfinished

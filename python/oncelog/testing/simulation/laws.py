@@ -8,10 +8,12 @@ is settled. Then the log is read by new readers and judged. Then time passes unt
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from oncelog import limits
 from oncelog.coordinator import owners, settler
+from oncelog.errors import UnknownTopicError
 from oncelog.log import collection
 from oncelog.log.index_files import IndexFiles
 from oncelog.testing import checker, invariants
@@ -23,6 +25,7 @@ from oncelog.testing.simulation.readers import ALL, RecordedConsumer, fetch
 from oncelog.testing.simulation.sinks import QueryClient
 from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import IsolationLevel, TopicPartition
+from oncelog.znodes import paths
 
 COLLECTIONS = 4
 """After so many, each a generation later, every file that nothing names is gone."""
@@ -38,17 +41,20 @@ class Cast:
 
     Attributes:
         topics: with their numbers of partitions.
+        doomed: topics that are deleted, likewise.
         producers, copiers, queries: those whose ends are judged.
     """
 
     topics: dict[str, int]
+    doomed: dict[str, int] = field(default_factory=dict)
     producers: list[TransactionalClient] = field(default_factory=list)
     copiers: list[CopyingClient] = field(default_factory=list)
     queries: list[QueryClient] = field(default_factory=list)
 
     def partitions(self, *names: str) -> list[TopicPartition]:
-        """The partitions of some topics, or of all."""
-        return [TopicPartition(name, at) for name in names or sorted(self.topics) for at in range(self.topics[name])]
+        """The partitions of some topics, or of all that stay."""
+        counts = self.topics | self.doomed
+        return [TopicPartition(name, at) for name in names or sorted(self.topics) for at in range(counts[name])]
 
 
 def judge(world: World, cast: Cast) -> None:
@@ -73,6 +79,7 @@ class _Aftermath:
     def run(self) -> None:
         """See `judge`."""
         self._world.set_clock_right()
+        self._delete_doomed()
         self._end_prepared()
         self._time_out()
         self._catch_up()
@@ -83,11 +90,20 @@ class _Aftermath:
         self._fetch_groups()
         self._hold_history()
         self._hold_copies(before)
+        self._look_into_recreated()
         self._remove_all_that_may_go()
         self._hold(invariants.violations(self._log, has_files=False))
         self._hold(self._leaks())
         if self._read_all(IsolationLevel.READ_COMMITTED) != before:
             raise LawBrokenError("I10: upkeep changed what a reader sees")
+
+    def _delete_doomed(self) -> None:
+        """Whatever became of those who should have."""
+        for name in self._cast.doomed:
+            self._world.leaving.add(name)
+            with suppress(UnknownTopicError):
+                self._log.admin.delete_topic(name)
+            self._world.gone.add(name)
 
     def _end_prepared(self) -> None:
         for client in self._cast.producers:
@@ -95,8 +111,9 @@ class _Aftermath:
             client.finish(process, log)
 
     def _catch_up(self) -> None:
-        for client in [*self._cast.queries, *self._cast.copiers]:
-            client.live(self._world.process(client.name))
+        clients: list[QueryClient | CopyingClient] = [*self._cast.queries, *self._cast.copiers]
+        for client in clients:
+            client.catch_up(self._world.process(client.name))
 
     def _time_out(self) -> None:
         """Everything that is still open is beyond its time-out now, and what is decided is settled."""
@@ -108,19 +125,18 @@ class _Aftermath:
     # What clients see -------------------------------------------------------------------------------------------------
 
     def _read_all(self, isolation: IsolationLevel) -> Records:
-        """What a final reader finds."""
+        """What a final reader finds, in one poll; what it should bring and does not is missed in the history."""
         process, log = self._world.open(f"final-{isolation}")
         reader = RecordedConsumer(self._world, process, log, self._cast.partitions(), isolation)
         found: Records = {name: [] for name in self._cast.topics}
-        while records := reader.poll(ALL, is_final=isolation is IsolationLevel.READ_COMMITTED):
-            for record in records:
-                found[record.topic].append((record.partition, record.offset, number_of(record.value)))
+        for record in reader.poll(ALL, is_final=isolation is IsolationLevel.READ_COMMITTED):
+            found[record.topic].append((record.partition, record.offset, number_of(record.value)))
         return found
 
     def _fetch_groups(self) -> None:
         recorder = self._world.recorder(self._process)
         for client in self._cast.producers:
-            if client.group is not None:
+            if client.group is not None and client.partitions[0].topic in self._cast.topics:
                 with self._log.consumer(group_id=client.group) as consumer:
                     fetch(recorder, consumer, client.group, client.partitions[:1])
         for copier in self._cast.copiers:
@@ -148,17 +164,33 @@ class _Aftermath:
             missing, extra = set(source) - set(target), set(target) - set(source)
             raise LawBrokenError(f"{name}: {missing=} {extra=} doubled={len(target) - len(set(target))}")
 
+    def _look_into_recreated(self) -> None:
+        """A topic shares nothing with a deleted one of its name."""
+        for name, partitions in self._cast.doomed.items():
+            self._log.create_topic(name, partitions=partitions)
+            new = self._log.consumer(auto_offset_reset="earliest", isolation_level=IsolationLevel.READ_UNCOMMITTED)
+            new.subscribe([name])
+            if new.poll() or any(new.end_offsets(new.assignment()).values()):
+                raise LawBrokenError(f"{name}: a new topic has records of a deleted one")
+            self._log.admin.delete_topic(name)
+
     # What is left over ------------------------------------------------------------------------------------------------
 
     def _remove_all_that_may_go(self) -> None:
         settler.forget_unlisted(self._log.services.store)
+        if self._cast.doomed:
+            self._process.sleep_ms(limits.TOMBSTONE_MS + 1)
         for _ in range(COLLECTIONS):
             self._process.sleep_ms(limits.GENERATION_MIN_AGE_MS + 1)
-            self._log.admin.collect()
+            collected = self._log.admin.collect()
+            if not collected.removed and not collected.waiting:
+                return  # every file is named; another collection would find the same
 
     def _leaks(self) -> Iterable[str]:
         yield from invariants.leaks(self._log, before_upkeep=False)
         store = self._log.services.store
+        for name in sorted(set(map(paths.name_of, store.children(paths.TOPICS))) - self._cast.topics.keys()):
+            yield f"{name}: a znode of a deleted topic is left"
         named = collection.referenced_files(store, IndexFiles(self._log.services.files))
         for name in sorted(self._world.disk.contents.keys() - named):
             yield f"{name}: a file that nothing names is left"

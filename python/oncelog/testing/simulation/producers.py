@@ -15,12 +15,13 @@ from oncelog.errors import (
     OutcomeUnknownError,
     ProducerFencedError,
     RetriableError,
+    UnknownTopicError,
 )
 from oncelog.runtime import Log
 from oncelog.testing.history import End, Ending, Recorder, Stage, Write, Written
-from oncelog.testing.simulation.clients import Client, GaveUpError, persevere, value_of
+from oncelog.testing.simulation.clients import Client, GaveUpError, persevere, untouched, value_of
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import World
+from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import ProducerIdAndEpoch, TopicPartition
 
 NOBODY = ProducerIdAndEpoch(2**62, 0)
@@ -39,17 +40,24 @@ class Sending:
         self._recorder = recorder
         self._producer = producer
         self._waiting: list[tuple[int, Receipt]] = []
+        self._too_late: set[int] = set()
 
     def send(
         self, where: TopicPartition, first: int, count: int, *, transaction: str | None = None, by: str | None = None
     ) -> None:
         """Send records with consecutive numbers to one partition."""
         call = self._recorder.invoke(Write(where.topic, [(first, count)], where.partition, transaction, by))
+        if where.topic in self._world.gone:
+            self._too_late.add(call)
         timestamp_ms = self._world.wall_ms()
-        receipts = [
-            self._producer.send(where.topic, value_of(number), partition=where.partition, timestamp_ms=timestamp_ms)
-            for number in range(first, first + count)
-        ]
+        try:
+            receipts = [
+                self._producer.send(where.topic, value_of(number), partition=where.partition, timestamp_ms=timestamp_ms)
+                for number in range(first, first + count)
+            ]
+        except UnknownTopicError:
+            self._recorder.fail(call)
+            raise
         self._waiting.append((call, receipts[0]))
 
     def landed(self) -> None:
@@ -60,9 +68,13 @@ class Sending:
                 self._waiting.append((call, receipt))
                 continue
             try:
-                self._recorder.ok(call, Written(receipt.result().offset))
+                offset = receipt.result().offset
             except OncelogError:
                 self._recorder.unknown(call)
+                continue
+            if call in self._too_late:
+                raise LawBrokenError("a topic that was deleted before took records")
+            self._recorder.ok(call, Written(offset))
 
     def forget(self) -> None:
         """What is not answered yet never will be."""
@@ -113,9 +125,13 @@ class TransactionalClient(Client):
     def expects(self, error: FatalError) -> bool:
         return isinstance(error, (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError))
 
+    def leave_out(self, topic: str) -> bool:
+        self.partitions = self._left(self.partitions, lambda where: where.topic != topic)
+        return True
+
     def live(self, process: Process) -> None:
         life = TransactionalLife(self, process, process.open())
-        life.begin()
+        untouched(life.begin)
         for number in range(self.transactions):
             life.transaction(f"{process.name}/{number}")
             process.sleep_ms(self.world.chance.randrange(300))
@@ -171,6 +187,9 @@ class TransactionalLife:
             self._end(name)
         except AbortableError:
             self._abort(name)
+        except UnknownTopicError:
+            untouched(lambda: self._abort(name))
+            raise
         finally:
             self._sending.forget()
 
@@ -217,7 +236,7 @@ class TransactionalLife:
         before = self._process.unknown_outcomes
         try:
             persevere(self._process, self._producer.commit_transaction)
-        except (FatalError, AbortableError):
+        except (FatalError, AbortableError, UnknownTopicError):
             self._sending.landed()
             if self._process.unknown_outcomes == before:
                 self._recorder.fail(call)
@@ -270,6 +289,10 @@ class IdempotentClient(Client):
         super().__init__(world, name, lives=2)
         self.partitions = partitions
         self._sends = sends
+
+    def leave_out(self, topic: str) -> bool:
+        self.partitions = self._left(self.partitions, lambda where: where.topic != topic)
+        return True
 
     def live(self, process: Process) -> None:
         world, chance = self.world, self.world.chance

@@ -11,8 +11,8 @@ from oncelog.runtime import Log
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage, placed_runs_of
-from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of
+from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage
+from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of, runs_at
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
@@ -44,11 +44,15 @@ class ReadingClient(Client):
         max_records: int = ALL,
     ) -> None:
         super().__init__(world, name, lives=2)
-        self._partitions = partitions
+        self._partitions = list(partitions)
         self._isolation = isolation
         self._group = group
         self._polls = polls
         self._max_records = max_records
+
+    def leave_out(self, topic: str) -> bool:
+        self._partitions = self._left(self._partitions, lambda where: where.topic != topic)
+        return True
 
     def live(self, process: Process) -> None:
         chance = self.world.chance
@@ -129,12 +133,16 @@ class PlanningClient(Client):
 
     def __init__(self, world: World, name: str, names: Sequence[str], *, plans: int = 2) -> None:
         super().__init__(world, name, lives=2)
-        self._options = source_options(names)
+        self._names = list(names)
         self._plans = plans
+
+    def leave_out(self, topic: str) -> bool:
+        self._names = self._left(self._names, lambda name: name != topic)
+        return True
 
     def live(self, process: Process) -> None:
         world, log = self.world, process.open()
-        recorder, planner = world.recorder(process), SourcePlanner(log, self._options)
+        recorder, planner = world.recorder(process), SourcePlanner(log, source_options(self._names))
         for _ in range(self._plans):
             try:
                 self._read(process, log, planner, recorder)
@@ -163,8 +171,8 @@ def read_ranges(
     for task in planner.tasks([(partition, start, ends[partition]) for partition, start in starts.items()]):
         for piece in task.slices:
             rows = read_block(log.services.files, piece.block, columns=("value",)).slice(piece.first_row, piece.count)
-            numbers = [number_of(value) for value in rows.column("value").to_pylist()]
-            placed = placed_runs_of(piece.base_offset + piece.first_row, numbers)
+            numbers = map(number_of, rows.column("value").to_pylist())
+            placed = runs_at(enumerate(numbers, piece.base_offset + piece.first_row))
             runs.setdefault((task.topic, task.partition), []).extend(placed)
     return [
         Piece(p.topic, p.partition, start, ends[p], runs.get((p.topic, p.partition), [])) for p, start in starts.items()

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from oncelog.errors import UsageError
-from oncelog.testing.simulation.swarm import run
+from oncelog.testing.simulation.swarm import STORY_STEPS, run
 
 SLICE = 50
 """Seeds that one process runs at a time."""
@@ -72,7 +72,7 @@ def run_seeds(seeds: Sequence[int]) -> Report:
     """Run some seeds in this process."""
     report, began = Report(), time.monotonic()
     for seed in seeds:
-        outcome = run(seed)
+        outcome = run(seed, steps_kept=STORY_STEPS)
         report.seeds += 1
         report.counts += outcome.counts()
         if outcome.failure is not None:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from oncelog.coordinator import rounds
 from oncelog.errors import (
     AbortableError,
     BatchRefusedError,
+    DataLossError,
     FatalError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
@@ -29,7 +31,7 @@ from oncelog.spark.context import BatchContext
 from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
 from oncelog.spark.offsets import SourceOffset, advance, parse_offset, ranges
 from oncelog.spark.option_table import Use
-from oncelog.spark.options import SinkOptions, parse_sink_options
+from oncelog.spark.options import SinkOptions, SourceOptions, parse_sink_options
 from oncelog.spark.planner import ReadTask, SourcePlanner
 from oncelog.spark.writing import WriteTask, Written, write_all
 from oncelog.testing.history import End, Ending, Recorder, Write, runs_of
@@ -59,11 +61,23 @@ class Checkpoint:
         query_id: of the query.
         ends: the source's offset at the end of each batch: the offset log.
         done: batches whose sink said that they are: the commit log.
+        number: how many were lost before.
     """
 
     query_id: str
     ends: dict[int, str] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    number: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether none was lost before."""
+        return self.number == 0
+
+    def successor(self) -> Checkpoint:
+        """An empty one, of another query."""
+        number = self.number + 1
+        return Checkpoint(f"{self.query_id.partition('/')[0]}/{number}", number=number)
 
     def plan(self, batch_id: int, end: str) -> None:
         """Log the end of a batch, before it runs.
@@ -78,6 +92,9 @@ class Checkpoint:
 class QueryClient(Client):
     """A streaming query; each life is one run of it.
 
+    Its operator may lose the checkpoint. Then he starts the query anew from the offsets of its group, and lets it take
+    over the history of the query that the ledger names; the run before it may still go on.
+
     Args:
         source: the topic that it reads.
         target: the topic that it writes; a record goes to the partition that its number chooses.
@@ -85,6 +102,7 @@ class QueryClient(Client):
         group: that holds the query's progress as well, if any.
         max_rows: of one batch, if bounded.
         round_timeout_ms: after it anyone may abort a batch whose driver is silent.
+        losses: how probable it is at the beginning of a life that the checkpoint is lost; needs a group.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a query
@@ -99,6 +117,7 @@ class QueryClient(Client):
         max_rows: int | None = None,
         min_tasks: int = 1,
         round_timeout_ms: int = 60_000,
+        losses: float = 0.0,
         lives: int = 4,
     ) -> None:
         super().__init__(world, name, lives)
@@ -107,18 +126,63 @@ class QueryClient(Client):
         self.partitions = partitions
         self.max_rows = max_rows
         self.checkpoint = Checkpoint(f"query-{name}")
-        more = {} if group is None else {"groupId": group}
         self.group = group
-        self.read_options = source_options([source], minPartitions=min_tasks, **more)
-        self.write_options = _sink_options(
-            topic=target, transactionalIdPrefix=name, roundTimeoutMs=round_timeout_ms, codec="null", **more
-        )
+        self._losses = losses
+        more = {} if group is None else {"groupId": group}
+        self._read: dict[str, object] = {"minPartitions": min_tasks, **more}
+        self._write: dict[str, object] = {
+            "topic": target, "transactionalIdPrefix": name, "roundTimeoutMs": round_timeout_ms, "codec": "null", **more
+        }  # fmt: skip
+
+    def read_options(self) -> SourceOptions:
+        """Of the next run's source."""
+        return source_options([self.source], **self._read)
+
+    def write_options(self, log: Log) -> SinkOptions:
+        """Of the next run's sink: one that begins anew takes over the history that it finds."""
+        if self.checkpoint.is_first or self.checkpoint.done:
+            return _sink_options(**self._write)
+        ledger = rounds.read_ledger(log.services.store, self.name)
+        is_another = ledger is not None and ledger.query_id != self.checkpoint.query_id
+        return _sink_options(**self._write, **({"takeover": ledger.query_id} if ledger and is_another else {}))
 
     def expects(self, error: FatalError) -> bool:
+        if isinstance(error, DataLossError):
+            return self.source in self.world.leaving
         return isinstance(error, (RunSupersededError, BatchRefusedError))
 
+    def leave_out(self, topic: str) -> bool:
+        self.is_done = topic in (self.source, self.target)
+        return self.is_done
+
     def live(self, process: Process) -> None:
-        _Run(self, process, process.open()).go_on()
+        if self.group is not None and self.world.chance.random() < self._losses:
+            self._lose_checkpoint()
+        self.go_on(process, IDLE_MAX)
+
+    def go_on(self, process: Process, idle_max: int) -> None:
+        """Run batches until nothing new came so often."""
+        log = process.open()
+        checkpoint = self.checkpoint
+        try:
+            _Run(self, process, log).go_on(idle_max)
+        except BatchRefusedError:
+            # The run before it went on behind the offsets that this one began with: the operator begins anew again.
+            if checkpoint is self.checkpoint and not checkpoint.is_first and not checkpoint.done:
+                self._lose_checkpoint()
+            raise
+
+    def catch_up(self, process: Process) -> None:
+        """After everything: run what is left."""
+        try:
+            self.go_on(process, idle_max=1)
+        except BatchRefusedError:
+            self.go_on(process, idle_max=1)
+
+    def _lose_checkpoint(self) -> None:
+        self.world.counts["checkpoints lost"] += 1
+        self.checkpoint = self.checkpoint.successor()
+        self._read["startingOffsets"] = "group"
 
     def expected(self) -> tuple[SourceOffset | None, SourceOffset | None]:
         """From where to where the batches go that are done."""
@@ -136,13 +200,15 @@ class _Run:
         self._process = process
         self._log = log
         self._recorder = query.world.recorder(process)
-        self._planner = SourcePlanner(log, query.read_options)
-        self._driver = BatchDriver(log, query.write_options)
+        self._checkpoint = query.checkpoint
+        self._planner = SourcePlanner(log, query.read_options())
+        self._options = persevere(process, lambda: query.write_options(log))
+        self._driver = BatchDriver(log, self._options)
 
-    def go_on(self) -> None:
-        """Run batches until nothing new comes."""
-        checkpoint, idle = self._query.checkpoint, 0
-        while idle < IDLE_MAX:
+    def go_on(self, idle_max: int) -> None:
+        """Run batches until nothing new came so often."""
+        checkpoint, idle = self._checkpoint, 0
+        while idle < idle_max:
             batch_id = max(checkpoint.done, default=-1) + 1
             if batch_id not in checkpoint.ends and not self._plan(batch_id):
                 idle += 1
@@ -152,7 +218,7 @@ class _Run:
 
     def _plan(self, batch_id: int) -> bool:
         """Log what the next batch reads; False where there is nothing. The first batch of a query is empty."""
-        checkpoint, planner = self._query.checkpoint, self._planner
+        checkpoint, planner = self._checkpoint, self._planner
         if batch_id == 0:
             start = persevere(self._process, planner.starting)
             checkpoint.plan(0, planner.source_offset(start).to_json())
@@ -170,10 +236,10 @@ class _Run:
         return advance(known, planner.next_ends(known, seen, self._query.max_rows))
 
     def _run_batch(self, batch_id: int) -> None:
-        checkpoint, query = self._query.checkpoint, self._query
+        checkpoint, query = self._checkpoint, self._query
         start, end = checkpoint.ends.get(batch_id - 1), checkpoint.ends[batch_id]
         context = BatchContext(checkpoint.query_id, self._process.name, "", batch_id, (start,), (end,), has_state=False)
-        request = batch_request(query.write_options, context, context.run_id)
+        request = batch_request(self._options, context, context.run_id)
         offsets = group_offsets.of_batch(context, query.group) if query.group else None
         told = _Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
         before = self._process.unknown_outcomes
@@ -319,6 +385,10 @@ class BatchWriteClient(Client):
         self._target = target
         self._partitions = partitions
         self._writes = writes
+
+    def leave_out(self, topic: str) -> bool:
+        self.is_done = topic == self._target
+        return self.is_done
 
     def expects(self, error: FatalError) -> bool:
         """A write that took longer than its transaction may (a pause, a clock that jumped) was aborted."""

@@ -24,7 +24,7 @@ from oncelog.testing.simulation.laws import Cast, judge
 from oncelog.testing.simulation.producers import IdempotentClient, TransactionalClient
 from oncelog.testing.simulation.readers import PlanningClient, ReadingClient
 from oncelog.testing.simulation.sinks import BatchWriteClient, QueryClient
-from oncelog.testing.simulation.upkeep import UpkeepClient
+from oncelog.testing.simulation.upkeep import DeletingClient, UpkeepClient
 from oncelog.testing.simulation.world import LawBrokenError, Nature, World
 from oncelog.types import IsolationLevel
 
@@ -32,6 +32,13 @@ STORY_STEPS, STORY_WIDTH = 30, 180
 """How much of the trace a failure shows."""
 
 SOURCE, COPIES, SUNK, MIXED = "in", "copies", "sunk", "mixed"
+DOOMED, DOOMED_SUNK, DRAINED = "doomed", "doomed-sunk", "drained"
+
+DELETIONS = 0.1
+"""How probable it is that a topic is deleted while others write and read it."""
+
+LOSSES = (0.0, 0.0, 0.4)
+"""How probable it is at the beginning of each run of a query with a group that its checkpoint is lost."""
 
 RATES: dict[Fault, tuple[float, ...]] = {
     Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
@@ -78,15 +85,20 @@ class Outcome:
 
     def story(self) -> str:
         """What broke, the last steps before it, and how to run it again."""
-        steps = "\n".join(str(step)[:STORY_WIDTH] for step in self.world.trace[-STORY_STEPS:])
+        steps = "\n".join(str(step)[:STORY_WIDTH] for step in list(self.world.trace)[-STORY_STEPS:])
         again = f"python -m oncelog.testing.simulation --seeds {self.seed} --trace"
         return f"seed {self.seed}: {self.failure}\n{steps}\nagain: make sim SEEDS={self.seed}, or {again}"
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed from its beginning to its judgement."""
+def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
+    """Run one seed from its beginning to its judgement.
+
+    Args:
+        seed: which.
+        steps_kept: how many of the last steps its trace keeps; all by default.
+    """
     chance = Random(seed)
-    world = World(chance, _nature(chance))
+    world = World(chance, _nature(chance), steps_kept=steps_kept)
     faults = _faults(world)
     failure = None
     with world.randomness(), limits_replaced(_small_limits(chance)):
@@ -187,6 +199,9 @@ class _Staging:
         if sinks:
             cast.topics[SUNK] = chance.randint(1, 3)
         retention_ms = chance.choice((None, None, 50, 1_000))
+        if chance.random() < DELETIONS:
+            cast.doomed |= {DOOMED: chance.randint(1, 2), DOOMED_SUNK: 1}
+            cast.topics[DRAINED] = 1
         world.scheduler.start(lambda: self._create(cast, retention_ms))
         world.scheduler.run()
         world.faults = faults
@@ -196,7 +211,7 @@ class _Staging:
 
     def _create(self, cast: Cast, retention_ms: int | None) -> None:
         _, log = self._world.open("setup")
-        for name, partitions in cast.topics.items():
+        for name, partitions in (cast.topics | cast.doomed).items():
             log.create_topic(name, partitions=partitions, retention_ms=retention_ms if name == MIXED else None)
 
     def _clients(self, cast: Cast, *, copies: bool, sinks: bool) -> Iterator[Client]:
@@ -206,6 +221,8 @@ class _Staging:
         if sinks:
             yield self._query(cast)
         yield from self._readers(cast)
+        if cast.doomed:
+            yield from self._around_a_deletion(cast)
         for at in range(self._chance.randint(0, 2)):
             yield UpkeepClient(self._world, f"upkeep-{at}", pause_ms=self._chance.choice((200, 1_000, 4_000)))
 
@@ -229,6 +246,41 @@ class _Staging:
         if chance.random() < 0.2:
             yield BatchWriteClient(world, "batch-write", MIXED, cast.topics[MIXED])
 
+    def _around_a_deletion(self, cast: Cast) -> Iterator[Client]:
+        chance, world = self._chance, self._world
+        doomed, mixed = cast.partitions(DOOMED), cast.partitions(MIXED)
+        writer = TransactionalClient(
+            world,
+            "doomed-writer",
+            chance.choice((doomed, [*doomed, *mixed], [*mixed, *doomed])),
+            group="doomed-group" if chance.random() < 0.4 else None,
+            prepares=chance.random() < 0.3,
+            timeout_ms=chance.choice((500, 60_000)),
+        )
+        cast.producers.append(writer)
+        yield writer
+        yield chance.choice((self._doomed_reader, self._doomed_planner))(cast)
+        match chance.randrange(4):
+            case 0:
+                yield IdempotentClient(world, "doomed-idempotent", [*doomed, *mixed])
+            case 1:
+                yield BatchWriteClient(world, "doomed-batch-write", DOOMED, len(doomed))
+            case 2:
+                yield QueryClient(world, "doomed-query", SOURCE, DOOMED_SUNK, 1)
+            case 3:
+                yield QueryClient(world, "draining-query", DOOMED, DRAINED, 1)
+        yield DeletingClient(world, "deleter", chance.sample(sorted(cast.doomed), len(cast.doomed)))
+
+    def _doomed_reader(self, cast: Cast) -> Client:
+        isolation = self._chance.choice(list(IsolationLevel))
+        group = "doomed-readers" if self._chance.random() < 0.3 else None
+        return ReadingClient(
+            self._world, "doomed-reader", cast.partitions(DOOMED, MIXED), isolation=isolation, group=group
+        )
+
+    def _doomed_planner(self, cast: Cast) -> Client:
+        return PlanningClient(self._world, "doomed-planner", [DOOMED, MIXED])
+
     def _copiers(self, cast: Cast) -> Iterator[Client]:
         targets = cast.partitions(COPIES)
         for source in cast.partitions(SOURCE):
@@ -248,6 +300,7 @@ class _Staging:
             max_rows=chance.choice((None, 2, 5)),
             min_tasks=chance.choice((1, 2, 3)),
             round_timeout_ms=chance.choice((1_000, 60_000)),
+            losses=chance.choice(LOSSES),
         )
         cast.queries.append(query)
         return query

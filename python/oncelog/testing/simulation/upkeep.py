@@ -1,12 +1,16 @@
-"""Upkeep: the sweeper of time-outs, settling, retention, expiry and the collection of files, run now and then."""
+"""Upkeep: the sweeper of time-outs, settling, retention, expiry and the collection of files, run now and then.
+
+And the deletion of a topic, in the middle of everything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from oncelog.errors import OutcomeUnknownError, RetriableError
+from oncelog.errors import OutcomeUnknownError, RetriableError, UnknownTopicError
 from oncelog.runtime import Log
-from oncelog.testing.simulation.clients import Client
+from oncelog.testing.simulation.clients import Client, persevere
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
 
@@ -45,3 +49,27 @@ class UpkeepClient(Client):
                 work(log)
             except (RetriableError, OutcomeUnknownError):
                 self.world.counts["upkeep failed"] += 1
+
+
+class DeletingClient(Client):
+    """Deletes topics while others write and read them.
+
+    Args:
+        topics: which.
+        pause_ms: before each, at most.
+    """
+
+    def __init__(self, world: World, name: str, topics: Iterable[str], *, pause_ms: int = 1_500) -> None:
+        super().__init__(world, name)
+        self._topics = list(topics)
+        self._pause_ms = pause_ms
+
+    def live(self, process: Process) -> None:
+        log = process.open()
+        for topic in self._topics:
+            process.sleep_ms(self.world.chance.randrange(self._pause_ms))
+            self.world.leaving.add(topic)
+            with suppress(UnknownTopicError):  # an earlier try had won
+                persevere(process, lambda topic=topic: log.admin.delete_topic(topic))  # type: ignore[misc]
+            self.world.gone.add(topic)
+        self.is_done = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,25 +84,29 @@ class World:
     Args:
         chance: the only source of chance.
         nature: what kind of world it is.
+        steps_kept: how many of the last operations the trace keeps; all by default, which costs a tenth of a run.
 
     Attributes:
         faults: what goes wrong. Set it to change that in the middle of a run.
-        trace: every operation.
+        trace: every operation, or the last ones.
         history: what the clients asked for and were answered.
         counts: what happened how often.
         operations: how many so far.
+        leaving, gone: names of topics whose deletion was begun, and of those whose deletion was answered.
     """
 
-    def __init__(self, chance: Random, nature: Nature) -> None:
+    def __init__(self, chance: Random, nature: Nature, *, steps_kept: int | None = None) -> None:
         self.chance = chance
         self.nature = nature
         self.faults: Faults = NoFaults()
         self.scheduler = Scheduler()
         self.disk = Disk()
-        self.trace: list[Step] = []
+        self.trace: deque[Step] = deque(maxlen=steps_kept)
         self.history: list[Event] = []
         self.counts: Counter[str] = Counter()
         self.operations = 0
+        self.leaving: set[str] = set()
+        self.gone: set[str] = set()
         self._wall_offset_ms = self._latest_wall_ms = STARTED_MS
         self._processes: list[Process] = []
         self._recorders: dict[str, Recorder] = {}

@@ -8,8 +8,8 @@ older state than it saw before, sees its own answered writes, and everything ack
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
@@ -119,14 +119,11 @@ class ProcessStore:
         znodes = self.get_many(f"{path.rstrip(ROOT)}/{name}" for name in names)
         return [(name, znode) for name, znode in zip(names, znodes, strict=True) if znode is not None]
 
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
+    def snapshot(self) -> AbstractContextManager[ZnodeReader]:
         if not self.reads_are_atomic:
-            yield self
-            return
+            return nullcontext(self)
         self._ask(Operation.ZNODE_READ, "snapshot")
-        with self._shared.store.snapshot() as reader:
-            yield reader
+        return self._shared.store.snapshot()
 
     def sync(self) -> None:
         self._ask(Operation.ZNODE_READ, "sync")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from oncelog import limits
 from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
 from oncelog.testing import invariants
@@ -70,6 +72,37 @@ def test_what_was_decided_behind_the_snapshot_waits_for_the_next_one(world: LogW
     world.time.pass_ms(limits.SETTLE_LAG_MS)
     assert settling.settle_if_due(partitions(world.log)) == 1
     assert owners(world.log) == []
+
+
+class ReadingStore(FaultyStore):
+    """Remembers the partitions that are read together, in their order."""
+
+    def __init__(self, store: ZnodeStore) -> None:
+        super().__init__(store)
+        self.read: list[list[str]] = []
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        wanted = list(paths)
+        self.read += [wanted] if wanted else []
+        return super().get_many(wanted)
+
+
+def test_the_order_in_which_partitions_are_named_decides_nothing(world: LogWorld) -> None:
+    read = []
+    for where in (partitions(world.log), partitions(world.log)[::-1]):
+        store = ReadingStore(world.store())
+        settling = Settler(store, world.time)
+        settling.settle_if_due(where)
+        world.time.pass_ms(limits.SETTLE_LAG_MS)
+        settling.settle_if_due(where)
+        read.append(store.read)
+
+    assert read[0] == read[1] == [[paths.partition(each) for each in partitions(world.log)]]
+    assert len(read[0][0]) > 1
 
 
 def test_a_settler_that_another_overtook_leaves_the_work_to_it(world: LogWorld) -> None:
