@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncelog.testing import kafka_broker
 from oncelog.testing.kafka_broker import TV1_FEATURES, TV1_VERSION, TV2_VERSION, KafkaBroker
@@ -93,6 +93,7 @@ class Transaction:
 
     def __init__(self, broker: KafkaBroker, transactional_id: str | None = None, **settings: object) -> None:
         self.transactional_id = transactional_id or fresh_name("id")
+        self._address = broker.address
         self._producer = _producer(broker, {"transactional.id": self.transactional_id, **settings})
         self._producer.init_transactions(30)
         self._producer.begin_transaction()
@@ -102,6 +103,14 @@ class Transaction:
         for value in values:
             self._producer.produce(topic, value=value.encode(), partition=partition)
         self._producer.flush(30)
+        return self
+
+    def stage(self, group: str, topic: str, offset: int, *, partition: int = 0) -> Transaction:
+        """An offset that becomes the group's with the commit."""
+        consumer = Consumer({"bootstrap.servers": self._address, "group.id": group, "log_level": 0})
+        offsets = [TopicPartition(topic, partition, offset)]
+        self._producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        consumer.close()
         return self
 
     def commit(self) -> None:

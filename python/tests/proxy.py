@@ -17,6 +17,8 @@ from enum import Enum, auto
 MULTI = 14
 """The type of a multi in ZooKeeper's protocol."""
 
+SYNC = 9
+
 
 class Loss(Enum):
     """What happens to a multi; the client's connection breaks in any case."""
@@ -35,6 +37,7 @@ class Proxy:
     """Forwards connections to a server on this machine, frame by frame.
 
     Attributes:
+        first_requests: the type of the first request of each session, in the order in which they came.
         multis: how many multis were asked for.
         losses: how many of them a loss has struck.
     """
@@ -46,6 +49,7 @@ class Proxy:
         self._pairs: set[_Pair] = set()
         self._late: list[tuple[_Pair, bytes]] = []
         self._is_down = False
+        self.first_requests: list[int] = []
         self.multis = 0
         self.losses = 0
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -157,10 +161,10 @@ class _Pair:
         self.close()
 
     def _pump_requests(self) -> None:
-        is_greeting = True
-        for frame in _frames(self._client):
-            loss = None if is_greeting or _type(frame) != MULTI else self._proxy.loss_of_multi()
-            is_greeting = False
+        for number, frame in enumerate(_frames(self._client)):  # the first one is a greeting
+            loss = self._proxy.loss_of_multi() if number > 0 and _type(frame) == MULTI else None
+            if number == 1:
+                self._proxy.first_requests.append(_type(frame))
             if loss is Loss.REPLY:
                 self._lost_xid = _xid(frame)
             elif loss is Loss.REQUEST:

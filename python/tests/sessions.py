@@ -55,6 +55,8 @@ def _leaves_no_query_running(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
+    from tests.spark.jobs.sessions import JVM_OPTIONS
+
     session = (
         _with_jars(builder)
         .master("local[2,4]")
@@ -62,7 +64,7 @@ def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dderby.system.home={folder}")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")

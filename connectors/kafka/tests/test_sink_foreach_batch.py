@@ -116,6 +116,19 @@ def test_a_batch_that_spark_replays_is_not_written_again(query: Query) -> None:
     assert query.values() == ["a", "b", "c"]
 
 
+def test_a_batch_of_a_query_that_keeps_state_is_replayed_without_being_written_again(query: Query) -> None:
+    """Spark fails a batch after which its state was not kept: the plan runs again, and nothing is written."""
+    query.add(*some("a", "b", "a"))
+    query.run(query.source().dropDuplicates(["value"]))
+    forget_last_commit(query.checkpoint)
+    query.run(query.source().dropDuplicates(["value"]))
+    assert [report.is_replay for report in query.reports] == [True]
+
+    query.add(*some("b", "c"))
+    query.run(query.source().dropDuplicates(["value"]))
+    assert query.values() == ["a", "b", "c"]
+
+
 def test_a_replay_with_other_numbers_of_partitions_is_still_a_replay(query: Query) -> None:
     query.add(*some("a", "b", "c", "d"))
     query.run(query.source().repartition(3))

@@ -25,6 +25,7 @@ from oncelog_kafka import ledger
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import Ledger, OpenRound
 from oncelog_kafka.participants import Participant
+from tests.logs import LogWorld
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -215,6 +216,16 @@ def test_of_two_that_rewrite_only_the_newer_one_may_replace(store: ZnodeStore) -
     newer.replace_lost(number, newer_lease, [participant(0), participant(2)])
 
 
+def test_of_two_leases_for_one_rewrite_the_second_counts(store: ZnodeStore) -> None:
+    asked, number, lease = lost_round(store)
+    second = asked.record_lost(number, [])
+
+    with pytest.raises(RoundAbortedError):
+        asked.replace_lost(number, lease, [participant(0, lease=lease), participant(2, lease=lease)])
+    assert len(record(store, number).lost) == 2
+    assert asked.replace_lost(number, second, [participant(0, lease=second), participant(2, lease=second)]).lost == ()
+
+
 def test_what_an_operator_gave_up_is_not_replaced_any_more(store: ZnodeStore) -> None:
     asked, number, lease = lost_round(store)
     ledger.complete(store, request().prefix, number)
@@ -223,6 +234,20 @@ def test_what_an_operator_gave_up_is_not_replaced_any_more(store: ZnodeStore) ->
     with pytest.raises(RoundAbortedError):
         asked.replace_lost(number, lease, [participant(0), participant(2)])
     assert record(store, number) == before
+
+
+def test_the_age_of_a_decision_counts_from_its_round_whatever_is_recorded_of_it_later(tmp_path: Path) -> None:
+    """By it a token that is not there proves something, or nothing: brokers forget tokens."""
+    world = LogWorld(tmp_path)
+    store, asked = world.store(), Ledger(world.store(), request())
+    opened = begin(store, request(), buckets=3)
+    asked.decide(opened, [participant(0), participant(1)])
+    world.time.pass_ms(5_000)
+    lease = asked.record_lost(opened.number, ["copier-0-1.0.0"])
+    world.time.pass_ms(3_000)
+    asked.replace_lost(opened.number, lease, [participant(0, lease=lease)])
+
+    assert ledger.decision_age_ms(store, "copier", opened.number) == 8_000
 
 
 # Bad input

@@ -557,6 +557,152 @@ SPARK = [
         "        if name not in topic_ids:\n",
         ("unit/spark/test_offsets.py",),
     ),
+    Fault(
+        "a position goes backwards",
+        "spark/offsets.py",
+        "else max(before, found.end)",
+        "else found.end",
+        ("unit/spark/test_offsets.py",),
+    ),
+    Fault(
+        "where a batch starts does not count for a replay",
+        "spark/offsets.py",
+        '{"starts": [_canonical(text) for text in starts], "ends"',
+        '{"ends"',
+        ("unit/spark/test_offsets.py",),
+    ),
+    Fault(
+        "the first batch is not empty",
+        "spark/source.py",
+        "self._is_first_batch_due = not self._has_planned  #",
+        "self._is_first_batch_due = False  #",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "a replay of the first batch reads from where a query would start now",
+        "spark/source.py",
+        "            self._is_first_batch_due = False\n            return []",
+        "            self._is_first_batch_due = False",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "what is available now goes on growing",
+        "spark/source.py",
+        "self._frozen = planner.ends(planner.plan(planner.selected()))",
+        "self._frozen = None",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "a topic is missing before a sync",
+        "spark/planner.py",
+        "        self._store.sync()\n        options",
+        "        options",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "a partition with little waits for one with much",
+        "spark/planner.py",
+        "share = min(room, max(1, max_rows * count // total))",
+        "share = min(room, max_rows * count // total)",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "tasks name their files by the generation before",
+        "spark/driver.py",
+        "generation = generations.current(reader)",
+        "generation = generations.current(reader) - 1",
+        ("unit/spark/test_driver.py",),
+    ),
+    Fault(
+        "a batch that fails leaves its round open",
+        "spark/driver.py",
+        "                round_.abort()\n",
+        "                pass\n",
+        ("unit/spark/test_driver.py",),
+    ),
+    Fault(
+        "a batch write that fails leaves its transaction open",
+        "spark/driver.py",
+        "            coordinator.end_txn(transactional_id, producer, commit=False)\n",
+        "            pass\n",
+        ("unit/spark/test_driver.py",),
+    ),
+    Fault(
+        "two sinks of one query share a history",
+        "spark/driver.py",
+        'prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,',
+        "prefix=prefix,",
+        ("unit/spark/test_driver.py",),
+    ),
+    Fault(
+        "what tasks of two runs wrote is one batch",
+        "spark/writer.py",
+        "if len(runs) != 1 or None in runs:",
+        "if None in runs:",
+        ("unit/spark/test_stream_writer.py",),
+    ),
+]
+
+OPENING = [
+    Fault(
+        "any folder passes for the log's",
+        "runtime.py",
+        "        _ensure_folder(store, files, found, root)\n",
+        "",
+        ("unit/log/test_folder_mark.py",),
+    ),
+    Fault(
+        "tasks are told a relative path",
+        "runtime.py",
+        "root = absolute(path)",
+        "root = str(path)",
+        ("unit/test_runtime.py",),
+    ),
+    Fault(
+        "who must not create a store creates one",
+        "runtime.py",
+        "_ensure_format(store, place, create=create)",
+        "_ensure_format(store, place, create=True)",
+        ("unit/test_runtime.py",),
+    ),
+    Fault(
+        "metadata that changes while it is copied is copied",
+        "znodes/copying.py",
+        "                self._check_unmoved(*ours)\n",
+        "                pass\n",
+        ("unit/znodes/test_copying.py",),
+    ),
+    Fault(
+        "a trim of the old store is taken for one of the new",
+        "znodes/copying.py",
+        "return payloads.encode_partition(replace(state, trim=0)) if state.trim else znode.data",
+        "return znode.data",
+        ("unit/znodes/test_copying.py",),
+    ),
+    Fault(
+        "a write to an expired ZooKeeper session was never carried out",
+        "znodes/zookeeper/failures.py",
+        '"SessionExpiredError": Meaning.NO_ANSWER',
+        '"SessionExpiredError": Meaning.NOT_DONE',
+        ("unit/znodes/test_zookeeper_urls.py",),
+    ),
+]
+
+CHECKER = [
+    Fault(
+        "an offset of a refused transaction passes",
+        "testing/checker/groups.py",
+        "return self.transaction.outcome != Outcome.ABORTED and is_asked and",
+        "return is_asked and",
+        ("unit/testing/test_checker.py::test_an_offset_of_a_transaction_whose_commit_was_refused_is_found",),
+    ),
+    Fault(
+        "a plan may end within a transaction of one partition",
+        "testing/checker/readers.py",
+        "self._part_last = np.maximum.reduceat(last, firsts) % NUMBERS if len(firsts) else firsts",
+        "self._part_last = self._part_first",
+        ("unit/testing/test_checker.py::test_a_plan_that_ends_within_a_transaction_of_one_partition_is_torn",),
+    ),
 ]
 
 FAULTS = [
@@ -570,4 +716,6 @@ FAULTS = [
     *SETTLING,
     *FILES,
     *SPARK,
+    *OPENING,
+    *CHECKER,
 ]

@@ -14,7 +14,19 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.runtime import Log
-from tests.logs import lso, numbered, send, started, state, tp, write_aborted, write_committed, write_open
+from oncelog.spark.offsets import parse_offset
+from tests.logs import (
+    lso,
+    numbered,
+    partition,
+    send,
+    started,
+    state,
+    tp,
+    write_aborted,
+    write_committed,
+    write_open,
+)
 from tests.spark.queries import (
     Rows,
     forget_last_commit,
@@ -389,3 +401,6 @@ def test_a_group_shows_how_far_a_query_is_one_batch_late(spark: SparkSession, lo
     assert 0 < start[0] < end[0]
     assert {number: found.offset for number, found in progress.items()} == start
     assert progress[0].lag == lso(log, 0, "in") - start[0]
+    told = query.lastProgress
+    assert told is not None
+    assert parse_offset(told.sources[0].latestOffset).offset_of(partition(log, 0, "in")) == lso(log, 0, "in")

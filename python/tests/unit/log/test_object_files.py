@@ -87,6 +87,17 @@ def test_the_size_of_an_object_is_asked_for_once_whatever_is_read_of_it(s3: S3Se
     assert [method for method, _ in s3.requests()[before:]] == ["HEAD", *["GET"] * 7]
 
 
+def test_a_forked_child_uses_nothing_of_its_parents_client(s3: S3Server, files: FileStore) -> None:
+    """Their connections are one, and what they send would mix: so the child asks for what its parent knows."""
+    write(files, NAME)
+    assert files.read(NAME, 0, 7) == b"content"
+    before = len(s3.requests())
+
+    wait_for([forked(lambda: files.read(NAME, 0, 7))])
+
+    assert [method for method, _ in s3.requests()[before:]] == ["HEAD", "GET"]
+
+
 # Refusals of the store -----------------------------------------------------------------------------------------------
 
 

@@ -21,11 +21,16 @@ from oncelog.testing.history import (
     End,
     Ending,
     Event,
+    Fetch,
+    Fetched,
     Kind,
     Piece,
+    Plan,
+    Planned,
     Poll,
     Polled,
     Recorder,
+    Stage,
     Write,
     Written,
     writing,
@@ -92,6 +97,47 @@ def test_an_unknown_outcome_may_be_either_but_only_of_the_whole() -> None:
 
     half = [_without_partition(event, 1) for event in log.events]
     assert set(judge(half).anomalies) == {Anomaly.TORN_TRANSACTION}
+
+
+def test_a_commit_that_is_refused_behind_one_without_an_answer_leaves_the_outcome_unknown() -> None:
+    """The first one may have been carried out, and the second one have come too late."""
+    recorder, events = _recorder()
+    _write(recorder, "t", [(0, 10)], 0)
+    recorder.unknown(recorder.invoke(End("t", Ending.COMMIT)))
+    recorder.fail(recorder.invoke(End("t", Ending.COMMIT)))
+    _read_all(recorder, [(0, 0, 10)], end=11)
+
+    assert judge(events).is_clean, str(judge(events))
+
+
+def test_an_offset_of_a_transaction_whose_commit_was_refused_is_found() -> None:
+    recorder, events = _recorder()
+    recorder.ok(recorder.invoke(Stage("g", [("in", 0, 5)], "t")))
+    recorder.fail(recorder.invoke(End("t", Ending.COMMIT)))
+    recorder.ok(recorder.invoke(Fetch("g")), Fetched([("in", 0, 5)]))
+
+    assert set(judge(events).anomalies) == {Anomaly.ABORTED_READ}
+
+
+def test_a_plan_that_ends_within_a_transaction_of_one_partition_is_torn() -> None:
+    recorder, events = _recorder()
+    _write(recorder, "t", [(0, 10)], 0)
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    for piece in (Piece("out", 0, 0, 5, [(0, 0, 5)]), Piece("out", 0, 5, 11, [(5, 5, 5)])):
+        recorder.ok(recorder.invoke(Poll("r")), Polled([piece], is_whole=True))
+
+    assert set(judge(events).anomalies) == {Anomaly.TORN_TRANSACTION}
+
+
+def test_plans_go_back_only_behind_one_that_was_over_before_they_began() -> None:
+    recorder, events = _recorder()
+    slow, quick = recorder.invoke(Plan()), recorder.invoke(Plan())
+    recorder.ok(quick, Planned([("out", 0, 10)]))
+    recorder.ok(slow, Planned([("out", 0, 5)]))
+    assert judge(events).is_clean, str(judge(events))
+
+    recorder.ok(recorder.invoke(Plan()), Planned([("out", 0, 9)]))
+    assert judge(events).anomalies == {Anomaly.LSO_REGRESS: 1}
 
 
 def test_a_retry_may_write_the_same_records_again() -> None:

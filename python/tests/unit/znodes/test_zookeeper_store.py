@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -27,7 +28,7 @@ from oncelog.znodes import paths
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH
-from tests.proxy import Loss, Proxy, proxied
+from tests.proxy import SYNC, Loss, Proxy, proxied
 from tests.unit.znodes.worlds import dump, increment
 from tests.zookeeper import ZookeeperServer, running_server
 
@@ -116,6 +117,32 @@ def test_a_store_outlives_restarts_of_its_server(tmp_path: Path) -> None:
             server.restart()
             store.sync()
             assert store.transact(increment) == number
+
+
+def test_a_session_catches_up_with_the_leader_before_anything_is_asked_of_it(zookeeper: ZookeeperServer) -> None:
+    """A follower may lag behind what this process, or whoever sent it here, knows.
+
+    conformance: 67.
+    """
+    with proxied(zookeeper.port) as proxy, store_through(proxy, zookeeper) as store:
+        store.multi([Create("/a")])
+        proxy.cut()
+        assert store.children("/") == ["a"]
+
+        assert proxy.first_requests == [SYNC, SYNC]
+
+
+def test_a_server_that_knows_less_than_was_seen_is_not_believed(tmp_path: Path) -> None:
+    """As a follower that lags, or a server that came back without its data: to it, nothing was ever written."""
+    with running_server(tmp_path) as server, closing(ZookeeperZnodeStore(server.url("timeout_ms=2000"))) as store:
+        store.multi([Create("/a")])
+        server.stop()
+        rmtree(tmp_path / "data")
+        server.start()
+        server.wait_until_serving()
+
+        with pytest.raises(StoreUnavailableError):
+            store.get("/a")
 
 
 # Chroots

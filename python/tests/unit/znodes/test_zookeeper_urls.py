@@ -123,6 +123,20 @@ def test_every_error_of_kazoo_has_one_meaning() -> None:
     assert not MEANINGS.keys() & REFUSALS.keys()
 
 
+def test_only_what_a_server_refuses_before_it_carries_out_anything_counts_as_not_written() -> None:
+    """A write that a lost connection or session cut short may have been carried out.
+
+    conformance: 67.
+    """
+    assert {name for name, meaning in MEANINGS.items() if meaning in {Meaning.NOT_DONE, Meaning.FULL}} == {
+        "ThrottledOpError",
+        "NotReadOnlyCallError",
+        "NewConfigNoQuorumError",
+        "ReconfigInProcessError",
+        "QuotaExceededError",
+    }
+
+
 @pytest.mark.parametrize("name", sorted(MEANINGS))
 def test_an_error_of_kazoo_becomes_one_that_says_what_to_do(name: str) -> None:
     error = translated(errors_of_kazoo()[name](), path="/a")

@@ -43,6 +43,8 @@ import org.slf4j.LoggerFactory;
  */
 final class Cluster implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Cluster.class);
+  private static final String API_TIMEOUT = "default.api.timeout.ms";
+  private static final String API_TIMEOUT_MS = "30000";
 
   /** A topic as it is now. A topic that was deleted and created again has another id. */
   record Topic(String name, String id, int partitions) {}
@@ -107,23 +109,39 @@ final class Cluster implements AutoCloseable {
   }
 
   /**
-   * What the group has committed; waits for transactions that carry its offsets. Partitions without any are left out.
+   * What the group has committed of {@code partitions}: null where it never did. A partition whose offset hangs on an
+   * undecided transaction is left out: of those Kafka's client says no more than that.
    */
-  Map<TopicPartition, OffsetAndMetadata> committed(String groupId) {
+  Map<TopicPartition, OffsetAndMetadata> committed(String groupId, Collection<TopicPartition> partitions) {
     return ask(
         "the group's offsets cannot be read",
-        () -> {
-          Map<TopicPartition, OffsetAndMetadata> found =
-              admin()
-                  .listConsumerGroupOffsets(
-                      Map.of(groupId, new ListConsumerGroupOffsetsSpec()),
-                      new ListConsumerGroupOffsetsOptions().requireStable(true))
-                  .partitionsToOffsetAndMetadata(groupId)
-                  .get();
-          Map<TopicPartition, OffsetAndMetadata> known = new HashMap<>(found);
-          known.values().removeIf(java.util.Objects::isNull);
-          return known;
-        });
+        () ->
+            admin()
+                .listConsumerGroupOffsets(
+                    Map.of(groupId, new ListConsumerGroupOffsetsSpec().topicPartitions(partitions)),
+                    new ListConsumerGroupOffsetsOptions().requireStable(true))
+                .partitionsToOffsetAndMetadata(groupId)
+                .get());
+  }
+
+  /** The same of all {@code partitions}: waits for the transactions that carry their offsets. */
+  Map<TopicPartition, OffsetAndMetadata> committedStable(String groupId, Collection<TopicPartition> partitions) {
+    long patienceMs = Long.parseLong(options.clientSettings.getOrDefault(API_TIMEOUT, API_TIMEOUT_MS));
+    long deadlineNs = System.nanoTime() + patienceMs * 1_000_000;
+    Map<TopicPartition, OffsetAndMetadata> found = committed(groupId, partitions);
+    while (!found.keySet().containsAll(partitions)) {
+      if (System.nanoTime() > deadlineNs) {
+        throw new IllegalStateException(
+            Problems.message(
+                "the group's offsets cannot be read: a transaction that carries some of them is undecided; end its "
+                    + "producer, or finish the sink's batch, and start again",
+                "group", groupId,
+                "waited", patienceMs + " ms"));
+      }
+      pause();
+      found = committed(groupId, partitions);
+    }
+    return found;
   }
 
   /** Commits {@code offsets} to the group; does not wait. */
@@ -268,7 +286,7 @@ final class Cluster implements AutoCloseable {
     if (admin == null) {
       Map<String, Object> settings = new HashMap<>(options.clientSettings);
       // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
-      settings.putIfAbsent("default.api.timeout.ms", "30000");
+      settings.putIfAbsent(API_TIMEOUT, API_TIMEOUT_MS);
       settings.putIfAbsent("request.timeout.ms", "15000");
       try {
         admin = Admin.create(settings);

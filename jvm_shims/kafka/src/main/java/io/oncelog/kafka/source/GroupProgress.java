@@ -12,7 +12,8 @@ import org.slf4j.LoggerFactory;
  * fails is left to the next batch.
  *
  * <p>A partition whose offset somebody else committed with metadata of their own, such as an exactly-once sink that
- * commits the offsets in its transactions, is theirs: a late plain commit would move it back.
+ * commits the offsets in its transactions, is theirs: a late plain commit would move it back. So is one whose offset
+ * hangs on an undecided transaction.
  */
 final class GroupProgress {
   private static final Logger LOG = LoggerFactory.getLogger(GroupProgress.class);
@@ -28,11 +29,11 @@ final class GroupProgress {
 
   void commit(Map<TopicPartition, Long> offsets) {
     try {
-      Map<TopicPartition, OffsetAndMetadata> known = cluster.committed(groupId);
+      Map<TopicPartition, OffsetAndMetadata> known = cluster.committed(groupId, offsets.keySet());
       Map<TopicPartition, OffsetAndMetadata> fresh = new HashMap<>();
       offsets.forEach(
           (partition, offset) -> {
-            if (isOurs(known.get(partition))) {
+            if (known.containsKey(partition) && isOurs(known.get(partition))) {
               fresh.put(partition, new OffsetAndMetadata(offset, METADATA));
             }
           });

@@ -5,7 +5,6 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
 /** Finds the offsets that a {@link Position} means on a cluster now. */
@@ -49,9 +48,15 @@ final class Positions {
   }
 
   private Map<TopicPartition, Long> ofGroup(Set<TopicPartition> partitions) {
-    Map<TopicPartition, OffsetAndMetadata> committed = cluster.committed(options.groupId.orElseThrow());
     Map<TopicPartition, Long> found = new HashMap<>();
-    partitions.stream().filter(committed::containsKey).forEach(p -> found.put(p, committed.get(p).offset()));
+    cluster
+        .committedStable(options.groupId.orElseThrow(), partitions)
+        .forEach(
+            (partition, committed) -> {
+              if (committed != null) {
+                found.put(partition, committed.offset());
+              }
+            });
     Set<TopicPartition> others = new HashSet<>(partitions);
     others.removeAll(found.keySet());
     found.putAll(cluster.earliest(others));

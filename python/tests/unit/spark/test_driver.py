@@ -1,0 +1,119 @@
+"""The sink's driver, without Spark: what it leaves of a batch that fails, and what it says while the tasks work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncelog import limits
+from oncelog.errors import BatchRefusedError, OncelogError
+from oncelog.log import generations
+from oncelog.log.partition_log import PARTITIONS_PER_STEP
+from oncelog.spark.context import BatchContext
+from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import SinkOptions, parse_sink_options
+from oncelog.spark.writing import WriteTask, Written
+from oncelog.types import OffsetAndMetadata
+from oncelog.znodes import paths
+from tests.logs import TOPIC, LogWorld, log_world, lso, state, values
+from tests.rounds import PREFIX, SOURCE, request, written
+from tests.rounds import offsets as batch_offsets
+from tests.waiting import until
+
+BATCH = BatchContext("query", "run", "/ck", 3, ("1",), ("2",), has_state=False)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LogWorld]:
+    with log_world(tmp_path) as found:
+        found.log.create_topic(TOPIC, partitions=2)
+        found.log.create_topic(SOURCE)
+        yield found
+
+
+def options(world: LogWorld, **more: object) -> SinkOptions:
+    given = {"path": world.log.path, "topic": TOPIC, "transactionalIdPrefix": PREFIX, **more}
+    return parse_sink_options(given, Use.FOREACH_BATCH)
+
+
+def some_blocks(world: LogWorld, topic: str, numbers: Iterable[int]) -> list[Written]:
+    """What the tasks of a batch hand over: a row for each of these partitions."""
+    found = written(world.log, {number: [b"row"] for number in numbers}, topic)
+    return [Written(topic, place.partition, block) for place, blocks in found.items() for block in blocks]
+
+
+def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
+    store, path = world.store(), paths.round_owner(PREFIX, 1)
+
+    def version() -> int:
+        found = store.get(path)
+        assert found is not None
+        return found.stat.version
+
+    def work(task: WriteTask) -> Iterable[Written]:
+        begun = version()
+        until(lambda: version() > begun + 1, within_s=10)
+        return some_blocks(world, TOPIC, [0])
+
+    BatchDriver(world.log, options(world, roundTimeoutMs=30)).run(request(0), None, work)
+
+    assert values(world.log, 0) == [b"row"]
+
+
+def test_a_batch_that_fails_leaves_no_round_open(world: LogWorld) -> None:
+    driver = BatchDriver(world.log, options(world))
+
+    def fail(task: WriteTask) -> Iterable[Written]:
+        raise RuntimeError("a job fails on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        driver.run(request(0), None, fail)
+    assert world.log.admin.describe_ledger(PREFIX).open_rounds == []
+
+    elsewhere = batch_offsets(world.log, 7)
+    with world.log.consumer(group_id=elsewhere.group_id) as consumer:
+        consumer.commit({p.topic_partition: OffsetAndMetadata(3) for p in elsewhere.start})
+    with pytest.raises(BatchRefusedError):
+        driver.run(request(0, group_id=elsewhere.group_id), elsewhere, lambda task: some_blocks(world, TOPIC, [0]))
+    assert world.log.admin.describe_ledger(PREFIX).open_rounds == []
+    assert values(world.log) == []
+
+
+def test_a_batch_write_that_fails_half_way_leaves_no_transaction_open(world: LogWorld) -> None:
+    """It would hold back every reader of the topic until its time-out, which is the longest there is."""
+    count = PARTITIONS_PER_STEP + 1
+    world.log.create_topic("wide", partitions=count)
+    collected = some_blocks(world, "wide", [count - 1])
+    while generations.current(world.store()) < 3:
+        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS + 1)
+        world.log.admin.upkeep()
+    fresh = some_blocks(world, "wide", range(count - 1))
+
+    with pytest.raises(OncelogError, match="waited across two collections"):
+        commit_once(world.log, [*fresh, *collected])
+
+    assert lso(world.log, 0, "wide") == state(world.log, 0, "wide").log_end > 0
+    assert values(world.log, topic="wide") == []
+
+
+def test_tasks_name_their_files_by_the_generation_of_now_and_know_the_topics_there_are(world: LogWorld) -> None:
+    every = write_task(world.log, options(world, topic=None))
+    one = write_task(world.log, options(world))
+
+    assert every.partitions == {TOPIC: 2, SOURCE: 1}
+    assert (one.partitions, one.topic) == ({TOPIC: 2}, TOPIC)
+    assert {every.generation, one.generation} == {generations.current(world.store())}
+
+
+def test_each_sink_of_a_query_has_a_history_of_its_own_if_it_is_named(world: LogWorld) -> None:
+    asked = [batch_request(options(world, sinkName=name), BATCH, "run") for name in ("a", "b", None)]
+
+    assert [one.prefix for one in asked] == [f"{PREFIX}.a", f"{PREFIX}.b", PREFIX]
+    assert [one.sink_name for one in asked] == ["a", "b", TOPIC]
+    assert len({one.fingerprint for one in asked}) == 1
+    other = batch_request(options(world), replace(BATCH, start_offsets=("0",)), "run")
+    assert other.fingerprint != asked[0].fingerprint

@@ -1,0 +1,208 @@
+"""The source's stream reader, asked as Spark asks it, without Spark; spark/test_source.py has whole queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+import oncelog
+from oncelog import limits, runtime
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore
+from oncelog.runtime import Log
+from oncelog.spark import planner, schema
+from oncelog.spark.logs import close_logs
+from oncelog.spark.option_table import Use
+from oncelog.spark.options import SourceOptions, parse_source_options
+from oncelog.spark.planner import SourcePlanner
+from oncelog.spark.source import StreamReader
+from oncelog.testing import invariants
+from oncelog.znodes import paths
+from tests.logs import TOPIC, LogWorld, log_world, numbered, started, tp, write_committed
+from tests.rounds import GROUP, SOURCE, run_batch
+from tests.rounds import request as batch_request
+
+ALL = ReadAllAvailable()
+Offset = dict[str, Any]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with oncelog.open(tmp_path / "log") as opened:
+        opened.create_topic(TOPIC, partitions=2)
+        yield opened
+        close_logs()
+        invariants.check(opened)
+
+
+def options(path: str, **more: object) -> SourceOptions:
+    given = {"path": path, "subscribe": TOPIC, "startingOffsets": "earliest", **more}
+    return parse_source_options({name: value for name, value in given.items() if value is not None}, Use.STREAM_READ)
+
+
+def reader(log: Log, **more: object) -> StreamReader:
+    return StreamReader(options(log.path, **more), schema.read_schema(include_headers=False))
+
+
+def begun(log: Log, **more: object) -> tuple[StreamReader, Offset]:
+    """A reader whose first batch is over, and where that ended."""
+    made = reader(log, **more)
+    start = made.initialOffset()
+    assert made.latestOffset(start, ALL) == start
+    return made, start
+
+
+def rows(made: StreamReader, start: Offset, end: Offset) -> list[bytes]:
+    """What the tasks of a batch show, sorted."""
+    batches = (batch for task in made.partitions(start, end) for batch in made.read(task))
+    return sorted(value for batch in batches for value in batch.column("value").to_pylist())
+
+
+def write(log: Log, *values: bytes, number: int = 0, topic: str = TOPIC) -> None:
+    with started(log, f"writer-{number}") as producer:
+        write_committed(producer, *values, number=number, topic=topic)
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_the_first_batch_is_empty_and_its_replay_too_wherever_the_log_is_by_then(log: Log, starting: str) -> None:
+    write(log, *numbered("old", 2))
+    first, start = begun(log, startingOffsets=starting)
+    assert rows(first, start, start) == []
+    write(log, *numbered("since", 3))
+
+    replay = reader(log, startingOffsets=starting)
+    asked_again = replay.initialOffset()
+    assert rows(replay, asked_again, start) == []
+    end = replay.latestOffset(start, ALL)
+
+    assert rows(replay, start, end) == sorted(
+        [*(numbered("old", 2) if starting == "earliest" else []), *numbered("since", 3)]
+    )
+
+
+def test_a_replay_of_the_first_batch_is_empty_though_the_group_it_started_at_moved_back(log: Log) -> None:
+    write(log, *numbered("a", 3))
+    with log.consumer(group_id="g") as consumer:
+        consumer.commit({tp(0): 2, tp(1): 0})
+        _, start = begun(log, startingOffsets="group", groupId="g")
+        consumer.commit({tp(0): 0, tp(1): 0})
+
+    replay = reader(log, startingOffsets="group", groupId="g")
+    assert rows(replay, replay.initialOffset(), start) == []
+
+    assert rows(replay, start, replay.latestOffset(start, ALL)) == [b"a-2"]
+
+
+def test_a_plan_that_settlers_overtake_is_left_to_the_next_trigger(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, start = begun(log)
+    write(log, b"a")
+    monkeypatch.setattr(limits, "PLAN_ATTEMPTS", 0)
+    assert made.latestOffset(start, ALL) == start
+    assert made.reportLatestOffset() is None
+
+    monkeypatch.undo()
+    assert rows(made, start, made.latestOffset(start, ALL)) == [b"a"]
+
+
+@pytest.mark.parametrize("more", [{}, {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h"}])
+def test_what_is_available_now_is_what_was_there_when_that_was_asked(log: Log, more: dict[str, object]) -> None:
+    made, start = begun(log, subscribe=None, subscribePattern=".*", **more)
+    write(log, *numbered("a", 3))
+    made.prepareForTriggerAvailableNow()
+    write(log, b"later")
+    log.create_topic("later")
+    write(log, b"in a later topic", topic="later")
+
+    end = made.latestOffset(start, ALL)
+
+    assert rows(made, start, end) == numbered("a", 3)
+    assert made.latestOffset(end, ALL) == end
+
+
+def test_a_partition_with_little_is_not_starved_by_one_with_much(log: Log) -> None:
+    write(log, *numbered("many", 500), number=0)
+    write(log, b"one", number=1)
+    made, start = begun(log)
+
+    end = made.latestOffset(start, ReadMaxRows(10))
+
+    found = rows(made, start, end)
+    assert b"one" in found
+    assert len(found) == 10
+
+
+def test_a_backlog_is_cut_into_tasks_of_so_many_bytes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in numbered("a", 3):
+        write(log, value)
+    made, start = begun(log)
+    end = made.latestOffset(start, ALL)
+    assert len(made.partitions(start, end)) == 1
+
+    monkeypatch.setattr(planner, "TASK_BYTES", 1)
+    assert len(made.partitions(start, end)) == 3
+    assert rows(made, start, end) == numbered("a", 3)
+
+
+def test_the_progress_that_a_source_tells_never_moves_the_group_of_a_sink(log: Log) -> None:
+    log.create_topic(SOURCE)
+    run_batch(log, batch_request(0, group_id=GROUP))
+    made, start = begun(log, groupId=GROUP, subscribe=SOURCE)
+
+    made.commit(start)
+
+    with log.consumer(group_id=GROUP) as consumer:
+        assert consumer.committed([tp(0, SOURCE)])[tp(0, SOURCE)].offset == 10
+
+
+class Follower:
+    """A store that lags: what was written below `hidden` shows after a sync only."""
+
+    reads_are_atomic = False
+
+    def __init__(self, store: ZnodeStore, hidden: str) -> None:
+        self._store = store
+        self._hidden = hidden
+        self._is_synced = False
+
+    def get(self, path: str) -> Znode | None:
+        is_seen = self._is_synced or not f"{path}/".startswith(f"{self._hidden}/")
+        return self._store.get(path) if is_seen else None
+
+    def get_many(self, wanted: Iterable[str]) -> list[Znode | None]:
+        return [self.get(path) for path in wanted]
+
+    def children(self, path: str) -> list[str]:
+        return [name for name, _ in self.children_data(path)]
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        found = [(name, self.get(f"{path}/{name}")) for name in self._store.children(path)]
+        return [(name, znode) for name, znode in found if znode is not None]
+
+    def sync(self) -> None:
+        self._is_synced = True
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LogWorld]:
+    with log_world(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("selected", [{"subscribe": TOPIC}, {"subscribe": None, "subscribePattern": ".*"}])
+def test_a_topic_is_missing_only_if_it_is_behind_a_sync(world: LogWorld, selected: dict[str, object]) -> None:
+    world.log.create_topic(TOPIC, partitions=2)
+    behind: Any = Follower(world.store(), paths.topic(TOPIC))
+    log = runtime.open_with(world.log.path, "memory", behind, world.files, world.time)
+
+    assert len(SourcePlanner(log, options(log.path, **selected)).selected()) == 2
