@@ -4,13 +4,15 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash crash-zookeeper crash-kafka run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash crash-zookeeper run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+# Tests on Spark and Kafka wait for a third of their time.
+TESTS_AT_ONCE ?= 3
 SEEDS ?= 0-9999
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
@@ -52,8 +54,8 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test: lint shims ## Lint and every test but those of `make zookeeper` and the long walks of `make crash`
-	$(PYTEST) -m "not walk and not on_zookeeper"
+test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
+	$(PYTEST) --numprocesses $(TESTS_AT_ONCE) -m "not walk and not on_zookeeper"
 
 unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
 	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka and not on_zookeeper"
@@ -90,14 +92,11 @@ integration: shims ## The tests on servers in containers; as root on Debian, wit
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
-crash: $(READY) ## Kill real queries at every named crash point (6 minutes)
-	$(PYTEST) python/tests -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
+crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (10 minutes)
+	$(PYTEST) --numprocesses $(TESTS_AT_ONCE) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
 
 crash-zookeeper: $(READY) ## The same with the metadata on a real ZooKeeper
 	$(PYTEST) python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
-
-crash-kafka: shims ## The same for the Kafka sink
-	$(BIN)/python -m pytest connectors/kafka/tests -m walk -o faulthandler_timeout=1800
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py

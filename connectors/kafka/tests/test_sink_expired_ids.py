@@ -23,7 +23,7 @@ from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transacti
 from tests.kafka_sink import StoppedOnPurposeError, at, stop
 from tests.waiting import until
 
-pytestmark = pytest.mark.walk  # waits for real expirations: `make crash-kafka`
+pytestmark = pytest.mark.walk  # waits for real expirations
 
 FORGETFUL = {
     "transactional.id.expiration.ms": "3000",

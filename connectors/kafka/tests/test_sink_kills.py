@@ -1,7 +1,6 @@
 """A driver is killed with its JVM at named points of a batch; the next one leaves exactly one copy.
 
-`make crash-kafka` walks through every point, `make test` stops behind the decision. Each life of the query recovers
-what the one before left, and is the next to die.
+Each life of the query recovers what the one before left, and is the next to die.
 """
 
 from __future__ import annotations
@@ -133,19 +132,11 @@ def world(kafka: KafkaBroker, tmp_path: Path) -> Iterator[World]:
     found.end()
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        pytest.param([CrashPoint.ROUND_DECIDED], id="behind the decision"),
-        pytest.param(PASSED, id="everywhere", marks=pytest.mark.walk),
-    ],
-)
-def test_a_driver_that_is_killed_at_a_point_leaves_exactly_one_copy(
-    world: World, points: tuple[CrashPoint, ...]
-) -> None:
+@pytest.mark.walk
+def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
     """conformance: 52, 53, 57."""
     world.write()
-    for point in points:
+    for point in PASSED:
         world.die(point)
         visible = world.found()
         if point in BEFORE_THE_DECISION:
@@ -158,6 +149,7 @@ def test_a_driver_that_is_killed_at_a_point_leaves_exactly_one_copy(
     _check_nothing_is_left_open(world)
 
 
+@pytest.mark.walk
 def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: World) -> None:
     world.write()
     world.die(CrashPoint.ROUND_DECIDED)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.kafka import KafkaBroker, fresh_name, require_shims, send
 from tests.spark.processes import start_job
 from tests.spark.standalone import standalone_cluster
 
 
+@pytest.mark.walk
 def test_each_partition_is_read_by_one_executor_which_keeps_its_consumer(kafka: KafkaBroker, tmp_path: Path) -> None:
     require_shims()
     partitions = 4

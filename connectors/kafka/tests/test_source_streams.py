@@ -131,6 +131,17 @@ def test_max_offsets_per_trigger_is_never_exceeded_and_starves_no_partition(
     assert all("few" in batch for batch in batches[:5])
 
 
+def test_no_partition_is_starved_though_a_batch_has_fewer_offsets_than_there_are_partitions(
+    source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    for number in (0, 1):
+        send(kafka, topic, *[f"p{number}"] * 15, partition=number)
+    batches = source.available(checkpoint, maxOffsetsPerTrigger=1, **EARLIEST)
+
+    assert [len(batch) for batch in batches] == [1] * 30
+    assert set(flat(batches[:15])) == {"p0", "p1"}
+
+
 def test_min_offsets_per_trigger_waits_for_enough_or_for_the_delay(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:

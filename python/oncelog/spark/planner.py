@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups, rounds
@@ -199,7 +200,8 @@ class SourcePlanner:
         """How far the next batch goes: to the plan's ends, or after about `max_rows` rows.
 
         Rows are counted in the index, so markers and aborted data cost nothing. Each partition gets a share in
-        proportion to what it has, as in Spark's Kafka source.
+        proportion to what it has, as in Spark's Kafka source, and at least a row. Where there is not a row for each of
+        them, another one is first in each batch.
 
         Args:
             known: where the batch starts.
@@ -218,8 +220,8 @@ class SourcePlanner:
         waiting = {p: end - (known.offset_of(p) or 0) for p, end in ends.items() if known.offset_of(p) is not None}
         total = sum(count for count in waiting.values() if count > 0)
         room, limited = max_rows, {}
-        for partition, end in sorted(ends.items()):
-            start, count = known.offset_of(partition), waiting.get(partition, 0)
+        for partition in _in_turn(sorted(ends), known):
+            end, start, count = ends[partition], known.offset_of(partition), waiting.get(partition, 0)
             if start is None or count <= 0:
                 limited[partition] = end
                 continue
@@ -227,7 +229,7 @@ class SourcePlanner:
             found = self._visible(partition, start, end, share) if share else None
             limited[partition] = found.end if found else start
             room -= found.count if found else 0
-        return limited
+        return {partition: limited[partition] for partition in ends}
 
     def has_rows(self, known: SourceOffset, seen: LogSnapshot, least: int) -> bool:
         """Whether at least `least` rows wait beyond `known`."""
@@ -270,6 +272,15 @@ class SourcePlanner:
             self._options.isolation_level,
             max_records=max_records,
         )
+
+
+def _in_turn(partitions: list[TopicIdPartition], known: SourceOffset) -> list[TopicIdPartition]:
+    """Partitions in an order that begins at another one whenever the offsets changed: no state is kept for it."""
+    if not partitions:
+        return []
+    offsets = [known.offset_of(partition) for partition in partitions]
+    first = crc32(repr(offsets).encode()) % len(partitions)
+    return partitions[first:] + partitions[:first]
 
 
 def _cut(slices: tuple[BlockSlice, ...], task_rows: int) -> Iterable[tuple[BlockSlice, ...]]:

@@ -17,6 +17,8 @@ from tests.spark.standalone import EXECUTORS, standalone_cluster
 from tests.waiting import until
 from tests.zookeeper import ZookeeperServer
 
+pytestmark = pytest.mark.walk
+
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 SIZE = 100
 """Records of a partition that come before the executors are killed, and as many again after it."""
@@ -27,7 +29,7 @@ def znodes(zookeeper: ZookeeperServer) -> str:
     return zookeeper.url()
 
 
-@pytest.fixture(params=[pytest.param(LOCAL_CLUSTER, marks=pytest.mark.walk), "standalone"])
+@pytest.fixture(params=[LOCAL_CLUSTER, "standalone"])
 def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Two executors with one core each, in processes of their own."""
     require_java()

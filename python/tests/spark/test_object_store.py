@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import oncelog
 from oncelog.testing import invariants
 from tests.logs import values
@@ -16,6 +18,7 @@ from tests.spark.queries import DOORS, last_batch
 __all__ = ["s3"]
 
 
+@pytest.mark.walk
 def test_a_stream_is_copied_exactly_through_both_doors_again_and_again(s3: S3Server, tmp_path: Path) -> None:
     require_java()
     path, znodes, checkpoints = s3.url(), f"sqlite:{tmp_path / 'znodes.sqlite'}", tmp_path / "checkpoints"

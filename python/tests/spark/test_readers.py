@@ -27,7 +27,7 @@ from oncelog.types import Block, ProducerIdAndEpoch
 from tests.golden.write_v1 import BATCHES, FOLDER, data_file
 from tests.logs import numbered, partition, started, state, write_committed
 from tests.readers import READERS, reading_by, require_jar
-from tests.spark.queries import copy, read_available, stream, table
+from tests.spark.queries import copy, place, read_available, stream, table
 
 COLUMNS = (
     "key", "value", "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "headers"
@@ -80,7 +80,7 @@ def test_a_query_that_names_columns_reads_no_others(spark: SparkSession, log: Lo
     assert [row[0] for row in rows.select("headers.value").where("value IS NOT NULL").collect()] == [[b"1", None]]
     assert [row[0] for row in rows.selectExpr("headers.key").where("key IS NOT NULL").collect()] == [["one", "none"]]
     assert rows.count() == 2
-    chosen = spark.read.format("oncelog").schema("offset bigint, value binary").options(path=log.path, subscribe="in")
+    chosen = spark.read.format("oncelog").schema("offset bigint, value binary").options(**place(log), subscribe="in")
     assert sorted(map(tuple, chosen.load().collect())) == [(0, b"v"), (1, None)]
 
 

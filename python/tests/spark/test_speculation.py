@@ -13,6 +13,8 @@ from tests.spark.processes import start_job
 from tests.spark.queries import DOORS, place
 from tests.spark.standalone import standalone_cluster
 
+pytestmark = pytest.mark.walk
+
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:

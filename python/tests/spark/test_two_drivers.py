@@ -19,6 +19,8 @@ from tests.spark.processes import Program, start_job
 from tests.spark.queries import DOORS, PATIENCE_S, copy, into, place, stream
 from tests.waiting import until
 
+pytestmark = pytest.mark.walk
+
 
 class Copies:
     """Two copies of the topic `in`, one through each door."""
@@ -99,14 +101,7 @@ def write(log: Log, *sent: bytes, number: int = 0) -> None:
         write_committed(producer, *sent, number=number, topic="in")
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(CrashPoint.SINK_PLANNED, marks=pytest.mark.walk),
-        pytest.param(CrashPoint.ROUND_DECIDE, marks=pytest.mark.walk),
-        CrashPoint.ROUND_DECIDED,
-    ],
-)
+@pytest.mark.parametrize("point", [CrashPoint.SINK_PLANNED, CrashPoint.ROUND_DECIDE, CrashPoint.ROUND_DECIDED])
 def test_a_driver_that_wakes_up_after_its_successor_wrote_changes_nothing(
     spark: SparkSession, log: Log, tmp_path: Path, point: CrashPoint
 ) -> None:

@@ -135,6 +135,19 @@ def test_a_partition_with_little_is_not_starved_by_one_with_much(log: Log) -> No
     assert len(found) == 10
 
 
+def test_no_partition_is_starved_though_a_batch_has_fewer_rows_than_there_are_partitions(log: Log) -> None:
+    for number in (0, 1):
+        write(log, *numbered(f"p{number}", 20), number=number)
+    made, end = begun(log)
+
+    first = set()
+    for _ in range(15):
+        start, end = end, made.latestOffset(end, ReadMaxRows(1))
+        (row,) = rows(made, start, end)
+        first.add(row[:2])
+    assert first == {b"p0", b"p1"}
+
+
 def test_a_backlog_is_cut_into_tasks_of_so_many_bytes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in numbered("a", 3):
         write(log, value)

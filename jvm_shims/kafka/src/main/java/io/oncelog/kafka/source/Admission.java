@@ -1,10 +1,13 @@
 package io.oncelog.kafka.source;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.CRC32;
 import org.apache.kafka.common.TopicPartition;
 
 /** How much of what is there goes into one micro-batch. Pure. */
@@ -21,7 +24,7 @@ final class Admission {
    *
    * <p>Shares are rounded down. What that leaves over goes offset by offset to the partitions with the smallest shares:
    * hence the batch has exactly {@code most} offsets if there are as many, and a partition with little is not starved
-   * by one with much.
+   * by one with much. Where there is not one for each, another partition is first in each batch.
    */
   static Map<TopicPartition, Long> limit(long most, Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
     long backlog = backlog(from, to);
@@ -47,7 +50,9 @@ final class Admission {
       Map<TopicPartition, Long> shares,
       Map<TopicPartition, Long> from,
       Map<TopicPartition, Long> to) {
-    waiting.sort(Comparator.<TopicPartition>comparingLong(shares::get).thenComparing(PartitionOrder.BY_NAME));
+    waiting.sort(PartitionOrder.BY_NAME);
+    Collections.rotate(waiting, turn(from, waiting.size()));
+    waiting.sort(Comparator.comparingLong(shares::get));
     while (left > 0) {
       for (TopicPartition partition : waiting) {
         if (left > 0 && shares.get(partition) < sizeOf(partition, from, to)) {
@@ -56,6 +61,13 @@ final class Admission {
         }
       }
     }
+  }
+
+  /** A number below {@code count} that is another one, as likely as not, whenever the offsets changed. */
+  private static int turn(Map<TopicPartition, Long> offsets, int count) {
+    CRC32 mixed = new CRC32();
+    mixed.update(new KafkaOffset(offsets).json().getBytes(StandardCharsets.UTF_8));
+    return (int) (mixed.getValue() % count);
   }
 
   private static long sizeOf(TopicPartition partition, Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
