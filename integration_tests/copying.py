@@ -102,6 +102,12 @@ class Copying:
 
     def feed(self, count: int) -> None:
         """More records to copy; returns when the first of them is copied."""
+        first = self.sent
+        self.add(count)
+        self._wait(lambda: self.reader.count > first)
+
+    def add(self, count: int) -> None:
+        """More records to copy; the copier may stand still meanwhile."""
         first, self.sent = self.sent, self.sent + count
         numbers = range(first, self.sent)
 
@@ -112,7 +118,6 @@ class Copying:
                 self._feeder.send_batch(SOURCE, batch, partition=partition)
 
         write_surely(self._feeder, write)
-        self._wait(lambda: self.reader.count > first)
 
     def wait_until_copied(self) -> None:
         """All that was fed has arrived, as far as counts tell."""

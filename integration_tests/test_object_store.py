@@ -81,10 +81,13 @@ def test_a_copy_in_an_object_store_is_exact_though_both_servers_and_the_copier_a
         with copying(log, place, tmp_path) as copy:
 
             def is_away(*absences: Callable[[], AbstractContextManager[None]]) -> None:
-                copy.feed(1000)
+                copy.feed(100)
+                copy.pause()  # it would be done before the absence begins
+                copy.add(1000)
                 with ExitStack() as stack:
                     for absence in absences:
                         stack.enter_context(absence())
+                    copy.resume()
                     copy.wait_for_errors()
                 copy.wait_until_copied()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 FIRST_PAUSE_S = 0.005
-LONGEST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 0.1
 GROWTH = 1.5
 """Pauses grow: what comes at once is seen at once, and what takes long is not slowed down by who waits for it."""
 
