@@ -83,8 +83,8 @@ spark: shims ## The tests on Spark
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
 	$(PYTEST) connectors/kafka/tests -m "not walk"
 
-zookeeper: shims ## The tests of the log and of Spark once more, with the metadata on a real ZooKeeper
-	$(PYTEST) python/tests -m "on_zookeeper and not walk"
+zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once more, with the metadata on a real ZooKeeper
+	$(PYTEST) -m "on_zookeeper and not walk"
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests

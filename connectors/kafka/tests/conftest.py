@@ -14,6 +14,7 @@ from tests.conftest import (
 )
 from tests.kafka import kafka, kafka_tv1, topic
 from tests.sessions import _leaves_no_query_running, spark
+from tests.zookeeper import start_before_leak_check, zookeeper
 
 __all__ = [
     "_leaves_no_query_running",
@@ -25,6 +26,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "spark",
     "topic",
+    "zookeeper",
 ]
 
 HERE = Path(__file__).parent
@@ -34,3 +36,4 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """All tests of this folder have the marker `kafka`."""
     if item.path.is_relative_to(HERE):
         item.add_marker("kafka")
+        start_before_leak_check(item)

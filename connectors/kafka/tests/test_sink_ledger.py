@@ -28,9 +28,13 @@ from oncelog_kafka.participants import Participant
 from tests.logs import LogWorld
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
-    opened = runtime.open_metadata("memory" if request.param == "memory" else str(tmp_path / "ledger"))
+    if request.param == "zookeeper":
+        place = request.getfixturevalue("zookeeper").url()
+    else:
+        place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
+    opened = runtime.open_metadata(place)
     yield opened
     opened.close()
 
