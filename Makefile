@@ -11,10 +11,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
-# Tests on Spark and Kafka wait for a third of their time.
-TESTS_AT_ONCE ?= 3
 SEEDS ?= 0-9999
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
+# What `make crash` and `make zookeeper` are for.
+DAILY := not walk and not on_zookeeper
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
@@ -54,11 +54,13 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
+test crash: WORKERS = 3# tests on Spark and Kafka wait for a third of their time
+
 test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
-	$(PYTEST) --numprocesses $(TESTS_AT_ONCE) -m "not walk and not on_zookeeper"
+	$(PYTEST) -m "$(DAILY)"
 
 unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
-	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "not packaging and not servers and not kafka and not on_zookeeper"
+	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "$(DAILY) and not packaging and not servers and not kafka"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) --processes $(WORKERS)
@@ -68,7 +70,7 @@ sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 % of the package (10 minutes)
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "not packaging and not kafka and not on_zookeeper" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
 
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
@@ -78,10 +80,10 @@ mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch
 	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)")
 
 spark: shims ## The tests on Spark
-	$(PYTEST) python/tests/spark -m "not walk and not on_zookeeper"
+	$(PYTEST) python/tests/spark -m "$(DAILY)"
 
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
-	$(PYTEST) connectors/kafka/tests -m "not walk"
+	$(PYTEST) connectors/kafka/tests -m "$(DAILY)"
 
 zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once more, with the metadata on a real ZooKeeper
 	$(PYTEST) -m "on_zookeeper and not walk"
@@ -93,7 +95,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (10 minutes)
-	$(PYTEST) --numprocesses $(TESTS_AT_ONCE) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
+	$(PYTEST) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
 
 crash-zookeeper: $(READY) ## The same with the metadata on a real ZooKeeper
 	$(PYTEST) python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800

@@ -211,8 +211,8 @@ def log(world: LogWorld) -> Log:
 
 def partitions(log: Log, topic: str | None = None) -> list[TopicIdPartition]:
     """All partitions of a topic, or of the log."""
-    names = [topic] if topic else topics.names(log.services.store)
-    return [partition for name in names for partition in topics.partitions_of(log.services.store, name)]
+    store = log.services.store
+    return topics.partitions_of(store, topic) if topic else topics.all_partitions(store)
 
 
 def partition(log: Log, number: int = 0, topic: str = TOPIC) -> TopicIdPartition:

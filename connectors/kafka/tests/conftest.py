@@ -32,6 +32,12 @@ __all__ = [
 HERE = Path(__file__).parent
 
 
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """The folder of a query's checkpoint."""
+    return tmp_path / "checkpoint"
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """All tests of this folder have the marker `kafka`."""
     if item.path.is_relative_to(HERE):

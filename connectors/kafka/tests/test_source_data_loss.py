@@ -31,11 +31,6 @@ def source(spark: SparkSession, kafka: KafkaBroker, name: str) -> Source:
     return Source(spark, kafka, subscribe=name)
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
-
-
 def plan_and_crash(source: Source, checkpoint: Path, **options: Any) -> None:
     """Leave a batch in the checkpoint that is planned and not done."""
 

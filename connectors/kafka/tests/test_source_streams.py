@@ -21,11 +21,6 @@ def source(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Source:
     return Source(spark, kafka, subscribe=topic)
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
-
-
 # read_committed -------------------------------------------------------------------------------------------------------
 
 

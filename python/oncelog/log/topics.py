@@ -171,11 +171,6 @@ def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
         view.delete(path)
 
 
-def names(reader: ZnodeReader) -> list[str]:
-    """Names of all topics, sorted."""
-    return list(states(reader))
-
-
 def states(reader: ZnodeReader) -> dict[str, TopicState]:
     """All topics by their names, in the order of these; each is read once, so none can vanish meanwhile."""
     found = {}

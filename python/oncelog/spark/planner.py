@@ -217,19 +217,16 @@ class SourcePlanner:
         return [PartitionEnd(p, seen.partitions[p].log_start, end) for p, end in ends.items()]
 
     def _limited(self, known: SourceOffset, ends: Offsets, max_rows: int) -> Offsets:
-        waiting = {p: end - (known.offset_of(p) or 0) for p, end in ends.items() if known.offset_of(p) is not None}
-        total = sum(count for count in waiting.values() if count > 0)
-        room, limited = max_rows, {}
-        for partition in _in_turn(sorted(ends), known):
-            end, start, count = ends[partition], known.offset_of(partition), waiting.get(partition, 0)
-            if start is None or count <= 0:
-                limited[partition] = end
-                continue
+        starts = {partition: start for partition in ends if (start := known.offset_of(partition)) is not None}
+        waiting = {p: count for p, start in sorted(starts.items()) if (count := ends[p] - start) > 0}
+        total, room, limited = sum(waiting.values()), max_rows, dict(ends)
+        for partition in _in_turn(list(waiting), starts):
+            start, end, count = starts[partition], ends[partition], waiting[partition]
             share = min(room, max(1, max_rows * count // total)) if room else 0
             found = self._visible(partition, start, end, share) if share else None
             limited[partition] = found.end if found else start
             room -= found.count if found else 0
-        return {partition: limited[partition] for partition in ends}
+        return limited
 
     def has_rows(self, known: SourceOffset, seen: LogSnapshot, least: int) -> bool:
         """Whether at least `least` rows wait beyond `known`."""
@@ -274,12 +271,10 @@ class SourcePlanner:
         )
 
 
-def _in_turn(partitions: list[TopicIdPartition], known: SourceOffset) -> list[TopicIdPartition]:
-    """Partitions in an order that begins at another one whenever the offsets changed: no state is kept for it."""
-    if not partitions:
-        return []
-    offsets = [known.offset_of(partition) for partition in partitions]
-    first = crc32(repr(offsets).encode()) % len(partitions)
+def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:
+    """Partitions in an order that begins at another one whenever their offsets changed: no state is kept for it."""
+    mixed = crc32(repr([starts[partition] for partition in partitions]).encode())
+    first = mixed % max(1, len(partitions))
     return partitions[first:] + partitions[:first]
 
 

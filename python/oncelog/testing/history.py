@@ -345,18 +345,24 @@ def runs_of(numbers: Iterable[int]) -> list[Run]:
     return list(zip(found[firsts].tolist(), counts.tolist(), strict=True))
 
 
-def placed_runs_of(offset: int, numbers: Iterable[int]) -> list[PlacedRun]:
-    """Numbers of records at consecutive offsets as runs.
+def placed_runs_of(placed: Iterable[tuple[int, int]]) -> list[PlacedRun]:
+    """Records as runs in which both offsets and numbers are consecutive.
 
     Args:
-        offset: of the first one.
-        numbers: of the records, in their order.
+        placed: offset and number of each record, in their order.
     """
-    placed = []
-    for first, count in runs_of(numbers):
-        placed.append((offset, first, count))
-        offset += count
-    return placed
+    runs: list[PlacedRun] = []
+    first_offset = first_number = count = 0
+    for offset, number in placed:
+        if count and offset == first_offset + count and number == first_number + count:
+            count += 1
+            continue
+        if count:
+            runs.append((first_offset, first_number, count))
+        first_offset, first_number, count = offset, number, 1
+    if count:
+        runs.append((first_offset, first_number, count))
+    return runs
 
 
 def _fields(value: Call | Answer | Piece) -> dict[str, Any]:

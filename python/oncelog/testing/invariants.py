@@ -56,7 +56,7 @@ def settle_all(log: Log) -> int:
     store = log.services.store
     settling = Settler(store, log.services.clock)
     total = 0
-    while settled := settling.settle_now(_partitions(store)):
+    while settled := settling.settle_now(topics.all_partitions(store)):
         total += settled
     return total
 
@@ -131,15 +131,11 @@ class _Seen:
     ledgers: dict[str, QueryLedger] = field(default_factory=dict)
 
 
-def _partitions(reader: ZnodeReader) -> list[TopicIdPartition]:
-    return [p for name in topics.names(reader) for p in topics.partitions_of(reader, name)]
-
-
 def _read(log: Log) -> _Seen:
     seen = _Seen()
     files = IndexFiles(log.services.files)
     with log.services.store.snapshot() as reader:
-        for partition in _partitions(reader):
+        for partition in topics.all_partitions(reader):
             seen.partitions[paths.partition(partition)] = _read_partition(reader, files, partition)
         for segment in reader.children(paths.TRANSACTIONS):
             folder = f"{paths.TRANSACTIONS}/{segment}"

@@ -103,7 +103,11 @@ def test_a_poll_after_a_failed_one_hands_out_no_half_of_a_transaction(tmp_path: 
 
 
 class OvertakenReads(FaultyStore):
-    """Reads one after another, as ZooKeeper's: somebody else acts between two of them, once."""
+    """Reads one after another, as ZooKeeper's: somebody else acts between two of them, once.
+
+    Attributes:
+        rival: what the other does; None once it is done.
+    """
 
     reads_are_atomic = False
     rival: Callable[[], object] | None = None
@@ -112,10 +116,20 @@ class OvertakenReads(FaultyStore):
     def snapshot(self) -> Iterator[ZnodeReader]:
         yield self
 
-    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+    def is_overtaken(self) -> bool:
+        """Let the rival act, unless it has; whether it did."""
         rival, self.rival = self.rival, None
-        if rival is not None:
-            rival()
+        if rival is None:
+            return False
+        rival()
+        return True
+
+
+class OvertakenBeforeTail(OvertakenReads):
+    """The other comes before the tail is read."""
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        self.is_overtaken()
         return super().children_data(path)
 
 
@@ -126,7 +140,7 @@ def test_a_roll_that_another_one_overtakes_between_its_reads_is_no_damage(tmp_pa
         producer = started(world.log)
         for value in numbered("value", 4):
             write_committed(producer, value)
-        store, files = OvertakenReads(world.store()), IndexFiles(world.files)
+        store, files = OvertakenBeforeTail(world.store()), IndexFiles(world.files)
         store.rival = lambda: partition_log.roll(world.store(), files, partition(world.log))
 
         partition_log.roll(store, files, partition(world.log))
@@ -134,23 +148,12 @@ def test_a_roll_that_another_one_overtakes_between_its_reads_is_no_damage(tmp_pa
         assert store.rival is None
 
 
-class RolledTail(FaultyStore):
+class RolledTail(OvertakenReads):
     """The tail is rolled after its first znodes were read; a list of znodes leaves out those that are gone."""
-
-    reads_are_atomic = False
-    rival: Callable[[], object] | None = None
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
-        yield self
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
         found = super().children_data(path)
-        rival, self.rival = self.rival, None
-        if rival is None:
-            return found
-        rival()
-        return found[:2]
+        return found[:2] if self.is_overtaken() else found
 
 
 def test_a_tail_that_is_rolled_while_it_is_read_shows_no_aborted_record(tmp_path: Path) -> None:
@@ -170,21 +173,13 @@ def test_a_tail_that_is_rolled_while_it_is_read_shows_no_aborted_record(tmp_path
         blocker.abort_transaction()
 
 
-class DeletedBetweenReads(FaultyStore):
-    """A topic is deleted right after its znode was read for the first time."""
-
-    reads_are_atomic = False
-    deletion: Callable[[], object] | None = None
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
-        yield self
+class OvertakenAfterTopic(OvertakenReads):
+    """The other comes right after the topic's znode was read."""
 
     def get(self, path: str) -> Znode | None:
         found = super().get(path)
-        if path == paths.topic(TOPIC) and self.deletion is not None:
-            deletion, self.deletion = self.deletion, None
-            deletion()
+        if path == paths.topic(TOPIC):
+            self.is_overtaken()
         return found
 
 
@@ -204,30 +199,21 @@ def test_upkeep_goes_on_beside_the_deletion_of_a_topic(work: str, tmp_path: Path
     with log_world(tmp_path) as world:
         world.log.create_topic(TOPIC, partitions=2)
         write_committed(started(world.log), b"value")
-        store = DeletedBetweenReads(world.store())
+        store = OvertakenAfterTopic(world.store())
         log = world.open(store)
-        store.deletion = lambda: world.log.admin.delete_topic(TOPIC)
+        store.rival = lambda: world.log.admin.delete_topic(TOPIC)
 
         UPKEEP[work](log)
 
-        assert store.deletion is None
+        assert store.rival is None
 
 
-class DeletedBeforeItsOwner(FaultyStore):
-    """A topic is deleted after a settler has read its partition."""
-
-    reads_are_atomic = False
-    deletion: Callable[[], object] | None = None
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
-        yield self
+class OvertakenAfterPartitions(OvertakenReads):
+    """The other comes after a settler has read its partitions."""
 
     def get_many(self, paths_: Iterable[str]) -> list[Znode | None]:
         found = super().get_many(paths_)
-        deletion, self.deletion = self.deletion, None
-        if deletion is not None:
-            deletion()
+        self.is_overtaken()
         return found
 
 
@@ -236,11 +222,11 @@ def test_a_settler_goes_on_beside_the_deletion_of_a_topic(tmp_path: Path) -> Non
     with log_world(tmp_path) as world:
         world.log.create_topic(TOPIC, partitions=1)
         write_committed(started(world.log), b"value")
-        store = DeletedBeforeItsOwner(world.store())
+        store = OvertakenAfterPartitions(world.store())
         settler = Settler(store, world.log.services.clock)
         partitions = [partition(world.log)]
-        store.deletion = lambda: world.log.admin.delete_topic(TOPIC)
+        store.rival = lambda: world.log.admin.delete_topic(TOPIC)
 
         settler.settle_now(partitions)
 
-        assert store.deletion is None
+        assert store.rival is None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError, UnknownTopicError
-from oncelog.testing.history import Piece, PlacedRun
+from oncelog.testing.history import Piece, placed_runs_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import ConsumerRecord, TopicPartition
@@ -175,24 +175,5 @@ def pieces_of(records: Iterable[ConsumerRecord], spans: Iterable[tuple[TopicPart
         by_partition.setdefault((record.topic, record.partition), []).append(record)
     for tp, start, end in spans:
         found = by_partition.get((tp.topic, tp.partition), [])
-        runs = runs_at((record.offset, number_of(record.value)) for record in found)
+        runs = placed_runs_of((record.offset, number_of(record.value)) for record in found)
         yield Piece(tp.topic, tp.partition, start, end, runs)
-
-
-def runs_at(placed: Iterable[tuple[int, int]]) -> list[PlacedRun]:
-    """Offsets and numbers of records as runs in which both are consecutive.
-
-    For few records: of many, `history.placed_runs_of` is faster.
-    """
-    runs: list[PlacedRun] = []
-    first_offset = first_number = count = 0
-    for offset, number in placed:
-        if count and offset == first_offset + count and number == first_number + count:
-            count += 1
-            continue
-        if count:
-            runs.append((first_offset, first_number, count))
-        first_offset, first_number, count = offset, number, 1
-    if count:
-        runs.append((first_offset, first_number, count))
-    return runs

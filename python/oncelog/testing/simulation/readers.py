@@ -11,8 +11,8 @@ from oncelog.runtime import Log
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage
-from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of, runs_at
+from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage, placed_runs_of
+from oncelog.testing.simulation.clients import Client, number_of, persevere, pieces_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
@@ -172,7 +172,7 @@ def read_ranges(
         for piece in task.slices:
             rows = read_block(log.services.files, piece.block, columns=("value",)).slice(piece.first_row, piece.count)
             numbers = map(number_of, rows.column("value").to_pylist())
-            placed = runs_at(enumerate(numbers, piece.base_offset + piece.first_row))
+            placed = placed_runs_of(enumerate(numbers, piece.base_offset + piece.first_row))
             runs.setdefault((task.topic, task.partition), []).extend(placed)
     return [
         Piece(p.topic, p.partition, start, ends[p], runs.get((p.topic, p.partition), [])) for p, start in starts.items()

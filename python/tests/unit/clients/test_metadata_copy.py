@@ -150,7 +150,7 @@ def seen(log: Log) -> dict[str, object]:
     """What readers and tools see of a log, but for ages."""
     store, admin = log.services.store, log.admin
     found: dict[str, object] = {"cluster id": log.cluster_id, "topics": admin.list_topics()}
-    for name in topics.names(store):
+    for name in topics.states(store):
         for isolation in IsolationLevel:
             found[f"{name} {isolation}"] = records(log, name, isolation)
         described = admin.describe_topic(name).partitions

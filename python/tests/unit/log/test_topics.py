@@ -21,7 +21,7 @@ def test_an_illegal_name_is_refused(log: Log, name: str) -> None:
     with pytest.raises(UsageError, match="topic="):
         log.create_topic(name)
 
-    assert topics.names(log.services.store) == [TOPIC]
+    assert list(topics.states(log.services.store)) == [TOPIC]
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-1", "...", "_", "a" * 249])
@@ -48,7 +48,7 @@ def test_the_largest_topic_is_created_and_deleted(tmp_path: Path) -> None:
         assert len(values(world.log, topic="wide")) == limits.MAX_PARTITIONS
         world.log.admin.delete_topic("wide")
 
-        assert topics.names(world.log.services.store) == []
+        assert list(topics.states(world.log.services.store)) == []
         assert world.log.services.store.children(paths.topic("wide")) == []
 
 
@@ -71,7 +71,7 @@ def test_a_creation_whose_answer_was_lost_is_no_existing_topic(world: LogWorld, 
     else:
         log.create_topic("new", partitions=3)
 
-    assert ("new" in topics.names(world.log.services.store)) == (fault is not Fault.UNAVAILABLE)
+    assert ("new" in topics.states(world.log.services.store)) == (fault is not Fault.UNAVAILABLE)
 
 
 def test_of_two_that_create_a_topic_at_once_one_is_told_that_it_exists(world: LogWorld) -> None:

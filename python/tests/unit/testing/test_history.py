@@ -89,6 +89,6 @@ def test_runs_say_the_same_as_the_numbers(numbers: list[int]) -> None:
 
     assert [number for first, count in runs for number in range(first, first + count)] == numbers
     assert all(first + count != after for (first, count), (after, _) in itertools.pairwise(runs))
-    placed = placed_runs_of(7, numbers)
+    placed = placed_runs_of(enumerate(numbers, 7))
     assert [offset + at for offset, _, count in placed for at in range(count)] == list(range(7, 7 + len(numbers)))
     assert [(first, count) for _, first, count in placed] == runs
