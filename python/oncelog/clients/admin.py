@@ -516,9 +516,16 @@ class Admin:
         return sweeper.expire_transactional_ids(self._store)
 
     def expire_offsets(self, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
-        """Forget group offsets that were not committed for `retention_ms`; returns the groups concerned.
+        """Forget group offsets that were not committed for `retention_ms` or whose topic is gone.
 
-        A group with offsets in an undecided transaction keeps them all, and so does one that a sink owns.
+        A group with offsets in an undecided transaction keeps them all; one that a sink owns loses those of deleted
+        topics only.
+
+        Args:
+            retention_ms: since the last commit of an offset.
+
+        Returns:
+            ids of the groups that lost offsets or went.
         """
         return group_removal.expire(self._store, sweeper.store_now_ms(self._store), retention_ms=retention_ms)
 

@@ -1,4 +1,4 @@
-"""How consumer groups go: on an operator's word, or by the retention of offsets.
+"""How consumer groups go: on an operator's word, by the retention of offsets, or with the topics they read.
 
 A group's znodes carry the order of its commits in their versions, so they do not go at once: they are emptied, and
 removed after `limits.TOMBSTONE_MS` (why: znodes/transact.py). Never forgets an offset that an undecided transaction
@@ -7,11 +7,13 @@ holds (conformance law 48). Crash points: between any two steps some offsets are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 
 from oncelog import limits
 from oncelog.coordinator import groups
 from oncelog.errors import TransactConflictError, UnknownGroupError, UnstableOffsetCommitError
+from oncelog.log import topics
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.types import TopicIdPartition
@@ -74,10 +76,10 @@ def _check_deletable(reader: ZnodeReader, group_id: str, partitions: Iterable[To
 
 
 def expire(store: ZnodeStore, now_ms: int, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
-    """Forget offsets that were not committed for `retention_ms`, and groups that have none left.
+    """Forget offsets that were not committed for `retention_ms`, or whose topic is gone, and groups without any.
 
-    A group with offsets in an undecided transaction is left alone, and so is one that a sink owns: its offsets are
-    where the sink's query resumes exactly, however long it rests.
+    A group with offsets in an undecided transaction is left alone. One that a sink owns loses only those of deleted
+    topics: the others are where the sink's query resumes exactly, however long it rests.
 
     Args:
         store: of the log.
@@ -96,20 +98,27 @@ def _expire(store: ZnodeStore, group_id: str, now_ms: int, retention_ms: int) ->
         partitions = groups.partitions_of(reader, group_id)
         if any(groups.undecided_owners(reader, group_id, partition) for partition in partitions):
             return False
+        # After the group: whatever it read exists here, or is gone for good, as a topic's id never comes back.
+        topic_ids = {topic.topic_id for topic in topics.states(reader, {p.topic for p in partitions}).values()}
     changed = 0
     for some in _chunks(partitions):
-        changed += store.transact(lambda view, some=some: _expire_offsets(view, group_id, some, now_ms, retention_ms))  # type: ignore[misc]
+        step = partial(_expire_offsets, group_id, some, topic_ids, now_ms, retention_ms)
+        changed += store.transact(step)
     changed += store.transact(lambda view: _expire_group(view, group_id, now_ms, retention_ms))
     return changed > 0
 
 
 def _expire_offsets(
-    view: ZnodeView, group_id: str, partitions: Iterable[TopicIdPartition], now_ms: int, retention_ms: int
+    group_id: str,
+    partitions: Iterable[TopicIdPartition],
+    topic_ids: Container[str],
+    now_ms: int,
+    retention_ms: int,
+    view: ZnodeView,
 ) -> int:
     """Empty what is stale, remove what was emptied long ago; returns how many offsets expired."""
     record = groups.read_group(view, group_id)
-    if record is not None and record.owning_prefix is not None:
-        return 0
+    is_owned = record is not None and record.owning_prefix is not None
     expired = 0
     for partition in partitions:
         path = paths.group_partition(group_id, partition)
@@ -120,7 +129,9 @@ def _expire_offsets(
         if state == _EMPTY:
             if idle_ms > limits.TOMBSTONE_MS:
                 _remove(view, group_id, path)
-        elif idle_ms > retention_ms and not groups.undecided_owners(view, group_id, partition):
+            continue
+        is_stale = partition.topic_id not in topic_ids or (idle_ms > retention_ms and not is_owned)
+        if is_stale and not groups.undecided_owners(view, group_id, partition):
             view.set(path, payloads.encode_group_partition(_EMPTY))
             expired += 1
     return expired

@@ -7,6 +7,7 @@ step which read the old topic never passes its check on the new one (znodes/tran
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -171,16 +172,21 @@ def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
         view.delete(path)
 
 
-def states(reader: ZnodeReader) -> dict[str, TopicState]:
-    """All topics by their names, in the order of these; each is read once, so none can vanish meanwhile."""
+def states(reader: ZnodeReader, names: Iterable[str] | None = None) -> dict[str, TopicState]:
+    """The topics that exist, of all or of `names`, in the order of their names.
+
+    Each is read once, so none can vanish meanwhile.
+    """
+    if names is None:
+        names = map(paths.name_of, reader.children(paths.TOPICS))
     found = {}
-    for segment in reader.children(paths.TOPICS):
-        path = f"{paths.TOPICS}/{segment}"
+    for name in sorted(names):
+        path = paths.topic(name)
         znode = reader.get(path)
         topic = payloads.decode_topic(path, znode.data) if znode else None
         if topic is not None and not topic.is_deleted:
-            found[paths.name_of(segment)] = topic
-    return dict(sorted(found.items()))
+            found[name] = topic
+    return found
 
 
 def all_partitions(reader: ZnodeReader) -> list[TopicIdPartition]:

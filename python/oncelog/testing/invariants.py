@@ -315,11 +315,11 @@ def _of_files(log: Log, partition: _Partition) -> Iterator[str]:
 
 def _of_owners(seen: _Seen) -> Iterator[str]:
     for owner, record in seen.owners.items():
+        if record.outcome is not Outcome.OPEN:
+            continue
         for path in record.groups:
             if path not in seen.pending:
                 yield f"{owner}: names {path}, which does not exist"
-        if record.outcome is not Outcome.OPEN:
-            continue
         if paths.is_round(owner):
             prefix, number = paths.round_of(owner)
             if seen.ledgers[prefix].current_round != number:

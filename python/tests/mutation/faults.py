@@ -482,6 +482,27 @@ SETTLING = [
         ("unit/coordinator/test_groups.py", "spec/test_round_laws.py"),
     ),
     Fault(
+        "expiry takes offsets of a sink",
+        "coordinator/group_removal.py",
+        "(idle_ms > retention_ms and not is_owned)",
+        "idle_ms > retention_ms",
+        ("unit/clients/test_admin_groups.py",),
+    ),
+    Fault(
+        "expiry takes undecided offsets",
+        "coordinator/group_removal.py",
+        "        if any(groups.undecided_owners(reader, group_id, partition) for partition in partitions):",
+        "        if False:",
+        ("unit/clients/test_admin_groups.py", "spec/test_group_offset_laws.py"),
+    ),
+    Fault(
+        "offsets of a deleted topic stay",
+        "coordinator/group_removal.py",
+        "partition.topic_id not in topic_ids or ",
+        "",
+        ("unit/clients/test_admin_groups.py",),
+    ),
+    Fault(
         "retention takes unsettled data",
         "log/retention.py",
         "return min((span.first for span in state.owners), default=state.log_end)",

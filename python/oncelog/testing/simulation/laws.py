@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from oncelog import limits
-from oncelog.coordinator import owners, settler
+from oncelog.coordinator import groups, owners, settler
 from oncelog.errors import UnknownTopicError
 from oncelog.log import collection
 from oncelog.log.index_files import IndexFiles
@@ -180,6 +180,7 @@ class _Aftermath:
         settler.forget_unlisted(self._log.services.store)
         if self._cast.doomed:
             self._process.sleep_ms(limits.TOMBSTONE_MS + 1)
+            self._log.admin.expire_offsets()
         for _ in range(COLLECTIONS):
             self._process.sleep_ms(limits.GENERATION_MIN_AGE_MS + 1)
             collected = self._log.admin.collect()
@@ -191,6 +192,11 @@ class _Aftermath:
         store = self._log.services.store
         for name in sorted(set(map(paths.name_of, store.children(paths.TOPICS))) - self._cast.topics.keys()):
             yield f"{name}: a znode of a deleted topic is left"
+        for group_id in groups.list_groups(store):
+            described = groups.describe(store, group_id)
+            left = described.offsets if described else {}
+            for name in sorted({partition.topic for partition in left} - self._cast.topics.keys()):
+                yield f"{group_id}: an offset of a deleted topic {name} is left"
         named = collection.referenced_files(store, IndexFiles(self._log.services.files))
         for name in sorted(self._world.disk.contents.keys() - named):
             yield f"{name}: a file that nothing names is left"

@@ -203,3 +203,43 @@ def test_the_offsets_that_a_sink_owns_never_expire(world: LogWorld) -> None:
 
     assert world.log.admin.expire_offsets() == []
     assert [p.offset for p in progress(world.log)] == [1]
+
+
+def test_the_offsets_of_a_deleted_topic_go_at_once_and_those_of_its_successor_stay(log: Log) -> None:
+    log.admin.alter_offsets("readers", {tp(0): 0, tp(1): 0})
+    log.admin.delete_topic(TOPIC)
+    log.create_topic(TOPIC)
+    log.admin.alter_offsets("readers", {tp(0): 0})
+    assert len(progress(log)) == 3
+
+    assert log.admin.expire_offsets() == ["readers"]
+
+    assert [(p.partition, p.lso) for p in progress(log)] == [(0, 0)]
+    assert log.admin.expire_offsets() == []
+
+
+def test_a_sinks_group_loses_the_offsets_of_deleted_topics_only(log: Log) -> None:
+    log.create_topic("other")
+    open_round(log, 0, group_id="readers").decide()
+    log.admin.delete_topic("other")
+    assert log.admin.expire_offsets() == []
+    log.admin.delete_topic(TOPIC)
+
+    assert log.admin.expire_offsets() == ["readers"]
+
+    assert progress(log) == ()
+    assert log.admin.describe_group("readers").owning_prefix == "copies"
+
+
+def test_an_undecided_offset_of_a_deleted_topic_waits_for_its_decision(log: Log) -> None:
+    """conformance: 48"""
+    log.create_topic("other")
+    write_open(copier := started(log), b"a", topic="other")
+    copier.send_offsets_to_transaction({tp(0): 0}, "readers")
+    log.admin.delete_topic(TOPIC)
+    assert log.admin.expire_offsets() == []
+
+    copier.commit_transaction()
+
+    assert log.admin.expire_offsets() == ["readers"]
+    assert progress(log) == ()
