@@ -628,6 +628,20 @@ SPARK = [
         ("unit/spark/test_stream_reader.py",),
     ),
     Fault(
+        "a named end shows what is beyond the last stable offset",
+        "spark/planner.py",
+        "max(min(wanted[p], limits[p]), start)",
+        "max(wanted[p], start)",
+        ("unit/spark/test_planner.py",),
+    ),
+    Fault(
+        "the ends of a batch read are planned apart",
+        "spark/planner.py",
+        "        seen = self.plan(starting)\n        limits = self.ends(seen)",
+        "        limits = {p: self.ends(self.plan([p]))[p] for p in starting}\n        seen = self.plan(starting)",
+        ("unit/spark/test_planner.py",),
+    ),
+    Fault(
         "tasks name their files by the generation before",
         "spark/driver.py",
         "generation = generations.current(reader)",
