@@ -41,14 +41,27 @@ def _jar() -> None:
     require_jar()
 
 
-def rows_by(spark: SparkSession, name: str, reads: DataFrame) -> list[Row]:
-    """What a reader shows, as Spark gives it: unsorted."""
+def rows_by(spark: SparkSession, name: str, read: Callable[[], DataFrame]) -> list[Row]:
+    """What a reader shows, as Spark gives it: unsorted.
+
+    Args:
+        spark: the session.
+        name: of the reader.
+        read: makes the read anew: Spark plans a frame once, and keeps to the reader that it chose then.
+    """
     with reading_by(spark, name):
+        reads = read()
+        assert is_columnar(reads) == (name == "jvm")
         return reads.collect()
 
 
 def plan_of(reads: DataFrame) -> str:
     return str(reads._jdf.queryExecution().executedPlan().toString())
+
+
+def is_columnar(reads: DataFrame) -> bool:
+    """Whether the jar reads, and not Python."""
+    return "ColumnarToRow" in plan_of(reads)
 
 
 # Which reader reads ---------------------------------------------------------------------------------------------------
@@ -58,13 +71,12 @@ def test_with_the_jar_a_read_gives_columns_and_the_switch_turns_that_off(spark: 
     with started(log) as producer:
         write_committed(producer, *numbered("a", 3), topic="in")
 
-    plans = {}
+    found = {}
     for name in READERS:
         with reading_by(spark, name):
-            plans[name] = plan_of(table(spark, log))
+            found[name] = is_columnar(table(spark, log))
 
-    assert "ColumnarToRow" in plans["jvm"]
-    assert "ColumnarToRow" not in plans["python"]
+    assert found == {"jvm": True, "python": False}
 
 
 def test_a_query_that_names_columns_reads_no_others(spark: SparkSession, log: Log) -> None:
@@ -141,21 +153,24 @@ def write_random(log: Log, random: Random) -> None:
             end()
 
 
-def random_read(spark: SparkSession, log: Log, random: Random, number: int) -> DataFrame:
-    """A read of any part of the topic, which may begin and end within a block."""
+def random_options(log: Log, random: Random) -> dict[str, Any]:
+    """Of a read of any part of the topic, which may begin and end within a block."""
     starts, ends = {}, {}
     for at in range(2):
         bounds = sorted(random.randrange(state(log, at, "in").log_end + 1) for _ in range(2))
         starts[str(at)], ends[str(at)] = bounds
-    return table(
-        spark,
-        log,
-        startingOffsets=json.dumps({"in": starts}),
-        endingOffsets=json.dumps({"in": ends}),
-        isolationLevel=random.choice(["read_committed", "read_uncommitted"]),
-        minPartitions=random.choice([None, 3]),
-        includeHeaders=True,
-    ).selectExpr(f"{number} AS read", *COLUMNS)
+    return {
+        "startingOffsets": json.dumps({"in": starts}),
+        "endingOffsets": json.dumps({"in": ends}),
+        "isolationLevel": random.choice(["read_committed", "read_uncommitted"]),
+        "minPartitions": random.choice([None, 3]),
+    }
+
+
+def read_all(spark: SparkSession, log: Log, reads: list[dict[str, Any]]) -> DataFrame:
+    """Several reads of the topic, each row with the number of its read."""
+    tables = [table(spark, log, includeHeaders=True, **options) for options in reads]
+    return reduce(DataFrame.union, [rows.selectExpr(f"{at} AS read", *COLUMNS) for at, rows in enumerate(tables)])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -167,11 +182,9 @@ def test_both_readers_show_the_same_rows_of_random_logs(spark: SparkSession, log
         producer.send("in", b"open", partition=0)
         producer.flush()
         write_random(log, random)
-        every = table(spark, log, isolationLevel="read_uncommitted", includeHeaders=True)
-        parts = [random_read(spark, log, random, number) for number in range(READS)]
-        reads = reduce(DataFrame.union, [every.selectExpr("-1 AS read", *COLUMNS), *parts])
+        reads = [{"isolationLevel": "read_uncommitted"}, *(random_options(log, random) for _ in range(READS))]
 
-        shown = {name: rows_by(spark, name, reads) for name in READERS}
+        shown = {name: rows_by(spark, name, lambda: read_all(spark, log, reads)) for name in READERS}
         producer.abort_transaction()
 
     assert len(shown["python"]) > 1000
@@ -209,9 +222,10 @@ def test_the_jvm_reads_the_golden_files(spark: SparkSession, bare: Log, codec_na
     blocks = [Block(**block) for block in json.loads((FOLDER / "data-v1.json").read_text())[file]]
     append(bare, (FOLDER / file).read_bytes(), *blocks)
 
-    rows = rows_by(spark, "jvm", table(spark, bare, includeHeaders=True).selectExpr(*COLUMNS).sort("offset"))
+    rows = rows_by(spark, "jvm", lambda: table(spark, bare, includeHeaders=True).selectExpr(*COLUMNS))
 
-    assert [(row.key, row.value, row.timestamp, row.headers) for row in rows] == [
+    in_order = sorted(rows, key=lambda row: row.offset)
+    assert [(row.key, row.value, row.timestamp, row.headers) for row in in_order] == [
         (key, value, timestamp, [Row(key=name, value=content) for name, content in headers] if headers else None)
         for batch in BATCHES
         for key, value, headers, timestamp in batch
