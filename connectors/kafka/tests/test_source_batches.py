@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -160,6 +161,26 @@ def test_aborted_and_open_transactions_are_not_read(source: Source, kafka: Kafka
     assert source.values(**uncommitted) == ["a", "lost", "b", "open", "behind it"]
     held.commit()
     assert source.values() == ["a", "b", "open", "behind it"]
+
+
+def test_a_time_ends_at_an_open_transaction_and_a_named_offset_behind_it_is_waited_for(
+    source: Source, kafka: KafkaBroker, topic: str
+) -> None:
+    """conformance: 37"""
+    Transaction(kafka).send(topic, "a").commit()
+    held = Transaction(kafka).send(topic, "open")
+    time.sleep(0.01)
+    between_ms = time.time_ns() // 1_000_000
+    time.sleep(0.01)
+    held.send(topic, "open too")
+    impatient = {"kafkaConsumer.pollTimeoutMs": 3_000}
+
+    assert source.values(endingTimestamp=between_ms, **impatient) == ["a"]
+    with pytest.raises(Exception, match="does no open transaction hold back its end"):
+        source.values(endingOffsets=offsets(topic, 3, 0), **impatient)
+
+    held.commit()
+    assert source.values(endingOffsets=offsets(topic, 3, 0)) == ["a", "open"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -105,7 +105,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return new IllegalStateException(
         Problems.message(
             "the broker gave nothing of a planned range within kafkaConsumer.pollTimeoutMs; is it reachable from "
-                + "executors, and does the topic still have this partition?",
+                + "executors, does the topic still have this partition, and does no open transaction hold back its end?",
             "partition", range.topicPartition(),
             "offset", consumer.position(),
             "end", range.end(),
