@@ -115,6 +115,6 @@ def wire_versions(transaction_version: int) -> tuple[int, int]:
     """Least and greatest version of EndTxn for a participant.
 
     The transaction's own version decides, not what the broker offers: one at transaction.version 1 takes version 5 too,
-    and bumps the epoch, so that a repeat would look fenced.
+    and raises the epoch, so that whoever repeats the commit in an older form would look fenced.
     """
     return (5, 5) if transaction_version >= 2 else (0, 4)

@@ -21,6 +21,7 @@ import oncelog_kafka
 from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka import connections, ledger
+from oncelog_kafka.participants import Participant
 from tests.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
 from tests.waiting import until
@@ -62,10 +63,15 @@ def change(broker: KafkaBroker, *, to: int) -> None:
     until(lambda: version_of(broker) == to)
 
 
+def newest_participants(world: World) -> tuple[Participant, ...]:
+    """Those of the last batch."""
+    _, newest = max(ledger.read_rounds(world.store, world.prefix).items())
+    return newest.participants
+
+
 def newest_versions(world: World) -> set[int]:
     """The transaction versions of the participants of the last batch."""
-    _, newest = max(ledger.read_rounds(world.store, world.prefix).items())
-    return {participant.transaction_version for participant in newest.participants}
+    return {participant.transaction_version for participant in newest_participants(world)}
 
 
 # One batch, step by step ----------------------------------------------------------------------------------------------
@@ -117,6 +123,25 @@ def test_what_a_driver_decided_is_committed_by_the_next_at_another_version(
     world.run(1, SECOND, run="run-2")
 
     assert world.values() == [*FIRST, *SECOND]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_is_sent_in_the_form_of_its_transactions_version_and_known_when_it_is_sent_again(
+    world: World, version: int
+) -> None:
+    """The broker takes the form of version 2 at any time, and raises the epoch by it.
+
+    conformance: 68.
+    """
+    change(world.broker, to=version)
+    world.run(0, FIRST)
+    participants = newest_participants(world)
+    ids = [participant.transactional_id for participant in participants]
+    until(lambda: {found.state for found in world.brokers.describe(ids).values()} == {"CompleteCommit"})
+
+    described = world.brokers.describe(ids)
+    assert {described[p.transactional_id].epoch - p.epoch for p in participants} == {version - 1}
+    assert world.brokers.commit(participants) == ["NONE"] * len(participants)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
