@@ -5,6 +5,7 @@ Without failOnDataLoss the query goes on with what there is, each row once, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -246,6 +247,17 @@ def test_a_topic_that_is_created_again_and_again_is_read_from_its_start_each_tim
         source.available(checkpoint, **EARLIEST)
 
     assert found == generations
+
+
+def test_a_consumer_that_was_kept_with_records_of_the_old_topic_does_not_serve_them_as_the_new_ones(
+    source: Source, kafka: KafkaBroker, name: str
+) -> None:
+    old, new = ([f"{age} {number}" for number in range(10)] for age in ("old", "new"))
+    send(kafka, name, *old)
+    assert source.values(endingOffsets=json.dumps({name: {"0": 5}})) == old[:5]
+    create_again(kafka, name, *new)
+
+    assert source.values(startingOffsets=json.dumps({name: {"0": 5}})) == new[5:]
 
 
 def test_the_group_of_a_query_follows_it_into_the_new_topic(
