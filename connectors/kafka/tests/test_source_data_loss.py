@@ -249,6 +249,33 @@ def test_a_topic_that_is_created_again_and_again_is_read_from_its_start_each_tim
     assert found == generations
 
 
+def test_a_log_that_lost_its_end_stops_the_query_or_is_waited_for_and_nothing_is_read_twice(
+    spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path
+) -> None:
+    """As after the election of a leader that lacked the last records: the query read offsets that are free again."""
+    send(kafka, name, "0", "1", "2")
+    assert flat(source.available(checkpoint, **EARLIEST)) == ["0", "1", "2"]
+    set_end_of_last_batch(checkpoint, {name: {"0": 5}})
+
+    with pytest.raises(StreamingQueryException, match="the log ends before an offset that was read or planned"):
+        source.available(checkpoint, **EARLIEST)
+    with warnings(spark) as warned, source.running(checkpoint, **TOLD) as (query, batches):
+        until(lambda: "waiting until it is that long again" in warned.toString())
+        send(kafka, name, "3", "4", "5", "6")
+        until(lambda: flat(batches))
+        query.processAllAvailable()
+
+    assert flat(batches) == ["5", "6"]
+
+
+def set_end_of_last_batch(checkpoint: Path, end: dict[str, dict[str, int]]) -> None:
+    """Change the offsets of a checkpoint, beside which Spark keeps a checksum."""
+    last = max((path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
+    version, metadata, offset = last.read_text().splitlines()
+    last.write_text("\n".join([version, metadata, json.dumps(json.loads(offset) | end)]))
+    last.with_name(f".{last.name}.crc").unlink()
+
+
 def test_a_consumer_that_was_kept_with_records_of_the_old_topic_does_not_serve_them_as_the_new_ones(
     source: Source, kafka: KafkaBroker, name: str
 ) -> None:
