@@ -102,7 +102,6 @@ LAWS: Mapping[str, Mapping[int, str]] = {
 
 REASONS: Mapping[int, str] = {
     35: "No counterpart: the log has no compaction. Retention removes whole record batches from the log start.",
-    66: "Not yet: a checker of whole histories for both logs.",
 }
 
 

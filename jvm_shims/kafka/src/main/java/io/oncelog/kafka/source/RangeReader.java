@@ -105,7 +105,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return new IllegalStateException(
         Problems.message(
             "the broker gave nothing of a planned range within kafkaConsumer.pollTimeoutMs; is it reachable from "
-                + "executors, does the topic still have this partition, and does no open transaction hold back its end?",
+                + "executors, does the topic still have this partition, or is its end behind an open transaction?",
             "partition", range.topicPartition(),
             "offset", consumer.position(),
             "end", range.end(),
