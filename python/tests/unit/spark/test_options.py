@@ -381,6 +381,13 @@ def test_a_pattern_must_be_a_regular_expression(pattern: str) -> None:
     assert refused["option"] == "subscribePattern"
 
 
+def test_a_pattern_that_python_may_read_otherwise_some_day_is_read_as_it_is_today() -> None:
+    """Python warns of it, and a program may have warnings as errors."""
+    parsed = parse_source_options({"path": "/data/log", "subscribePattern": "[[a]b"}, Use.STREAM_READ)
+
+    assert parsed.subscribe_pattern == "[[a]b"
+
+
 def test_a_subscription_names_at_least_one_topic() -> None:
     assert refused_source(subscribe=" , ")["expected"] == "topic names, separated by commas"
 
