@@ -59,8 +59,10 @@ test zookeeper crash: WORKERS = 3# tests on Spark and Kafka wait for a third of 
 test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
-unit: $(READY) ## The quick tests: all but Spark, servers, Kafka, simulation and packaging
-	$(PYTEST) --ignore=python/tests/spark --ignore=python/tests/simulation -m "$(DAILY) and not packaging and not servers and not kafka"
+NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz)
+
+unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, servers, programs and packaging
+	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) --processes $(WORKERS)

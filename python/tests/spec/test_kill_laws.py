@@ -23,6 +23,8 @@ from oncelog.types import IsolationLevel
 from tests.copier import COUNT, GROUP, SOURCE, TARGET, copy
 from tests.logs import values
 
+pytestmark = pytest.mark.programs
+
 POINTS = [
     CrashPoint.PRODUCER_INIT,
     CrashPoint.FILE_FINISH,

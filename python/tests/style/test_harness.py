@@ -7,6 +7,7 @@ import pytest
 from tests.style.tree import ROOT
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.programs
 
 CONFTEST = ROOT / "python" / "tests" / "conftest.py"
 

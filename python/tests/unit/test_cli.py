@@ -226,6 +226,7 @@ except oncelog.errors.OncelogError as error:
 """
 
 
+@pytest.mark.programs
 def test_the_late_commit_of_a_transaction_that_an_operator_aborted_fails(shell: Shell, log: oncelog.Log) -> None:
     """Its owner is a process of its own, which was only slow.
 
@@ -253,6 +254,7 @@ def test_the_late_commit_of_a_transaction_that_an_operator_aborted_fails(shell: 
 DIES = COMMITS_WHEN_TOLD.replace("sys.stdin.readline()", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
 
 
+@pytest.mark.programs
 def test_what_a_killed_producer_left_open_is_found_and_the_line_that_aborts_it_is_given(
     shell: Shell, log: oncelog.Log
 ) -> None:
@@ -773,6 +775,7 @@ def test_json_of_a_partition_and_of_a_groups_progress_has_the_documented_keys(sh
     }  # fmt: skip
 
 
+@pytest.mark.programs
 def test_in_a_pipe_no_name_is_cut_and_nothing_is_coloured(shell: Shell, log: oncelog.Log) -> None:
     started(log, LONG_ID)
 
@@ -783,6 +786,7 @@ def test_in_a_pipe_no_name_is_cut_and_nothing_is_coloured(shell: Shell, log: onc
     assert ANSI.search(stdout) is None
 
 
+@pytest.mark.programs
 def test_on_a_terminal_tables_fit_80_columns_and_long_names_are_folded(shell: Shell, busy: oncelog.Log) -> None:
     started(busy, LONG_ID)
 
@@ -796,6 +800,7 @@ def test_on_a_terminal_tables_fit_80_columns_and_long_names_are_folded(shell: Sh
     assert "".join(pieces) == LONG_ID
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "command", ["topic describe flights", "txn find-hanging --max-age 0ms", "batch show copies", "group list"]
 )
@@ -806,6 +811,7 @@ def test_the_widest_tables_fit_80_columns(shell: Shell, busy: oncelog.Log, comma
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.programs
 def test_progress_goes_to_stderr_and_only_to_a_terminal(shell: Shell, busy: oncelog.Log) -> None:
     shown, stdout = on_terminal("log", "verify", "--json", "--path", shell.folder, stream="stderr")
 
@@ -813,6 +819,7 @@ def test_progress_goes_to_stderr_and_only_to_a_terminal(shell: Shell, busy: once
     assert json.loads(stdout)["is_sound"] is True
 
 
+@pytest.mark.programs
 def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Log) -> None:
     write_committed(started(log), *(b"%d" % at * 100 for at in range(3000)))
     process = started_command("log", "dump", TOPIC, "--path", shell.folder)
@@ -837,6 +844,7 @@ def test_names_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> None
     assert shell("txn", "abort", "evil\x1b[2J\nid").exit_code == 0
 
 
+@pytest.mark.programs
 def test_the_command_runs_as_a_module_and_states_its_version() -> None:
     code, stdout, stderr = finished(started_command("--version"))
 

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from flights import cluster_experiment, kills
 from flights.cluster import HOSTS
 from flights.cluster_experiment import Part
 from flights.kills import KILLS
 from oncelog.crash_points import CrashPoint
+
+pytestmark = pytest.mark.programs
 
 DYING = """
 import sys

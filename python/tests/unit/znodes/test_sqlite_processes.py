@@ -35,6 +35,8 @@ from tests.unit.znodes.worlds import (
 )
 from tests.waiting import until
 
+pytestmark = pytest.mark.programs
+
 
 def open_files(path: Path) -> list[str]:
     """Files of the store that this process has open."""
