@@ -8,12 +8,17 @@ Crash points: between mark and ``/format``, which leaves a marked folder; the ne
 
 from __future__ import annotations
 
+import time
+
 from oncelog.errors import FileWriteError, UsageError
 from oncelog.ports import FileStore
 
 NAME = "cluster-id"
 _BYTES = 64
 """More than a mark has."""
+
+_LOOKS, _PAUSE_S = 50, 0.02
+"""A mark that is unfinished for longer is what a crash left."""
 
 
 def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> None:
@@ -60,13 +65,22 @@ def _read(files: FileStore) -> str | None:
 
 
 def _write(files: FileStore, cluster_id: str) -> None:
-    """Write the mark, also in the place of one that a crash left unfinished."""
-    files.delete(NAME)
+    """Write the mark, also in the place of one that a crash left unfinished; never take away a finished one."""
     try:
         output = files.create(NAME)
     except FileWriteError:
-        if _read(files) == cluster_id:
-            return  # another process of this log was faster
-        raise
+        if _is_written_by_another(files, cluster_id):
+            return
+        files.delete(NAME)
+        output = files.create(NAME)
     output.write(f"{cluster_id}\n".encode())
     output.finish()
+
+
+def _is_written_by_another(files: FileStore, cluster_id: str) -> bool:
+    """Whether another process of this log wrote the mark, or does within the time that this takes."""
+    for _ in range(_LOOKS):
+        if _read(files) == cluster_id:
+            return True
+        time.sleep(_PAUSE_S)
+    return False

@@ -10,7 +10,7 @@ import pytest
 import oncelog
 from oncelog.errors import UsageError
 from oncelog.log import folder_mark
-from oncelog.log.files import LocalFileStore
+from oncelog.log.files import LocalFileStore, LocalOutputFile
 from oncelog.znodes import paths
 from tests.logs import TOPIC, records, started, write_committed
 
@@ -78,14 +78,24 @@ def test_many_may_create_a_log_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "log" / folder_mark.NAME).read_text() == f"{cluster_id}\n"
 
 
-def test_a_mark_is_not_written_over_that_another_process_finished_first(tmp_path: Path) -> None:
-    """Both found none; the other one's is there when this one begins."""
+@pytest.mark.parametrize("first", ["the-log\n", "the-"], ids=["finished", "begun"])
+def test_a_mark_that_another_process_was_faster_to_write_is_never_taken_away(tmp_path: Path, first: str) -> None:
+    """Both found none. Without the mark, a third one would find no log where the log knows of one."""
+    mark = tmp_path / folder_mark.NAME
 
     class Overtaken(LocalFileStore):
+        def create(self, name: str) -> LocalOutputFile:
+            mark.write_text(first)
+            return super().create(name)
+
+        def read(self, name: str, position: int, length: int) -> bytes:
+            found = super().read(name, position, length)
+            mark.write_text("the-log\n")  # goes on meanwhile
+            return found
+
         def delete(self, name: str) -> None:
-            super().delete(name)
-            (tmp_path / name).write_text("the-log\n")
+            pytest.fail("the other one's mark is taken away")
 
     folder_mark.ensure(Overtaken(tmp_path), "the-log", str(tmp_path), is_marked=False)
 
-    assert (tmp_path / folder_mark.NAME).read_text() == "the-log\n"
+    assert mark.read_text() == "the-log\n"
