@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 SEEDS ?= 0-9999
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
-# What `make crash` and `make zookeeper` are for.
+# All but what `make crash` and `make zookeeper` are for.
 DAILY := not walk and not on_zookeeper
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
@@ -71,7 +71,7 @@ sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pause
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
-coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 % of the package (10 minutes)
+coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 % of the package (5 minutes)
 	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
 
@@ -96,10 +96,10 @@ integration: shims ## The tests on servers in containers; as root on Debian, wit
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
-crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (10 minutes)
+crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (a quarter of an hour)
 	$(PYTEST) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
 
-crash-zookeeper: $(READY) ## The same with the metadata on a real ZooKeeper
+crash-zookeeper: shims ## The same with the metadata on a real ZooKeeper
 	$(PYTEST) python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit

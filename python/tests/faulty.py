@@ -148,6 +148,24 @@ class InterruptedStore(FaultyStore):
         super().multi(ops, is_fresh=is_fresh)
 
 
+class RivalledStore(FaultyStore):
+    """Somebody else acts at a moment that a subclass knows, once.
+
+    Attributes:
+        rival: what the other does; None once it is done.
+    """
+
+    rival: Callable[[], object] | None = None
+
+    def is_overtaken(self) -> bool:
+        """Let the rival act, unless it has; whether it did."""
+        rival, self.rival = self.rival, None
+        if rival is None:
+            return False
+        rival()
+        return True
+
+
 class OvertakenStore(FaultyStore):
     """Somebody else acts while the lost answer of a multi is waited for.
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from reads import EARLIEST, WITHIN_S, Source, create_again, flat
 from tests.kafka import KafkaBroker, fresh_name, send
+from tests.spark.queries import last_batch
 from tests.waiting import until
 
 TOLD: dict[str, Any] = {"failOnDataLoss": False, "kafkaConsumer.pollTimeoutMs": 5_000, **EARLIEST}
@@ -46,6 +47,14 @@ def plan_and_crash(source: Source, checkpoint: Path, **options: Any) -> None:
     query = writer.trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="crash"):
         query.awaitTermination(WITHIN_S)
+
+
+def set_end_of_last_batch(checkpoint: Path, end: dict[str, dict[str, int]]) -> None:
+    """Change the offsets of a checkpoint, beside which Spark keeps a checksum."""
+    last = checkpoint / "offsets" / str(last_batch(checkpoint))
+    version, metadata, offset = last.read_text().splitlines()
+    last.write_text("\n".join([version, metadata, json.dumps(json.loads(offset) | end)]))
+    last.with_name(f".{last.name}.crc").unlink()
 
 
 @contextmanager
@@ -266,14 +275,6 @@ def test_a_log_that_lost_its_end_stops_the_query_or_is_waited_for_and_nothing_is
         query.processAllAvailable()
 
     assert flat(batches) == ["5", "6"]
-
-
-def set_end_of_last_batch(checkpoint: Path, end: dict[str, dict[str, int]]) -> None:
-    """Change the offsets of a checkpoint, beside which Spark keeps a checksum."""
-    last = max((path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
-    version, metadata, offset = last.read_text().splitlines()
-    last.write_text("\n".join([version, metadata, json.dumps(json.loads(offset) | end)]))
-    last.with_name(f".{last.name}.crc").unlink()
 
 
 def test_a_consumer_that_was_kept_with_records_of_the_old_topic_does_not_serve_them_as_the_new_ones(

@@ -35,6 +35,8 @@ def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> 
         FileWriteError, FileUnavailableError: by the file system.
     """
     found = _read(files)
+    if not found and not is_marked:
+        found = _write(files, cluster_id)
     if found == cluster_id:
         return
     if found:
@@ -44,43 +46,49 @@ def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> 
             cluster_id=found,
             cluster_id_in_store=cluster_id,
         )
-    if is_marked:
-        raise UsageError(
-            "there is no log here: the znode store has one, and its data files are in a folder with its mark; give the "
-            "path of that folder, as this host sees it",
-            path=path,
-            missing=NAME,
-            cluster_id=cluster_id,
-        )
-    _write(files, cluster_id)
+    raise UsageError(
+        "there is no log here: the znode store has one, and its data files are in a folder with its mark; give the "
+        "path of that folder, as this host sees it",
+        path=path,
+        missing=NAME,
+        cluster_id=cluster_id,
+    )
 
 
 def _read(files: FileStore) -> str | None:
-    """What the mark says; nothing where there is none, or one that was never finished."""
+    """What the mark says: None where there is none, nothing where it is not finished."""
     try:
         text = files.read(NAME, 0, _BYTES).decode("ascii", errors="replace")
     except FileNotFoundError:
         return None
-    return text.strip() if text.endswith("\n") else None
+    return text.strip() if text.endswith("\n") else ""
 
 
-def _write(files: FileStore, cluster_id: str) -> None:
-    """Write the mark, also in the place of one that a crash left unfinished; never take away a finished one."""
+def _write(files: FileStore, cluster_id: str) -> str:
+    """Write the mark, also in the place of one that a crash left unfinished.
+
+    Returns:
+        what it says then: a finished one stays, whoever was faster to write it.
+    """
     try:
         output = files.create(NAME)
     except FileWriteError:
-        if _is_written_by_another(files, cluster_id):
-            return
+        found = _read_finished(files)
+        if found:
+            return found
         files.delete(NAME)
         output = files.create(NAME)
     output.write(f"{cluster_id}\n".encode())
     output.finish()
+    return cluster_id
 
 
-def _is_written_by_another(files: FileStore, cluster_id: str) -> bool:
-    """Whether another process of this log wrote the mark, or does within the time that this takes."""
+def _read_finished(files: FileStore) -> str | None:
+    """The same as `_read`; waits for one who is writing it."""
+    found = _read(files)
     for _ in range(_LOOKS):
-        if _read(files) == cluster_id:
-            return True
+        if found != "":
+            break
         time.sleep(_PAUSE_S)
-    return False
+        found = _read(files)
+    return found

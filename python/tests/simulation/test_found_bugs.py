@@ -19,7 +19,7 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.faulty import FaultyStore
+from tests.faulty import FaultyStore, RivalledStore
 from tests.logs import (
     TOPIC,
     log_world,
@@ -102,27 +102,14 @@ def test_a_poll_after_a_failed_one_hands_out_no_half_of_a_transaction(tmp_path: 
         assert [(record.partition, record.value) for record in consumer.poll()] == [(0, b"a"), (1, b"a")]
 
 
-class OvertakenReads(FaultyStore):
-    """Reads one after another, as ZooKeeper's: somebody else acts between two of them, once.
-
-    Attributes:
-        rival: what the other does; None once it is done.
-    """
+class OvertakenReads(RivalledStore):
+    """Reads one after another, as ZooKeeper's: somebody else acts between two of them, once."""
 
     reads_are_atomic = False
-    rival: Callable[[], object] | None = None
 
     @contextmanager
     def snapshot(self) -> Iterator[ZnodeReader]:
         yield self
-
-    def is_overtaken(self) -> bool:
-        """Let the rival act, unless it has; whether it did."""
-        rival, self.rival = self.rival, None
-        if rival is None:
-            return False
-        rival()
-        return True
 
 
 class OvertakenBeforeTail(OvertakenReads):

@@ -99,3 +99,17 @@ def test_a_mark_that_another_process_was_faster_to_write_is_never_taken_away(tmp
     folder_mark.ensure(Overtaken(tmp_path), "the-log", str(tmp_path), is_marked=False)
 
     assert mark.read_text() == "the-log\n"
+
+
+def test_a_log_whose_folder_another_one_marks_at_the_same_moment_is_refused(tmp_path: Path) -> None:
+    mark = tmp_path / folder_mark.NAME
+
+    class Overtaken(LocalFileStore):
+        def create(self, name: str) -> LocalOutputFile:
+            mark.write_text("the-log\n")
+            return super().create(name)
+
+    with pytest.raises(UsageError, match="the data of another log"):
+        folder_mark.ensure(Overtaken(tmp_path), "another-log", str(tmp_path), is_marked=False)
+
+    assert mark.read_text() == "the-log\n"

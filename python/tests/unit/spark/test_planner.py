@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from oncelog.ports import ZnodeReader
 from oncelog.runtime import Log
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_source_options
-from oncelog.spark.planner import SourcePlanner
-from tests.faulty import FaultyStore
+from oncelog.spark.planner import Offsets, SourcePlanner
+from tests.faulty import RivalledStore
 from tests.logs import TOPIC, log_world, numbered, send, started, write_aborted, write_committed, write_open
 
 
@@ -23,15 +23,8 @@ def planner_of(log: Log, **options: object) -> SourcePlanner:
     return SourcePlanner(log, parse_source_options(given, Use.BATCH_READ))
 
 
-def rows_by_partition(planner: SourcePlanner, act: Callable[[], object] = lambda: None) -> dict[int, int]:
-    """How many rows a batch read shows.
-
-    Args:
-        planner: of the read.
-        act: called between the plans of where the read starts and where it ends.
-    """
-    starting = planner.starting()
-    act()
+def rows_by_partition(planner: SourcePlanner, starting: Offsets) -> dict[int, int]:
+    """How many rows a batch read shows that starts there."""
     ending = planner.ending(starting)
     tasks = planner.tasks([(partition, start, ending[partition]) for partition, start in sorted(starting.items())])
     found = dict.fromkeys((partition.partition for partition in starting), 0)
@@ -40,18 +33,14 @@ def rows_by_partition(planner: SourcePlanner, act: Callable[[], object] = lambda
     return found
 
 
-class OvertakenPlan(FaultyStore):
+class OvertakenPlan(RivalledStore):
     """Somebody else acts right after the next moment that is read."""
-
-    rival: Callable[[], object] | None = None
 
     @contextmanager
     def snapshot(self) -> Iterator[ZnodeReader]:
         with super().snapshot() as reader:
             yield reader
-        rival, self.rival = self.rival, None
-        if rival is not None:
-            rival()
+        self.is_overtaken()
 
 
 def test_the_ends_of_all_partitions_are_of_one_plan(tmp_path: Path) -> None:
@@ -61,14 +50,14 @@ def test_the_ends_of_all_partitions_are_of_one_plan(tmp_path: Path) -> None:
         write_open(producer := started(world.log), *numbered("a", 3), number=0)
         send(producer, *numbered("a", 3), number=1)
         store = OvertakenPlan(world.store())
+        planner = planner_of(world.open(store))
+        starting = planner.starting()
 
-        def overtake() -> None:
-            store.rival = producer.commit_transaction
-
-        assert rows_by_partition(planner_of(world.open(store)), overtake) == {0: 0, 1: 0}
+        store.rival = producer.commit_transaction
+        assert rows_by_partition(planner, starting) == {0: 0, 1: 0}
 
         assert store.rival is None
-        assert rows_by_partition(planner_of(world.log)) == {0: 3, 1: 3}
+        assert rows_by_partition(planner, starting) == {0: 3, 1: 3}
 
 
 @pytest.mark.parametrize("end", [4, -1])
@@ -80,9 +69,10 @@ def test_a_named_end_beyond_the_last_stable_offset_shows_nothing_behind_it(tmp_p
         write_open(blocker := started(world.log, "blocker"), b"open")
         write_committed(started(world.log, "second"), b"behind")
         write_aborted(started(world.log, "third"), b"aborted")
-        ends = json.dumps({TOPIC: {"0": end}})
+        planner = planner_of(world.log, endingOffsets=json.dumps({TOPIC: {"0": end}}))
+        starting = planner.starting()
 
-        assert rows_by_partition(planner_of(world.log, endingOffsets=ends)) == {0: 1}
+        assert rows_by_partition(planner, starting) == {0: 1}
 
         blocker.abort_transaction()
-        assert rows_by_partition(planner_of(world.log, endingOffsets=ends)) == {0: 2}
+        assert rows_by_partition(planner, starting) == {0: 2}
