@@ -11,15 +11,15 @@ import pytest
 from hypothesis import settings
 
 from tests.leaks import held, left_over
-from tests.parts import DEEP, MISSING_PART, are_parts_required, is_deep
+from tests.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
 from tests.zookeeper import start_before_leak_check, zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
 # green commit stays green; desks draw new ones, and HYPOTHESIS_PROFILE=deep draws them for minutes.
-settings.register_profile("desk", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile(DESK, deadline=None, print_blob=True)
+settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True)
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
-settings.load_profile(DEEP if is_deep() else "ci" if are_parts_required() else "desk")
+settings.load_profile(hypothesis_profile())
 
 __all__ = ["zookeeper"]
 

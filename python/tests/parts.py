@@ -15,16 +15,21 @@ import pytest
 
 MISSING_PART = "missing part: "
 
-DEEP = "deep"
+DESK, CI, DEEP = "desk", "ci", "deep"
 
 
 def are_parts_required() -> bool:
     return bool(os.environ.get("ONCELOG_CI_REQUIRE"))
 
 
+def hypothesis_profile() -> str:
+    """Which examples random tests draw (see conftest.py): as ``HYPOTHESIS_PROFILE`` says, else by where they run."""
+    return os.environ.get("HYPOTHESIS_PROFILE") or (CI if are_parts_required() else DESK)
+
+
 def is_deep() -> bool:
     """Whether random histories and searches may take minutes: ``HYPOTHESIS_PROFILE=deep``."""
-    return os.environ.get("HYPOTHESIS_PROFILE") == DEEP
+    return hypothesis_profile() == DEEP
 
 
 def missing_part(part: str, remedy: str) -> NoReturn:

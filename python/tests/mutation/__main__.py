@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,14 @@ from queue import Queue
 from typing import NamedTuple
 
 from tests.mutation.faults import FAULTS, Fault
+from tests.parts import CI
 
 PYTHON = Path(__file__).parents[2]
 TIMEOUT_S = 120
 """A fault may make a test wait for ever: that is caught, too."""
+
+SAME_EXAMPLES = {"HYPOTHESIS_PROFILE": CI}
+"""For random tests: what they catch today they catch tomorrow, too."""
 
 TESTS_FAILED = 1
 """pytest's exit code."""
@@ -69,11 +74,17 @@ def main(arguments: Sequence[str]) -> int:
 def _report(outcomes: Iterable[Outcome], total: int) -> int:
     missed = 0
     for number, (fault, verdict, seconds, said) in enumerate(outcomes, 1):
-        print(f"{number:3}/{total}  {seconds:5.1f} s  {verdict}: {fault.name}  ({fault.file})", flush=True)
+        by = f" by {_first_failure(said)}" if verdict is Verdict.CAUGHT else ""
+        print(f"{number:3}/{total}  {seconds:5.1f} s  {verdict}{by}: {fault.name}  ({fault.file})", flush=True)
         if verdict in (Verdict.SURVIVED, Verdict.BROKEN):
             missed += 1
             print(said)
     return missed
+
+
+def _first_failure(said: str) -> str:
+    failed = re.search(r"^(?:FAILED|ERROR) \S*?::(\w+)", said, re.MULTILINE)
+    return failed[1] if failed else "its tests"
 
 
 def _planted(trees: Queue[Path], faults: Sequence[Fault], processes: int) -> Iterator[Outcome]:
@@ -125,7 +136,7 @@ def _run_tests(tree: Path, tests: Iterable[str], *, workers: int = 0, timeout_s:
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), "-p", "no:cacheprovider", *named],
         cwd=python,
-        env={**settings, "PYTHONPATH": str(python), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**settings, **SAME_EXAMPLES, "PYTHONPATH": str(python), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -354,7 +354,7 @@ STEPS = [
         "znodes/transact.py",
         "    if view.torn_path is not None:\n        return view.torn_path\n",
         "",
-        ("unit/znodes/test_concurrency.py", "unit/znodes/test_histories.py"),
+        ("unit/znodes/test_histories.py",),
     ),
     Fault(
         "a step that slept too long still writes",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -226,7 +226,12 @@ starts = st.sets(paths.filter(lambda path: path != "/")).map(
 """Some existing paths, with their parents."""
 
 
+ABSENCE_READ, ABSENT_PATH_CREATED = [Action("get", "/a/a"), Action("set", "/a")], [Action("create", "/a/a")]
+"""The creation may come between the reads of the absent path and of its parent."""
+
+
 @settings(max_examples=300)
+@example(start=["/a"], program=ABSENCE_READ, other=ABSENT_PATH_CREATED)
 @given(start=starts, program=programs, other=programs)
 def test_a_step_that_another_interrupts_at_any_read_ends_as_if_they_ran_one_after_the_other(
     start: list[str], program: list[Action], other: list[Action]
