@@ -164,7 +164,7 @@ class World:
         return self.do(EndTxn(transactional_id=ID, producer=producer, commit=False))
 
     def complete_transaction(self, producer: ProducerIdAndEpoch, token: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-        return self.do(CompleteTransaction(transactional_id=ID, producer=producer, token=token))
+        return self.do(CompleteTransaction(transactional_id=ID, producer=producer, owner=owner_of(token)))
 
     def time_out(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         return self.do(TimedOut(transactional_id=ID, producer=producer))

@@ -1,18 +1,19 @@
 """The producer: idempotent always, transactional with a `transactional_id`.
 
 Owns what a client must remember between calls: its identity, its state, and the records not yet flushed. Nothing runs
-in the background: records are appended when the buffer is full, on `flush`, when a receipt is asked, and before a
-commit.
+in the background: records are appended by the send that finds the buffer full, on `flush`, when a receipt is asked,
+and before a commit.
 
 Not safe to share between threads. After a fork, open the log anew in the child.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -20,8 +21,9 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.clients import partitioner
-from oncelog.clients.accumulator import Accumulator, Headers, PartitionBuffer, Receipt, check_record
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record
 from oncelog.clients.sender import Sender
+from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
@@ -37,14 +39,13 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.log import codec, partition_log, topics
-from oncelog.log.partition_log import Append
 from oncelog.log.routing import split_rows
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
 from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
 
 BUFFER_BYTES = 32 * 1024 * 1024
-"""Kafka's buffer.memory: beyond it a send flushes."""
+"""Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
 
 RECORD_OVERHEAD_BYTES = 64
 """What a buffered record costs beside its key and value, roughly."""
@@ -114,7 +115,9 @@ class Producer:
         self._state = ClientState.UNINITIALIZED
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
-        self._last_send: _Sending | None = None
+        self._unfinished: Sending | None = None  # of an idempotent producer: its flush got no answer
+        self._last_send: Sending | None = None  # of a transaction: its commit takes the last step
+        self._process_id = os.getpid()
         self._is_begun_at_coordinator = False
         self._is_closed = False
 
@@ -222,6 +225,9 @@ class Producer:
 
         Returns:
             whether it was committed.
+
+        Raises:
+            ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise, an operator say.
         """
         self._check_call("complete_transaction")
         transactional_id = self._need_transactional_id("complete_transaction")
@@ -278,11 +284,11 @@ class Producer:
         reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
-    def _commit_with(self, last: _Sending, transactional_id: str) -> ProducerIdAndEpoch:
+    def _commit_with(self, last: Sending, transactional_id: str) -> ProducerIdAndEpoch:
         """Commit with the last append, in one step. Where the same call again is the way on, what to append is kept."""
         try:
             with self._tracking():
-                return self._sender.commit(last.appends, self._need_identity(), transactional_id, on_landed=last.landed)
+                identity = self._sender.commit(last, self._need_identity(), transactional_id)
         except BaseException as error:
             if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
                 self._last_send = None
@@ -290,6 +296,8 @@ class Producer:
             else:
                 last.failed(error)
             raise
+        last.failed(UnknownTopicError("the transaction committed, and the record's topic was deleted since"))
+        return identity
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
         self._state = client_state.transition(self._state, ClientState.READY)
@@ -330,15 +338,16 @@ class Producer:
         Raises:
             UnknownTopicError, UnknownPartitionError, InvalidRecordError, RecordTooLargeError,
             IllegalStateTransitionError: nothing was sent.
+            what `flush` raises, of earlier records: this one was not taken.
         """
         self._check_sendable("send")
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
         size_bytes = check_record(key, value, headers, timestamp_ms)
+        self._flush_if_full()
         target = self._target(topic, key, partition)
         receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
         buffer = self._accumulator.buffer(target, size_bytes + RECORD_OVERHEAD_BYTES)
         buffer.add(key, value, headers, timestamp_ms, receipt)
-        self._flush_if_full()
         return receipt
 
     def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
@@ -352,16 +361,19 @@ class Producer:
 
         Returns:
             a receipt per partition written to; its result is the place of the first of its rows.
+
+        Raises:
+            as of `send`; none of the rows was taken.
         """
         self._check_sendable("send_batch")
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
+        self._flush_if_full()
         receipts = []
         for number, rows in self._split(topic, records, partition):
             target = self._target(topic, None, number)
             receipt = Receipt(self.flush, topic, number, _now_ms())
             self._accumulator.buffer(target, rows.nbytes).add_batch(rows, receipt)
             receipts.append(receipt)
-        self._flush_if_full()
         return receipts
 
     def _split(
@@ -381,47 +393,59 @@ class Producer:
         """Append everything sent so far; afterwards every receipt is done.
 
         Raises:
-            what the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and what
-            would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
+            RetriableError, OutcomeUnknownError: no answer within the delivery time-out; `flush` again goes on with the
+                same records, each of which will be in the log once.
+            what else the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and
+            what would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
         """
-        if not self._accumulator.buffers:
+        if not self._has_unsent():
             return
-        with self._sending() as sending:
-            self._sender.send(sending.buffers, self._need_identity(), self._transactional_id, on_landed=sending.landed)
+        while self._has_unsent():
+            with self._sending() as sending:
+                self._sender.send(sending, self._need_identity(), self._transactional_id)
         if self._transactional_id is None:
             self._sender.settle()
 
-    def _flush_but_last(self) -> _Sending | None:
+    def _has_unsent(self) -> bool:
+        return self._unfinished is not None or bool(self._accumulator.buffers)
+
+    def _flush_but_last(self) -> Sending | None:
         """Flush, but leave the last append, whose files are durable, to the commit; None where nothing was sent."""
-        transactional_id = self._need_transactional_id("commit_transaction")
-        if not self._accumulator.buffers:
+        if not self._has_unsent():
             return None
         with self._sending() as sending:
-            sending.appends = self._sender.send_but_last(
-                sending.buffers, self._need_identity(), transactional_id, on_landed=sending.landed
-            )
+            self._sender.send(sending, self._need_identity(), self._transactional_id, leave=1)
         return sending
 
     @contextmanager
-    def _sending(self) -> Iterator[_Sending]:
-        """Take what was buffered; where it cannot be sent, its receipts fail, and the transaction with them."""
-        sending = _Sending(self._accumulator.drain())
+    def _sending(self) -> Iterator[Sending]:
+        """Take what is unfinished, or buffered; where it cannot be sent, its receipts fail, and the transaction too."""
+        sending, self._unfinished = self._unfinished or self._accumulated(), None
         self._is_begun_at_coordinator = self._transactional_id is not None
         try:
             with self._tracking():
                 yield sending
+        except (RetriableError, OutcomeUnknownError) as error:
+            if self._transactional_id is None:
+                self._unfinished = sending
+                raise
+            # Neither could keep its promise: the same call again would go on without the dropped records.
+            self._after_failed_send(sending, error)
+            raise _abortable(error) from error
         except BaseException as error:
             self._after_failed_send(sending, error)
-            if self._transactional_id is not None and isinstance(error, RetriableError | OutcomeUnknownError):
-                # Neither could keep its promise: the same call again would go on without the dropped records.
-                raise _abortable(error) from error
             raise
 
     def _flush_if_full(self) -> None:
-        if self._accumulator.size_bytes >= BUFFER_BYTES:
+        unfinished_bytes = self._unfinished.size_bytes if self._unfinished else 0
+        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:
             self.flush()
 
-    def _after_failed_send(self, sending: _Sending, error: BaseException) -> None:
+    def _accumulated(self) -> Sending:
+        size_bytes = self._accumulator.size_bytes
+        return Sending(self._accumulator.drain(), size_bytes)
+
+    def _after_failed_send(self, sending: Sending, error: BaseException) -> None:
         """Records were dropped, so a transaction can only be aborted, whatever became of the append.
 
         An idempotent producer begins anew under a fresh id: under the old one the next records could have the
@@ -460,14 +484,27 @@ class Producer:
     def _check_sendable(self, call: str) -> None:
         if self._transactional_id is not None:
             self._check_call(call)
-        elif self._is_closed:
-            raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
-        elif self._identity is None:
+            return
+        self._check_usable(call)
+        if self._identity is None:
             self._identity = ProducerIdAndEpoch(self._services.producer_ids.take(), 0)
 
-    def _check_call(self, call: str) -> None:
+    def _check_usable(self, call: str) -> None:
         if self._is_closed:
             raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
+        if self._is_inherited:
+            raise IllegalStateTransitionError(
+                "this producer is of the process that forked this one, whose records would be taken for its own; open "
+                "the log anew here, and make a producer of it",
+                call=call,
+            )
+
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._process_id
+
+    def _check_call(self, call: str) -> None:
+        self._check_usable(call)
         self._need_transactional_id(call)
         client_state.check_call(self._state, call)
 
@@ -497,14 +534,26 @@ class Producer:
         return identity  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice."""
+        """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice.
+
+        Raises:
+            what `flush` raises; the receipts of what it could not send raise it, too.
+        """
         if self._is_closed:
             return
         try:
+            if self._is_inherited:
+                return  # records and transaction are the other process's
             if self._transactional_id is None:
                 self.flush()
             elif self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
                 self.abort_transaction()
+        except BaseException as error:
+            for unsent in (self._unfinished, self._accumulated()):
+                if unsent is not None:
+                    unsent.failed(error)
+            self._unfinished = None
+            raise
         finally:
             self._is_closed = True
 
@@ -523,26 +572,3 @@ def _abortable(error: BaseException) -> TransactionAbortableError:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-@dataclass(slots=True)
-class _Sending:
-    """Records on their way into the log, and the receipts that wait for them.
-
-    Attributes:
-        buffers: the records.
-        appends: what is left for the commit to append.
-    """
-
-    buffers: dict[TopicIdPartition, PartitionBuffer]
-    appends: list[Append] = field(default_factory=list)
-
-    def landed(self, partition: TopicIdPartition, base_offset: int) -> None:
-        for position, receipt in self.buffers[partition].receipts:
-            receipt.appended(base_offset + position)
-
-    def failed(self, error: BaseException) -> None:
-        for buffer in self.buffers.values():
-            for _, receipt in buffer.receipts:
-                if not receipt.is_done:
-                    receipt.failed(error)

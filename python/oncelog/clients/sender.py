@@ -6,10 +6,12 @@ repeats the same append with the same sequences, so it finds itself if an earlie
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from oncelog.clients.accumulator import PartitionBuffer
+from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator.transactions import own_transaction
@@ -50,66 +52,46 @@ class Sender:
         self._sequences.clear()
 
     def send(
-        self,
-        buffers: Mapping[TopicIdPartition, PartitionBuffer],
-        producer: ProducerIdAndEpoch,
-        transactional_id: str | None,
-        *,
-        on_landed: Landed,
+        self, sending: Sending, producer: ProducerIdAndEpoch, transactional_id: str | None, *, leave: int = 0
     ) -> None:
-        """Append all buffers.
+        """Append what is left of `sending`, but for the last `leave` steps. May be called again after any error.
 
         Args:
-            buffers: the records.
-            producer: who sends them.
+            sending: the records; its receipts are told where they are, also where a later partition fails.
+            producer: who sends them, the same each time.
             transactional_id: of the open transaction, if there is one.
-            on_landed: told the offset of each partition's first record, also where a later partition fails.
+            leave: steps whose files are durable afterwards, and which `commit` appends.
 
         Raises:
             what the append raises; retriable errors and unknown outcomes only after the delivery time-out.
         """
-        self.append_blocks(self._write_files(buffers), producer, transactional_id, on_landed=on_landed)
+        if sending.steps is None:
+            blocks = self._write_files(sending.buffers)
+            sending.steps = deque(self._in_steps(blocks, producer, transactional_id))
+        while len(sending.steps) > leave:
+            self._append_step(sending.steps[0], producer, transactional_id, sending.landed)
+            sending.steps.popleft()
 
     def append_blocks(
         self,
         blocks: Mapping[TopicIdPartition, Sequence[Block]],
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
-        *,
-        on_landed: Landed = lambda partition, offset: None,
     ) -> None:
         """Append durable blocks; arguments and errors as of `send`."""
         for appends in self._in_steps(blocks, producer, transactional_id):
-            self._append_step(appends, producer, transactional_id, on_landed)
+            self._append_step(appends, producer, transactional_id, lambda partition, offset: None)
 
-    def send_but_last(
-        self,
-        buffers: Mapping[TopicIdPartition, PartitionBuffer],
-        producer: ProducerIdAndEpoch,
-        transactional_id: str,
-        *,
-        on_landed: Landed,
-    ) -> list[Append]:
-        """Append all buffers but what the last step takes, and return that, its files durable, for `commit`.
-
-        Arguments and errors as of `send`.
-        """
-        *steps, last = self._in_steps(self._write_files(buffers), producer, transactional_id)
-        for appends in steps:
-            self._append_step(appends, producer, transactional_id, on_landed)
-        return last
-
-    def commit(
-        self, last: Sequence[Append], producer: ProducerIdAndEpoch, transactional_id: str, *, on_landed: Landed
-    ) -> ProducerIdAndEpoch:
-        """Append what `send_but_last` left and commit, at once; returns the identity of the next transaction.
+    def commit(self, sending: Sending, producer: ProducerIdAndEpoch, transactional_id: str) -> ProducerIdAndEpoch:
+        """Append the step that `send` left and commit, at once; returns the identity of the next transaction.
 
         May be called again while the outcome is unknown.
         """
+        last = sending.last_step
         appended, identity = self._retrying(
             last, lambda: self._services.coordinator.commit(transactional_id, producer, last)
         )
-        self._landed(last, appended, on_landed)
+        self._landed(last, appended, sending.landed)
         return identity
 
     def _in_steps(
@@ -142,8 +124,10 @@ class Sender:
         self._landed(appends, appended, on_landed)
         reach(CrashPoint.PRODUCER_APPENDED)
 
-    def _landed(self, appends: Sequence[Append], appended: Sequence[Appended], on_landed: Landed) -> None:
+    def _landed(self, appends: Sequence[Append], appended: Sequence[Appended | None], on_landed: Landed) -> None:
         for request, landed in zip(appends, appended, strict=True):
+            if landed is None:
+                continue  # the topic was deleted since
             on_landed(request.partition, landed.base_offset)
             self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
             self._touched.add(request.partition)

@@ -5,6 +5,7 @@ A crash or a lost answer wastes at most one block; ids are never given back.
 
 from __future__ import annotations
 
+import os
 import threading
 
 from oncelog import limits
@@ -18,12 +19,16 @@ MAX_PRODUCER_ID = MAX_LONG
 
 
 class ProducerIds:
-    """Allocates producer ids for one process. Safe to share between threads."""
+    """Allocates producer ids for one process. Safe to share between threads; a forked child begins with none."""
 
     def __init__(self, store: ZnodeStore) -> None:
         self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._available: list[int] = []
+        self._process_id = os.getpid()
 
     def take(self) -> int:
         """A producer id that nobody else has.
@@ -31,6 +36,8 @@ class ProducerIds:
         Raises:
             FatalError: the ids of this log are used up.
         """
+        if os.getpid() != self._process_id:
+            self._begin()  # what is at hand is the parent's, and a thread that is not here may hold the lock
         with self._lock:
             if not self._available:
                 start = self._take_block()

@@ -101,20 +101,20 @@ class TransactionCoordinator:
 
     def commit(
         self, transactional_id: str, producer: ProducerIdAndEpoch, appends: Sequence[Append]
-    ) -> tuple[list[Appended], ProducerIdAndEpoch]:
+    ) -> tuple[list[Appended | None], ProducerIdAndEpoch]:
         """Append the last record batches of the id's transaction and commit it, all in one multi.
 
         Args:
             appends: one per partition, owned by `own_transaction` of the same producer.
 
         Returns:
-            where they landed, and the identity of the next transaction.
+            where they landed (None where the topic was deleted since), and the identity of the next transaction.
         """
         owner = own_transaction(transactional_id, producer)
 
         def commit(
             view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool
-        ) -> tuple[list[Appended], ProducerIdAndEpoch]:
+        ) -> tuple[list[Appended | None], ProducerIdAndEpoch]:
             end = events.EndTxn(
                 transactional_id=transactional_id, producer=producer, commit=True, fresh_producer_id=fresh_producer_id
             )
@@ -122,13 +122,13 @@ class TransactionCoordinator:
             stored = metadata.load(view, transactional_id)
             if stored is None or stored.producer != producer:  # unknown, fenced, or an earlier try won
                 identity = metadata.apply(view, end).answer
-                return [partition_log.append(view, request) for request in appends], identity
+                return [_landed_before(view, request) for request in appends], identity
             if stored.open_transaction is None and _is_one_phase(appends):
                 (request,) = appends
                 identity = metadata.commit_at_once(view, stored, producer, request.partition, owner, fresh_producer_id)
                 return [partition_log.append(view, replace(request, commits=True))], identity
             metadata.add_partitions(view, transactional_id, producer, [request.partition for request in appends], owner)
-            appended = [partition_log.append(view, request) for request in appends]
+            appended: list[Appended | None] = [partition_log.append(view, request) for request in appends]
             return appended, metadata.apply(view, end).answer
 
         return self._run(commit)
@@ -175,13 +175,17 @@ class TransactionCoordinator:
     def complete_transaction(
         self, transactional_id: str, producer: ProducerIdAndEpoch, token: ProducerIdAndEpoch
     ) -> ProducerIdAndEpoch:
-        """End the prepared transaction by another database's token: commit if it names it, else abort (KIP-939)."""
+        """End the prepared transaction by another database's token: commit if it names it, else abort (KIP-939).
+
+        Raises:
+            ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise.
+        """
 
         def complete(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
             event = events.CompleteTransaction(
                 transactional_id=transactional_id,
                 producer=producer,
-                token=token,
+                owner=own_transaction(transactional_id, token),
                 fresh_producer_id=fresh_producer_id,
             )
             return metadata.apply(view, event).answer
@@ -248,6 +252,11 @@ class TransactionCoordinator:
 def _is_one_phase(appends: Sequence[Append]) -> bool:
     """Whether `appends` make a transaction with one participant: who reads its one partition sees all or nothing."""
     return len(appends) == 1 and appends[0].manifest_file is None
+
+
+def _landed_before(view: ZnodeView, request: Append) -> Appended | None:
+    """Where an append of a committed transaction landed: it stands, though its topic may be deleted since."""
+    return partition_log.append(view, request) if partition_log.exists(view, request.partition) else None
 
 
 def _is_aborted(view: ZnodeView, owner: str) -> bool:

@@ -366,16 +366,12 @@ def _end_txn(
 
 
 def _complete_transaction(metadata: TransactionMetadata, event: CompleteTransaction, *, is_retry: bool) -> Step:
-    if is_retry and metadata.state is TxnState.EMPTY:
-        raise _fenced(metadata, event)
-    if is_retry:
-        return Step(metadata, (), metadata.producer)
-    prepared = metadata.prepared_transaction
-    if prepared is None:
+    """Whoever ended the transaction meanwhile, an operator say: what the token asks for is met, or refused."""
+    if not is_retry and metadata.prepared_transaction is None:
         raise InvalidTxnStateError(
             "No transaction is prepared: it was completed before, or never prepared", **_story(metadata, event)
         )
-    outcome = Outcome.COMMIT if event.token == prepared else Outcome.ABORT
+    outcome = Outcome.COMMIT if event.owner == metadata.owner else Outcome.ABORT
     return _end_txn(metadata, event, outcome, is_retry=is_retry)
 
 

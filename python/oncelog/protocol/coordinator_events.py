@@ -89,12 +89,13 @@ class CompleteTransaction:
     """End the prepared transaction by a token of an outside database: commit if the token names it, else abort.
 
     Attributes:
-        token: what that database recorded with its own last commit (KIP-939).
+        owner: of the transaction that the token names, which that database recorded with its own last commit (KIP-939).
+            Only the owner's name outlives the end of a transaction, so that a retry can be told from a contradiction.
     """
 
     transactional_id: str
     producer: ProducerIdAndEpoch
-    token: ProducerIdAndEpoch
+    owner: str
     fresh_producer_id: int | None = None
 
 

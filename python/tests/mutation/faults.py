@@ -82,6 +82,20 @@ IDENTITY = [
         "end = start + 1\n",
         ("unit/coordinator/test_producer_ids.py",),
     ),
+    Fault(
+        "a forked child gives out its parent's producer ids",
+        "coordinator/producer_ids.py",
+        "if os.getpid() != self._process_id:",
+        "if False:",
+        ("unit/coordinator/test_producer_ids.py::test_a_forked_child_never_gives_out_its_parents_ids",),
+    ),
+    Fault(
+        "a forked child sends with its parent's producer",
+        "clients/producer.py",
+        "return os.getpid() != self._process_id",
+        "return False",
+        ("unit/clients/test_producer.py::test_a_forked_child_has_no_part_in_the_producer_of_its_parent",),
+    ),
 ]
 
 ENDING = [
@@ -148,9 +162,38 @@ ENDING = [
         "if znode is None:",
         ("unit/coordinator/test_sweeper.py", "spec/test_timeout_laws.py"),
     ),
+    Fault(
+        "a repeated completion by token believes that it ended the transaction",
+        "protocol/coordinator_core.py",
+        "    outcome = Outcome.COMMIT if event.owner == metadata.owner else Outcome.ABORT\n",
+        "    if is_retry:\n        return Step(metadata, (), metadata.producer)\n"
+        "    outcome = Outcome.COMMIT if event.owner == metadata.owner else Outcome.ABORT\n",
+        ("spec/test_two_phase_laws.py::test_a_token_never_commits_what_an_operator_aborted",),
+    ),
+    Fault(
+        "a commit fails for want of a topic that was deleted behind it",
+        "coordinator/transactions.py",
+        "return partition_log.append(view, request) if partition_log.exists(view, request.partition) else None",
+        "return partition_log.append(view, request)",
+        ("unit/clients/test_producer.py::test_a_committed_transaction_is_never_called_failed_because_its_topic_went",),
+    ),
 ]
 
 SEQUENCES = [
+    Fault(
+        "a flush without an answer drops its records",
+        "clients/producer.py",
+        "                self._unfinished = sending\n",
+        "",
+        ("unit/clients/test_producer.py::test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer",),
+    ),
+    Fault(
+        "a send that cannot make room takes its record all the same",
+        "clients/producer.py",
+        "        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:\n",
+        "        if self._accumulator.size_bytes >= BUFFER_BYTES:\n",
+        ("unit/clients/test_producer.py::test_a_send_that_cannot_make_room_takes_nothing",),
+    ),
     Fault(
         "a gap in the sequence is accepted",
         "protocol/sequencing.py",

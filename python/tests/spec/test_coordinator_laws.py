@@ -512,9 +512,14 @@ def test_the_resumed_producer_commits_by_the_right_token_and_aborts_by_another(
     resumed = world.init(keep_prepared=True)
     resumed = world.init(keep_prepared=True)
 
-    following = world.complete_transaction(resumed, token if is_match else ProducerIdAndEpoch(7, epoch - 1))
+    other = ProducerIdAndEpoch(7, epoch - 1)
+    asked, contradicting = (token, other) if is_match else (other, token)
+    following = world.complete_transaction(resumed, asked)
     assert world.owners == {owner_of(token): outcome}
-    assert world.complete_transaction(resumed, token) == following
+    assert world.complete_transaction(resumed, asked) == following
+    with pytest.raises(InvalidTxnStateError):
+        world.complete_transaction(resumed, contradicting)
+    assert world.owners == {owner_of(token): outcome}
     world.add(following)
     assert_fenced(world, token, resumed)
 

@@ -214,6 +214,21 @@ def test_completing_twice_answers_the_same_and_ends_nothing_else(world: LogWorld
     assert values(world.log) == [b"prepared"]
 
 
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_token_never_commits_what_an_operator_aborted(world: LogWorld, *, is_settled: bool) -> None:
+    """conformance: 6, 50."""
+    _, token = prepared(world.log)
+    successor = world.open().producer(transactional_id="copier")
+    assert successor.init_transactions(keep_prepared=True) == token
+    world.log.admin.abort_transaction("copier")
+    if is_settled:
+        world.settle()
+
+    with pytest.raises(FatalError):
+        successor.complete_transaction(token)
+    assert values(world.log) == []
+
+
 def test_a_transaction_that_wrote_nothing_has_nothing_to_prepare_and_its_producer_goes_on(log: Log) -> None:
     """conformance: 51."""
     producer = started(log)

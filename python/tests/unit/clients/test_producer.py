@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,12 +128,29 @@ def test_many_small_batches_become_one_block_and_not_one_each(log: Log) -> None:
     assert batch.records.column("value").to_pylist() == [b"%d" % at for at in range(200)]
 
 
-def test_a_full_buffer_is_flushed_by_the_send_that_fills_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_buffer_is_flushed_by_the_send_that_finds_it_full(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1000)
     with log.producer() as producer:
         receipts = [producer.send(TOPIC, b"x" * 400, partition=0) for _ in range(4)]
 
         assert [receipt.is_done for receipt in receipts] == [True, True, True, False]
+
+
+def test_a_send_that_cannot_make_room_takes_nothing(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller sends it again, and it is there once."""
+    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    store, log = faulty(world)
+    with log.producer(delivery_timeout_ms=0) as producer:
+        producer.send(TOPIC, b"a", partition=0)
+        store.fail_next(*[Fault.LOST_REQUEST] * 10)
+        with pytest.raises(OutcomeUnknownError):
+            producer.send(TOPIC, b"b", partition=0)
+        with pytest.raises(OutcomeUnknownError):
+            producer.send_batch(TOPIC, columns(b"c"), partition=0)
+        store.fail_next()
+        producer.send(TOPIC, b"b", partition=0)
+
+    assert values(log) == [b"a", b"b"]
 
 
 def test_closing_an_idempotent_producer_sends_what_is_left(log: Log) -> None:
@@ -494,21 +512,107 @@ UNKNOWN = [[Fault.LOST_REQUEST] * 5, [*[Fault.LOST_REQUEST] * 4, Fault.LOST_REPL
 
 
 @pytest.mark.parametrize("faults", UNKNOWN, ids=["lost", "done"])
-def test_what_an_idempotent_producer_sends_after_an_unknown_outcome_is_never_taken_for_a_duplicate(
+def test_what_an_idempotent_producer_sent_with_an_unknown_outcome_is_in_the_log_once_before_what_it_sends_next(
     world: LogWorld, faults: list[Fault]
 ) -> None:
     """conformance: 22."""
     store, log = faulty(world)
     with log.producer(delivery_timeout_ms=0) as producer:
         send(producer, b"first")
-        producer.send(TOPIC, b"unknown", partition=0)
+        receipt = producer.send(TOPIC, b"unknown", partition=0)
         store.fail_next(*faults)
         with pytest.raises(OutcomeUnknownError):
             producer.flush()
+        assert not receipt.is_done
         send(producer, b"second")
 
-    assert [value for value in values(log) if value != b"unknown"] == [b"first", b"second"]
-    assert values(log).count(b"unknown") == faults.count(Fault.LOST_REPLY)
+    assert values(log) == [b"first", b"unknown", b"second"]
+    assert receipt.result().offset == 1
+
+
+@pytest.mark.parametrize("faults", [*UNKNOWN, [Fault.UNAVAILABLE]], ids=["lost", "done", "away"])
+def test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, faults: list[Fault]
+) -> None:
+    """conformance: 16, 22."""
+    monkeypatch.setattr(partition_log, "PARTITIONS_PER_STEP", 1)
+    store, log = faulty(world)
+    with log.producer(delivery_timeout_ms=0) as producer:
+        receipts = [producer.send(TOPIC, b"%d" % number, partition=number) for number in (0, 1)]
+        store.fail_next(None, *faults)
+        with pytest.raises((OutcomeUnknownError, RetriableError)):
+            producer.flush()
+        assert [receipt.is_done for receipt in receipts] == [True, False]
+        producer.flush()
+
+    assert [receipt.result().offset for receipt in receipts] == [0, 0]
+    assert [values(log, number) for number in (0, 1)] == [[b"0"], [b"1"]]
+
+
+def test_closing_a_producer_that_gets_no_answer_fails_the_receipts_of_all_it_has(world: LogWorld) -> None:
+    store, log = faulty(world)
+    producer = log.producer(delivery_timeout_ms=0)
+    receipts = [producer.send(TOPIC, b"a", partition=0)]
+    store.fail_next(*[Fault.UNAVAILABLE] * 2)
+    with pytest.raises(RetriableError):
+        producer.flush()
+    receipts.append(producer.send(TOPIC, b"b", partition=0))
+    with pytest.raises(RetriableError):
+        producer.close()
+
+    for receipt in receipts:
+        with pytest.raises(RetriableError):
+            receipt.result()
+    assert values(log) == []
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_committed_transaction_is_never_called_failed_because_its_topic_went(
+    world: LogWorld, partitions: int
+) -> None:
+    """The answer of the commit was lost, and the topic deleted before it was asked again."""
+    store, log = faulty(world)
+    log.create_topic("other")
+    producer = started(log, delivery_timeout_ms=0)
+    producer.begin_transaction()
+    receipts = [producer.send("other", b"a")]
+    if partitions == 2:
+        receipts.append(producer.send(TOPIC, b"b", partition=0))
+    store.fail_next(*[Fault.LOST_REQUEST] * 4, Fault.LOST_REPLY)
+    with pytest.raises(OutcomeUnknownError):
+        producer.commit_transaction()
+    world.log.admin.delete_topic("other")
+    producer.commit_transaction()
+    write_committed(producer, b"next")
+
+    assert values(log) == [b"b", b"next"][2 - partitions :]
+    with pytest.raises((UnknownTopicError, OutcomeUnknownError)):
+        receipts[0].result()
+    assert [receipt.result().offset for receipt in receipts[1:]] == [0] * (partitions - 1)
+
+
+def test_a_forked_child_has_no_part_in_the_producer_of_its_parent(log: Log) -> None:
+    """Under the same id its records would have the sequences of its parent's, and be taken for them."""
+    producer, opened = log.producer(), started(log)
+    receipt = producer.send(TOPIC, b"parent", partition=0)
+    opened.begin_transaction()
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (lambda: producer.send(TOPIC, b"child"), opened.commit_transaction):
+            try:
+                call()
+            except IllegalStateTransitionError:
+                refused += 1
+        producer.close()
+        opened.close()
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert receipt.result().offset == 0
+    opened.commit_transaction()
+    assert values(log) == [b"parent"]
 
 
 @pytest.mark.parametrize("faults", UNKNOWN, ids=["lost", "done"])
@@ -570,7 +674,7 @@ def test_a_transaction_whose_records_could_not_be_sent_is_to_be_aborted_whatever
     assert values(log) == []
 
 
-def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_failed(tmp_path: Path) -> None:
+def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_waits(tmp_path: Path) -> None:
     with log_world(tmp_path) as world:
         world.log.create_topic("wide", partitions=60)
         store, log = faulty(world)
@@ -580,17 +684,10 @@ def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_failed
             with pytest.raises(RetriableError):
                 producer.flush()
 
-        landed = [receipt for receipt in receipts if receipt.is_done and not _failed(receipt)]
-        assert 0 < len(landed) < 60
-        assert len(values(log, topic="wide")) == len(landed)
-
-
-def _failed(receipt: Any) -> bool:
-    try:
-        receipt.result()
-    except RetriableError:
-        return True
-    return False
+            landed = [receipt for receipt in receipts if receipt.is_done]
+            assert 0 < len(landed) < 60
+            assert len(values(log, topic="wide")) == len(landed)
+            assert [receipt.result().offset for receipt in receipts] == [0] * 60
 
 
 def test_a_topic_that_was_created_again_is_found_after_the_failed_send(log: Log) -> None:

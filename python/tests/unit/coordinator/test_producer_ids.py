@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from oncelog import limits
@@ -25,6 +28,26 @@ def test_a_restart_wastes_at_most_the_rest_of_its_block(world: LogWorld) -> None
     """conformance: 18."""
     assert ProducerIds(world.store()).take() == 0
     assert ProducerIds(world.store()).take() == limits.PRODUCER_ID_BLOCK
+
+
+def test_a_forked_child_never_gives_out_its_parents_ids(world: LogWorld) -> None:
+    """conformance: 18. Another thread holds the parent's lock at the fork."""
+    ids = ProducerIds(world.store())
+    assert ids.take() == 0
+    reading, writing = os.pipe()
+    with ids._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # instead of waiting for ever
+            os.write(writing, b"%d" % ids.take())
+            os._exit(0)
+    found = os.read(reading, 100)
+    os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+
+    assert int(found) == limits.PRODUCER_ID_BLOCK
+    assert ids.take() == 1
 
 
 def test_a_store_that_is_away_gives_no_id_and_wastes_none(world: LogWorld) -> None:

@@ -223,7 +223,7 @@ ROTATING = [
     pytest.param(exhausted(TxnState.EMPTY), EndTxn(transactional_id=ID, producer=LAST, commit=False), id="empty abort"),
     pytest.param(
         exhausted(TxnState.ONGOING, prepared=True),
-        CompleteTransaction(transactional_id=ID, producer=LAST, token=LAST),
+        CompleteTransaction(transactional_id=ID, producer=LAST, owner=owner_of(LAST)),
         id="complete by token",
     ),
     pytest.param(exhausted(TxnState.ONGOING), TimedOut(transactional_id=ID, producer=LAST), id="time-out"),
@@ -285,7 +285,7 @@ STALE = ProducerIdAndEpoch(7, 3)
         (TxnState.EMPTY, TimedOut(transactional_id=ID, producer=PRODUCER), InvalidTxnStateError),
         (
             TxnState.EMPTY,
-            CompleteTransaction(transactional_id=ID, producer=PRODUCER, token=PRODUCER),
+            CompleteTransaction(transactional_id=ID, producer=PRODUCER, owner=owner_of(PRODUCER)),
             InvalidTxnStateError,
         ),
         (TxnState.ONGOING, Expire(transactional_id=ID, owner_outcome=Outcome.OPEN), InvalidTxnStateError),
