@@ -15,6 +15,7 @@
     │   ├── TransactionAbortableError   a send of this transaction failed
     │   ├── FileWriteError              a file could not be written (disk full, I/O error) and was discarded
     │   ├── StaleFileError              a data file waited across two collections: write it again
+    │   ├── StepTooLargeError           it spans more partitions than one step of the store takes
     │   ├── RoundAbortedError           a micro-batch's round timed out or was aborted: run the batch again
     │   └── NotPreparedError            a participant of a Kafka batch is not prepared: run the batch again
     ├── FatalError                  close this client; a new one may go on
@@ -143,6 +144,10 @@ class FileWriteError(AbortableError):
 
 class StaleFileError(AbortableError):
     """A data file was written too long ago to be named: collection may have removed it. Write the data again."""
+
+
+class StepTooLargeError(AbortableError):
+    """More than one step of the metadata store takes: write to fewer partitions at a time, or under shorter names."""
 
 
 class RoundAbortedError(AbortableError):

@@ -10,6 +10,19 @@ MULTI_MAX_BYTES = 512 * 1024
 MULTI_MAX_OPS = 1000
 """Bounds the time a multi holds the store's only writer."""
 
+MAX_PARTITION_BYTES = 128 * 1024
+MAX_TRANSACTION_BYTES = 160 * 1024
+MAX_GROUP_PARTITION_BYTES = 32 * 1024
+"""The znodes that grow: of a partition, by the owners it lists; of a transactional id and of an owner, by the
+partitions they name, some two thousand; of a group's partition, by pending offsets. Bounded where they grow, so that a
+step that ends a transaction always fits into a multi: one of each kind does, with its tail node."""
+
+MAX_NAME_BYTES = 1024
+"""Of a transactional id, a group id or a prefix as a path has it: percent-encoded where it is no letter or digit."""
+
+MAX_OFFSET_METADATA_BYTES = 4096
+"""Kafka's offset.metadata.max.bytes."""
+
 TRANSACT_DEADLINE_MS = 30_000
 """How long a step is run again on conflict, and the age at which its reads are too old to write by (TOMBSTONE_MS)."""
 
@@ -82,7 +95,10 @@ INLINE_BLOCKS_MAX = 64
 """Blocks one tail znode lists itself; more of them go into a manifest file that the znode points to."""
 
 MAX_UNSETTLED_OWNERS = 1000
-"""Open or unsettled transactions one partition lists; bounds its znode to about 100 kB."""
+"""Open or unsettled transactions one partition lists; fewer where MAX_PARTITION_BYTES comes first."""
+
+PENDING_OFFSETS_KEPT = 20
+"""Pending offsets one partition of a group lists before those of decided transactions are folded in early."""
 
 # Transactions ---------------------------------------------------------------------------------------------------------
 

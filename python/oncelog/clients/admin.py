@@ -50,6 +50,7 @@ from oncelog.log.retention import Removed
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.log.topics import Keep, Retention
 from oncelog.log.verification import Progress, Verified
+from oncelog.names import check_name
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
@@ -225,6 +226,7 @@ class Admin:
         Raises:
             InvalidProducerIdMappingError: there is no such id, or it expired.
         """
+        check_name("transactional id", transactional_id)
         return inspection.describe_transaction(self._store, transactional_id, sweeper.store_now_ms(self._store))
 
     def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
@@ -275,6 +277,7 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
+        check_name("prefix", prefix)
         return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
 
     def abort_round(self, prefix: str) -> int | None:
@@ -310,7 +313,7 @@ class Admin:
         return GroupProgress(group_id, found.owning_prefix, progress)
 
     def _find_group(self, group_id: str) -> GroupDescription:
-        found = groups.describe(self._store, group_id)
+        found = groups.describe(self._store, check_name("group id", group_id))
         if found is None:
             raise UnknownGroupError("no such consumer group", group_id=group_id)
         return found
@@ -341,7 +344,7 @@ class Admin:
             UnknownGroupError: there is no such group.
             UnstableOffsetCommitError: a transaction that holds offsets of it is undecided; wait or abort it.
         """
-        group_removal.delete(self._store, group_id)
+        group_removal.delete(self._store, check_name("group id", group_id))
 
     def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the committed offsets of a group, which need not exist. Stop its consumers first.
@@ -354,6 +357,7 @@ class Admin:
             OffsetOutOfRangeError: an offset is not within the log.
             GroupOwnedError: a sink owns the group's offsets; delete the group first.
         """
+        check_name("group id", group_id)
         values = {}
         for tp, offset in offsets.items():
             partition = self._identify(tp)

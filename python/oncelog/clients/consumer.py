@@ -30,6 +30,7 @@ from oncelog.errors import (
 )
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import read_block
+from oncelog.names import check_name
 from oncelog.types import (
     Block,
     BlockSlice,
@@ -124,8 +125,8 @@ class Consumer:
     ) -> None:
         if auto_offset_reset not in {"earliest", "latest", "none"}:
             raise UsageError("auto_offset_reset is earliest, latest or none", auto_offset_reset=auto_offset_reset)
-        if group_id == "":
-            raise UsageError("a group id is not empty; leave it out for a consumer without a group")
+        if group_id is not None:
+            check_name("group id", group_id)
         self._services = services
         self._store = services.store
         self._group_id = group_id

@@ -40,6 +40,7 @@ from oncelog.errors import (
 )
 from oncelog.log import codec, partition_log, topics
 from oncelog.log.routing import split_rows
+from oncelog.names import check_name
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
 from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
@@ -101,8 +102,8 @@ class Producer:
         codec_name: str = limits.DEFAULT_CODEC,
         delivery_timeout_ms: int = 120_000,
     ) -> None:
-        if transactional_id == "":
-            raise UsageError("a transactional id is not empty; leave it out for a producer without transactions")
+        if transactional_id is not None:
+            check_name("transactional id", transactional_id)
         if codec_name not in codec.CODECS:
             raise InvalidOptionError("unknown codec", codec=codec_name, known=codec.CODECS)
         self._services = services
@@ -167,8 +168,7 @@ class Producer:
         """
         self._check_call("send_offsets_to_transaction")
         transactional_id = self._need_transactional_id("send_offsets_to_transaction")
-        if not group_id:
-            raise UsageError("a group id is not empty")
+        check_name("group id", group_id)
         if not offsets:
             return
         staged = {

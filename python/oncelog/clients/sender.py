@@ -16,13 +16,13 @@ from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator.transactions import own_transaction
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import OutcomeUnknownError, PartitionPinnedError, RetriableError
+from oncelog.errors import OutcomeUnknownError, PartitionPinnedError, RetriableError, StepTooLargeError
 from oncelog.log import generations, partition_log
 from oncelog.log.partition_log import Append, Appended
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.protocol.sequencing import sequence_add
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
-from oncelog.znodes.transact import resolving
+from oncelog.znodes.transact import in_parts, resolving
 
 T = TypeVar("T")
 
@@ -87,10 +87,12 @@ class Sender:
 
         May be called again while the outcome is unknown.
         """
-        last = sending.last_step
-        appended, identity = self._retrying(
-            last, lambda: self._services.coordinator.commit(transactional_id, producer, last)
-        )
+        last, coordinator = sending.last_step, self._services.coordinator
+        try:
+            appended, identity = self._retrying(last, lambda: coordinator.commit(transactional_id, producer, last))
+        except StepTooLargeError:
+            self._append_step(last, producer, transactional_id, sending.landed)
+            return self._retrying(last, lambda: coordinator.end_txn(transactional_id, producer, commit=True))
         self._landed(last, appended, sending.landed)
         return identity
 
@@ -110,18 +112,17 @@ class Sender:
     def _append_step(
         self, appends: list[Append], producer: ProducerIdAndEpoch, transactional_id: str | None, on_landed: Landed
     ) -> None:
-        reach(CrashPoint.PRODUCER_APPEND)
-        if transactional_id is not None:
-            appended = self._retrying(
-                appends, lambda: self._services.coordinator.append(transactional_id, producer, appends)
-            )
-        else:
+        def append(some: Sequence[Append]) -> list[Appended]:
+            if transactional_id is not None:
+                return self._services.coordinator.append(transactional_id, producer, some)
             store = self._services.store
-            appended = self._retrying(
-                appends,
-                lambda: resolving(lambda: store.transact(lambda view: partition_log.append_all(view, appends))),
-            )
-        self._landed(appends, appended, on_landed)
+            return resolving(lambda: store.transact(lambda view: partition_log.append_all(view, some)))
+
+        def append_some(some: Sequence[Append]) -> None:
+            self._landed(some, self._retrying(some, lambda: append(some)), on_landed)
+
+        reach(CrashPoint.PRODUCER_APPEND)
+        in_parts(appends, append_some)
         reach(CrashPoint.PRODUCER_APPENDED)
 
     def _landed(self, appends: Sequence[Append], appended: Sequence[Appended | None], on_landed: Landed) -> None:

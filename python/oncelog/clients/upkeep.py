@@ -1,20 +1,24 @@
 """Upkeep that every client does in passing: settling what is decided, timing out what holds others back.
 
 There is no server to do it. All of it is optional for the caller, and most of it concerns what others wrote, so what
-fails is left to the next client: a commit never looks failed because the settling behind it was.
+fails is left to the next client: a commit never looks failed because the settling behind it was. A broken law (a bug of
+oncelog's) is logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import sweeper
 from oncelog.coordinator.settler import Settler
-from oncelog.errors import OncelogError
+from oncelog.errors import InvariantViolation, OncelogError
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.types import TopicIdPartition
+
+_log = logging.getLogger(__name__)
 
 SWEEP_PAUSE_MS = 1000
 """Between two looks at the time-outs of what holds a reader back."""
@@ -30,7 +34,7 @@ class Upkeep:
 
     def after_writing(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle what `partitions` list, if that is due."""
-        with suppress(OncelogError):
+        with _failing_nobody():
             self._settler.settle_if_due(partitions)
 
     def after_planning(self, seen: LogSnapshot) -> None:
@@ -43,12 +47,22 @@ class Upkeep:
 
     def sweep(self, owners: Iterable[str]) -> None:
         """Time out those of `owners` that are overdue."""
-        with suppress(OncelogError):
+        with _failing_nobody():
             sweeper.sweep_owners(self._services.store, self._services.coordinator, owners)
 
     def unblock(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Make room in partitions that list too many owners: time out what is overdue, settle what is decided."""
         blocked = list(partitions)
-        with suppress(OncelogError):
+        with _failing_nobody():
             sweeper.sweep(self._services.store, self._services.coordinator, blocked)
             self._settler.settle_now(blocked)
+
+
+@contextmanager
+def _failing_nobody() -> Iterator[None]:
+    try:
+        yield
+    except OncelogError:
+        pass
+    except InvariantViolation:
+        _log.exception("upkeep met a state that cannot be; what was asked for is done, but please report this")

@@ -8,7 +8,6 @@ holds (conformance law 48). Crash points: between any two steps some offsets are
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import partial
 
 from oncelog import limits
 from oncelog.coordinator import groups
@@ -19,6 +18,7 @@ from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
+from oncelog.znodes.transact import in_parts
 
 PARTITIONS_PER_STEP = 200
 DELETE_ATTEMPTS = 10
@@ -40,7 +40,7 @@ def delete(store: ZnodeStore, group_id: str) -> None:
             _check_deletable(reader, group_id, partitions)
             group = reader.get(paths.group(group_id))
         for some in _chunks(partitions):
-            store.transact(lambda view, some=some: _empty(view, group_id, some))  # type: ignore[misc]
+            in_parts(some, lambda part: store.transact(lambda view: _empty(view, group_id, part)))
         if store.transact(lambda view, group=group: _bury_unless_moved(view, group_id, group)):  # type: ignore[misc]
             return
     raise TransactConflictError("the group's consumers keep committing offsets; stop them first", group_id=group_id)
@@ -101,20 +101,23 @@ def _expire(store: ZnodeStore, group_id: str, now_ms: int, retention_ms: int) ->
         # After the group: whatever it read exists here, or is gone for good, as a topic's id never comes back.
         topic_ids = {topic.topic_id for topic in topics.states(reader, {p.topic for p in partitions}).values()}
     changed = 0
-    for some in _chunks(partitions):
-        step = partial(_expire_offsets, group_id, some, topic_ids, now_ms, retention_ms)
-        changed += store.transact(step)
+
+    def expire_some(some: Sequence[TopicIdPartition]) -> int:
+        return store.transact(lambda view: _expire_offsets(view, group_id, some, topic_ids, now_ms, retention_ms))
+
+    for chunk in _chunks(partitions):
+        changed += sum(in_parts(chunk, expire_some))
     changed += store.transact(lambda view: _expire_group(view, group_id, now_ms, retention_ms))
     return changed > 0
 
 
 def _expire_offsets(
+    view: ZnodeView,
     group_id: str,
     partitions: Iterable[TopicIdPartition],
     topic_ids: Container[str],
     now_ms: int,
     retention_ms: int,
-    view: ZnodeView,
 ) -> int:
     """Empty what is stale, remove what was emptied long ago; returns how many offsets expired."""
     record = groups.read_group(view, group_id)

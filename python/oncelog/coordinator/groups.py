@@ -6,10 +6,18 @@ group_removal.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from oncelog.errors import CorruptDataError, GroupOwnedError, OutcomeUnknownError, UsageError
+from oncelog import limits
+from oncelog.errors import (
+    CorruptDataError,
+    GroupOwnedError,
+    OutcomeUnknownError,
+    UnstableOffsetCommitError,
+    UsageError,
+)
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
@@ -19,7 +27,9 @@ from oncelog.randomness import random_id
 from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
-from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS
+from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, in_parts
+
+T = TypeVar("T")
 
 GroupOffsets = Mapping[TopicIdPartition, OffsetAndMetadata]
 
@@ -51,19 +61,27 @@ def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> Offse
     """What a user commits for `partition`.
 
     Raises:
-        UsageError: the offset is negative.
+        UsageError: the offset is negative, or its metadata is too long.
     """
     value = OffsetAndMetadata(value) if isinstance(value, int) else value
     if value.offset < 0:
         raise UsageError("a committed offset is not negative", partition=str(partition), offset=value.offset)
+    size_bytes = len(value.metadata.encode(errors="surrogatepass"))
+    if size_bytes > limits.MAX_OFFSET_METADATA_BYTES:
+        raise UsageError(
+            "the metadata of a committed offset is too long",
+            partition=str(partition),
+            size_bytes=size_bytes,
+            maximum_bytes=limits.MAX_OFFSET_METADATA_BYTES,
+        )
     return value
 
 
-def in_steps(offsets: GroupOffsets) -> Iterator[GroupOffsets]:
-    """Offsets in steps of bounded size."""
-    partitions = sorted(offsets)
-    for at in range(0, len(partitions), PARTITIONS_PER_STEP):
-        yield {partition: offsets[partition] for partition in partitions[at : at + PARTITIONS_PER_STEP]}
+def step_by_step(offsets: GroupOffsets, run: Callable[[GroupOffsets], T]) -> Iterator[T]:
+    """Run a step for some of the offsets after the other; each is of bounded size."""
+    rows = sorted(offsets.items(), key=lambda row: row[0])
+    for at in range(0, len(rows), PARTITIONS_PER_STEP):
+        yield from in_parts(rows[at : at + PARTITIONS_PER_STEP], lambda some: run(dict(some)))
 
 
 def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = None, nonce: str | None = None) -> int:
@@ -102,8 +120,8 @@ def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
         GroupOwnedError: a sink owns the group's offsets.
         OutcomeUnknownError: an answer was lost, and others committed since; to commit again could undo what they did.
     """
-    for some in in_steps(offsets):
-        _commit(store, group_id, some)
+    for _ in step_by_step(offsets, lambda some: _commit(store, group_id, some)):
+        pass
 
 
 def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
@@ -143,13 +161,46 @@ def _commit_in(view: ZnodeView, group_id: str, offsets: GroupOffsets, nonce: str
 
 
 def stage(view: ZnodeView, group_id: str, offsets: GroupOffsets, owner: str, order: int) -> list[str]:
-    """Stage offsets that become current when `owner` commits; returns the znode paths that now list it."""
+    """Stage offsets that become current when `owner` commits; returns the znode paths that now list it.
+
+    Raises:
+        UnstableOffsetCommitError: too many undecided transactions hold offsets of a partition.
+    """
     listed = []
     for partition, value in offsets.items():
         path, state, exists = _read(view, group_id, partition)
-        _write(view, path, state.staged(owner, value, order), exists=exists)
+        if len(state.pending) >= limits.PENDING_OFFSETS_KEPT:
+            state = _folded(view, state)
+        staged = state.staged(owner, value, order)
+        _check_has_room(group_id, partition, staged)
+        _write(view, path, staged, exists=exists)
         listed.append(path)
     return listed
+
+
+def _folded(view: ZnodeView, state: GroupPartitionState) -> GroupPartitionState:
+    """The state without the offsets of decided owners, which their settlers may come to much later.
+
+    A fetch reads them the same way; the settler finds nothing left to fold.
+    """
+    for pending in state.pending:
+        owner = partition_log.read_owner(view, pending.owner)
+        if owner is not None and owner.outcome is not Outcome.OPEN:
+            state = state.settled(pending.owner, owner.outcome)
+    return state
+
+
+def _check_has_room(group_id: str, partition: TopicIdPartition, state: GroupPartitionState) -> None:
+    size_bytes = len(payloads.encode_group_partition(state))
+    if len(state.pending) > 1 and size_bytes > limits.MAX_GROUP_PARTITION_BYTES:
+        raise UnstableOffsetCommitError(
+            "too many undecided transactions hold offsets of this partition of the group; wait, or abort the named one "
+            "with `oncelog txn abort`",
+            group_id=group_id,
+            partition=str(partition),
+            owner=state.pending[0].owner,
+            undecided=len(state.pending) - 1,
+        )
 
 
 def settle(view: ZnodeView, path: str, owner: str, state: OwnerState) -> None:

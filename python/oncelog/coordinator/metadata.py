@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from oncelog import limits
 from oncelog.coordinator import groups
-from oncelog.errors import CorruptDataError, InvalidTxnStateError
+from oncelog.errors import CorruptDataError, InvalidTxnStateError, StepTooLargeError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.protocol import coordinator_core as core
@@ -83,8 +83,11 @@ def apply(view: ZnodeView, event: events.Event) -> Step:
     step = core.step(before, event)
     if step.metadata is not before:
         path = paths.transaction(event.transactional_id)
+        data = payloads.encode_transaction(step.metadata)
+        if isinstance(event, events.AddPartitions | events.AddOffsets):
+            ensure_room(path, data)
         write = view.create if before is None else view.set
-        write(path, payloads.encode_transaction(step.metadata))
+        write(path, data)
     for instruction in step.instructions:
         _execute(view, instruction, step.metadata.timeout_ms)
         if isinstance(instruction, events.Decide):
@@ -99,10 +102,37 @@ def _execute(view: ZnodeView, instruction: events.Instruction, timeout_ms: int) 
     partitions = tuple(paths.partition(partition) for partition in instruction.partitions)
     if isinstance(instruction, events.CreateOwner):
         record = OwnerRecord(Outcome.OPEN, partitions, timeout_ms=timeout_ms)
-        view.create(instruction.owner, payloads.encode_owner(record))
+        grow_owner(view, instruction.owner, record, exists=False)
     elif not paths.is_round(instruction.owner):  # a round's znode is its driver's (rounds.py)
         record = _open_owner(view, instruction.owner)
-        view.set(instruction.owner, payloads.encode_owner(replace(record, partitions=partitions)))
+        grow_owner(view, instruction.owner, replace(record, partitions=partitions))
+
+
+def ensure_room(path: str, data: bytes) -> None:
+    """Refuse a transaction that grows beyond what the step that ends it could write.
+
+    Raises:
+        StepTooLargeError: abort it; nothing was written.
+    """
+    if len(data) > limits.MAX_TRANSACTION_BYTES:
+        raise StepTooLargeError(
+            "the transaction names more partitions than its end could write at once; write to fewer of them in one "
+            "transaction, or use shorter names",
+            path=path,
+            size_bytes=len(data),
+            maximum_bytes=limits.MAX_TRANSACTION_BYTES,
+        )
+
+
+def grow_owner(view: ZnodeView, owner: str, record: OwnerRecord, *, exists: bool = True) -> None:
+    """Write an open owner that names more than before.
+
+    Raises:
+        StepTooLargeError: see `ensure_room`.
+    """
+    data = payloads.encode_owner(record)
+    ensure_room(owner, data)
+    (view.set if exists else view.create)(owner, data)
 
 
 def _decide(view: ZnodeView, decision: events.Decide) -> None:
@@ -114,8 +144,10 @@ def _decide(view: ZnodeView, decision: events.Decide) -> None:
 def _finish_if_unlisted(view: ZnodeView, owner: str) -> None:
     """Finish an owner that staged offsets alone with its decision: no partition lists it, for a settler to find it."""
     state = partition_log.read_owner(view, owner)
-    is_small = state is not None and len(state.groups) <= groups.PARTITIONS_PER_STEP
-    if state is not None and not state.partitions and is_small and fold(view, owner, state):
+    if state is None or state.partitions or len(state.groups) > groups.PARTITIONS_PER_STEP:
+        return
+    size_bytes = sum(len(znode.data) for znode in view.get_many(state.groups) if znode is not None)
+    if size_bytes <= limits.MAX_TRANSACTION_BYTES and fold(view, owner, state):
         view.delete(owner)
 
 
@@ -156,7 +188,7 @@ def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[
     """Make the owner's znode name the group partitions that list it, so that settling finds them."""
     record = _open_owner(view, owner)
     listed = tuple(sorted({*record.groups, *group_partitions}))
-    view.set(owner, payloads.encode_owner(replace(record, groups=listed)))
+    grow_owner(view, owner, replace(record, groups=listed))
 
 
 # Participants of a round ----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from oncelog.randomness import random_id
 from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
-from oncelog.znodes.transact import resolving
+from oncelog.znodes.transact import in_parts, resolving
 
 REMEMBERED_ROUNDS = 8
 """Settled rounds are deleted in groups of about this many: one step in a few batches."""
@@ -148,20 +148,25 @@ class Round:
         """
         for chunk in partition_log.in_steps(self._by_number(blocks)):
             reach(CrashPoint.ROUND_APPEND)
-            appended = self._write_chunk(chunk)
+            participants = [list(parts) for _, parts in groupby(chunk, key=_number_of)]
+            appended: dict[TopicIdPartition, int] = {}
+            for tails in in_parts(participants, self._write_participants):
+                appended |= tails
             reach(CrashPoint.ROUND_APPENDED)
             self.partitions += tuple(part.partition for part in chunk)
             for partition, tail_nodes in appended.items():
                 partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
 
-    def _write_chunk(self, chunk: Sequence[PartitionBlocks]) -> dict[TopicIdPartition, int]:
+    def _write_participants(self, participants: Sequence[Sequence[PartitionBlocks]]) -> dict[TopicIdPartition, int]:
+        """Append what some participants wrote, in one step; returns the lengths of the partitions' tails."""
+
         def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
-            return resolving(lambda: self._store.transact(lambda view: self._write(view, chunk, fresh_ids)))
+            return resolving(lambda: self._store.transact(lambda view: self._write(view, participants, fresh_ids)))
 
         try:
-            return write([None] * len(chunk))
+            return write([None] * len(participants))
         except ProducerIdNeeded:
-            return write([self._services.producer_ids.take() for _ in chunk])
+            return write([self._services.producer_ids.take() for _ in participants])
 
     def stage_offsets(self, offsets: BatchOffsets) -> None:
         """Stage the batch's source offsets; they become current with the decision.
@@ -169,10 +174,12 @@ class Round:
         Raises:
             BatchRefusedError: the group does not stand where the batch starts.
         """
-        for some in groups.in_steps(offsets.end):
-            self._group_order = resolving(
-                lambda some=some: self._store.transact(lambda view: self._stage(view, offsets, some))  # type: ignore[misc]
-            )
+
+        def stage(some: GroupOffsets) -> int:
+            return resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets, some)))
+
+        for order in groups.step_by_step(offsets.end, stage):
+            self._group_order = order
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
@@ -219,26 +226,28 @@ class Round:
         return ledger, record
 
     def _write(
-        self, view: ZnodeView, chunk: Sequence[PartitionBlocks], fresh_ids: Sequence[int | None]
+        self, view: ZnodeView, participants: Sequence[Sequence[PartitionBlocks]], fresh_ids: Sequence[int | None]
     ) -> dict[TopicIdPartition, int]:
-        """Append a chunk; returns the length of each partition's tail afterwards."""
         _, record = self._check_open(view)
         written = set(record.partitions)
-        if paths.partition(chunk[0].partition) in written:
-            return {}  # an earlier try of this step won
-        self._read_ahead(view, [part.partition for part in chunk])
+        # An earlier try of this step, or of a part of it, may have won.
+        missing = [
+            (parts, fresh_id)
+            for parts, fresh_id in zip(participants, fresh_ids, strict=True)
+            if paths.partition(parts[0].partition) not in written
+        ]
+        if not missing:
+            return {}
+        self._read_ahead(view, [part.partition for parts, _ in missing for part in parts])
         tails: dict[TopicIdPartition, int] = {}
-        participants = list(record.participants or ())
-        by_number: dict[int, list[PartitionBlocks]] = {}
-        for part in chunk:
-            by_number.setdefault(part.partition.partition, []).append(part)
-        for (number, parts), fresh_id in zip(sorted(by_number.items()), fresh_ids, strict=False):
-            producer, appended = self._write_participant(view, number, parts, fresh_id)
+        producers = list(record.participants or ())
+        for parts, fresh_id in missing:
+            producer, appended = self._write_participant(view, _number_of(parts[0]), parts, fresh_id)
             tails |= appended
-            participants.append(producer)
-        written |= {paths.partition(part.partition) for part in chunk}
-        grown = replace(record, partitions=tuple(sorted(written)), participants=tuple(participants))
-        view.set(self.path, payloads.encode_owner(grown))
+            producers.append(producer)
+        written |= {paths.partition(part.partition) for parts, _ in missing for part in parts}
+        grown = replace(record, partitions=tuple(sorted(written)), participants=tuple(producers))
+        metadata.grow_owner(view, self.path, grown)
         return tails
 
     def _write_participant(
@@ -269,13 +278,10 @@ class Round:
 
     def _by_number(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
         """What the batch appends, by participant: all topics' partitions of one number."""
-
-        def number_of(partition: TopicIdPartition) -> int:
-            return partition.partition
-
         manifests = partition_log.write_manifests(self._store, self._services.index_files, blocks)
-        for _, group in groupby(sorted(blocks, key=number_of), key=number_of):
-            yield [PartitionBlocks(part, tuple(blocks[part]), manifests.get(part)) for part in group]
+        written = [PartitionBlocks(part, tuple(blocks[part]), manifests.get(part)) for part in blocks]
+        for _, parts in groupby(sorted(written, key=_number_of), key=_number_of):
+            yield list(parts)
 
     def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> int:
         _, record = self._check_open(view)
@@ -293,7 +299,7 @@ class Round:
             )
         order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix)
         listed = {*record.groups, *groups.stage(view, offsets.group_id, end, self.path, order)}
-        view.set(self.path, payloads.encode_owner(replace(record, groups=tuple(sorted(listed)))))
+        metadata.grow_owner(view, self.path, replace(record, groups=tuple(sorted(listed))))
         return order
 
     def _decide(self, view: ZnodeView) -> None:
@@ -316,6 +322,10 @@ class Round:
                 group_id=group_id,
                 prefix=self._request.prefix,
             )
+
+
+def _number_of(part: PartitionBlocks) -> int:
+    return part.partition.partition
 
 
 def abort_in(view: ZnodeView, prefix: str, number: int) -> bool:

@@ -15,21 +15,21 @@ the partitions again. The last chunk of 1 and the first of 2 share a multi, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from oncelog import limits
 from oncelog.coordinator import metadata, owners
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import PlanOvertakenError
+from oncelog.errors import PlanOvertakenError, StepTooLargeError
 from oncelog.log import partition_log, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import OwnerState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.transact import in_parts
 
 PARTITIONS_PER_STEP = 50
 OWNERS_PER_STEP = 200
@@ -37,8 +37,9 @@ OPERATIONS_PER_STEP = 400
 """Of step 1, and of step 2, which may share a multi: together below limits.MULTI_MAX_OPS."""
 
 OPERATIONS_PER_OWNER = 3
-PIECES_PER_PART = 300
-"""Group partitions and participants of one owner that are finished in one step."""
+PIECES_PER_PART = 10
+"""Group partitions and participants of one owner that are never finished in less than a step, however large they are
+(limits.MAX_GROUP_PARTITION_BYTES)."""
 
 
 class Settler:
@@ -82,13 +83,35 @@ class Settler:
         ready = seen.plan.visible | seen.plan.gone
         reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)
+        unlisted = {owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)}
         for chunk in chunks[:-1]:
-            self._store.transact(lambda view, chunk=chunk: _settle_chunk(view, chunk, ready, zxid))  # type: ignore[misc]
+            self._settle_chunk(chunk, ready, zxid)
         if chunks:
-            unlisted = {owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)}
-            _finish(self._store, unlisted, lambda view: _settle_chunk(view, chunks[-1], ready, zxid))
+            self._settle_and_finish(chunks[-1], ready, zxid, unlisted)
         reach(CrashPoint.SETTLED)
         return len(ready)
+
+    def _settle_chunk(self, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:
+        def settle(some: Sequence[TopicIdPartition]) -> None:
+            self._store.transact(lambda view: _settle_chunk(view, some, ready, zxid))
+
+        in_parts(chunk, settle)
+
+    def _settle_and_finish(
+        self, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int, unlisted: Mapping[str, OwnerState]
+    ) -> None:
+        """Settle the last chunk and finish the owners that are listed nowhere then, together where that is one step."""
+        first, *others = _steps(unlisted) or [[]]
+
+        def together(view: ZnodeView) -> frozenset[str]:
+            _settle_chunk(view, chunk, ready, zxid)
+            return _finish_parts(view, first, frozenset())
+
+        try:
+            _finish(self._store, others, unfinished=self._store.transact(together))
+        except StepTooLargeError:
+            self._settle_chunk(chunk, ready, zxid)
+            _finish(self._store, [first, *others])
 
 
 def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartition]]:
@@ -163,11 +186,11 @@ def forget(store: ZnodeStore, candidates: Iterable[str]) -> None:
                 continue
             if not any(owner in _listed_owners(reader, path, listed) for path in state.partitions):
                 unlisted[owner] = state
-    _finish(store, unlisted)
+    _finish(store, _steps(unlisted))
 
 
 class _Part(NamedTuple):
-    """As much of a decided owner as one step finishes."""
+    """A decided owner, or some of its group partitions and participants."""
 
     owner: str
     state: OwnerState
@@ -179,26 +202,29 @@ class _Part(NamedTuple):
         return OPERATIONS_PER_OWNER + len(self.state.groups) + participants
 
 
-def _finish(
-    store: ZnodeStore, unlisted: Mapping[str, OwnerState], before: Callable[[ZnodeView], None] | None = None
-) -> None:
-    """Finish decided, unlisted owners, in steps of bounded size; the first of them begins with `before`."""
-    unfinished: frozenset[str] = frozenset()
-    for parts in _steps(unlisted) or [[]]:
-        step = partial(_finish_step, parts=parts, before=before, unfinished=unfinished)
-        unfinished, before = store.transact(step), None
+def _finish(store: ZnodeStore, steps: Iterable[Sequence[_Part]], unfinished: frozenset[str] = frozenset()) -> None:
+    """Finish decided, unlisted owners.
+
+    Args:
+        store: of the log.
+        steps: see `_steps`.
+        unfinished: owners of which some part could not be finished before.
+    """
+
+    def finish(parts: Sequence[_Part]) -> None:
+        nonlocal unfinished
+        unfinished = store.transact(lambda view: _finish_parts(view, parts, unfinished))
+
+    for parts in steps:
+        in_parts(parts, finish)
 
 
-def _finish_step(
-    view: ZnodeView,
-    parts: Sequence[_Part],
-    before: Callable[[ZnodeView], None] | None,
-    unfinished: frozenset[str],
-) -> frozenset[str]:
+def _finish_parts(view: ZnodeView, parts: Sequence[_Part], unfinished: frozenset[str]) -> frozenset[str]:
     """Finish some parts; returns the owners of which some part could not be finished, in this step or before."""
-    if before is not None:
-        before(view)
-    return unfinished.union(part.owner for part in parts if not _finish_part(view, part, unfinished))
+    for part in parts:
+        if not _finish_part(view, part, unfinished):
+            unfinished |= {part.owner}
+    return unfinished
 
 
 def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bool:
@@ -212,6 +238,7 @@ def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bo
 
 
 def _steps(unlisted: Mapping[str, OwnerState]) -> list[list[_Part]]:
+    """What there is to finish, in steps of about `OPERATIONS_PER_STEP`."""
     steps: list[list[_Part]] = []
     room = 0
     for owner, state in sorted(unlisted.items()):
@@ -226,7 +253,7 @@ def _steps(unlisted: Mapping[str, OwnerState]) -> list[list[_Part]]:
 
 def _parts(owner: str, state: OwnerState) -> Iterator[_Part]:
     whole = _Part(owner, state, is_last=True)
-    if whole.operations <= OPERATIONS_PER_STEP:
+    if whole.operations <= OPERATIONS_PER_OWNER + PIECES_PER_PART:
         yield whole
         return
     for at in range(0, len(state.groups), PIECES_PER_PART):

@@ -150,8 +150,11 @@ class TransactionCoordinator:
             listed = groups.stage(view, group_id, some, owner, order)
             metadata.add_groups_to_owner(view, owner, listed)
 
-        for some in groups.in_steps(offsets):
-            resolving(lambda some=some: self._store.transact(lambda view: stage(view, some)))  # type: ignore[misc]
+        def run(some: groups.GroupOffsets) -> None:
+            resolving(lambda: self._store.transact(lambda view: stage(view, some)))
+
+        for _ in groups.step_by_step(offsets, run):
+            pass
 
     def prepare(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Promise that the open transaction can be committed; returns its token (KIP-939)."""

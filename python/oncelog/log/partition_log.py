@@ -374,9 +374,11 @@ def append(view: ZnodeView, request: Append) -> Appended:
         size_bytes=state.size_bytes + node.size_bytes,
     )
     if owner is not None:
-        _check_not_pinned(state, owner, partition)
         grown = grown.extended_by(owner, request.producer, first, node.end_offset - 1)
-    view.set(path, payloads.encode_partition(grown))
+    data = payloads.encode_partition(grown)
+    if owner is not None and state.span_of(owner) is None:
+        _check_not_pinned(state, len(data), partition)
+    view.set(path, data)
     view.create_blind(paths.tail_node(partition, first), payloads.encode_tail_node(node))
     after = sequencing.after_append(
         entry, request.producer, request.base_sequence, request.count, base_offset=first, owner=owner
@@ -397,11 +399,12 @@ def _check_owner_is_open(view: ZnodeView, owner: str, partition: TopicIdPartitio
         )
 
 
-def _check_not_pinned(state: PartitionState, owner: str, partition: TopicIdPartition) -> None:
-    if len(state.owners) >= limits.MAX_UNSETTLED_OWNERS and state.span_of(owner) is None:
+def _check_not_pinned(state: PartitionState, grown_bytes: int, partition: TopicIdPartition) -> None:
+    """Refuse one more owner where there is no room: in number, or in the znode."""
+    if state.owners and (len(state.owners) >= limits.MAX_UNSETTLED_OWNERS or grown_bytes > limits.MAX_PARTITION_BYTES):
         raise PartitionPinnedError(
-            "too many unsettled transactions in this partition; the named one holds them back: let it finish, or abort "
-            "it with `oncelog txn abort`",
+            "too many unsettled transactions in this partition; the named one may hold them back: let it finish, or "
+            "abort it with `oncelog txn abort`",
             partition=str(partition),
             owner=min(state.owners, key=lambda span: span.first).owner,
             unsettled=len(state.owners),

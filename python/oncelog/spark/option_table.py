@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from oncelog import limits
+from oncelog.errors import UsageError
+from oncelog.names import check_name
 from oncelog.spark.positions import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -138,8 +140,15 @@ def _pattern(text: str) -> str:
     return text.strip()
 
 
+def _name(text: str) -> str:
+    try:
+        return check_name("name", _text(text))
+    except UsageError as error:
+        raise ValueError(f"a name that a path can hold: {error}") from None
+
+
 def _prefix(text: str) -> str:
-    prefix = _text(text)
+    prefix = _name(text)
     if re.search(r"-[0-9]+$", prefix):
         raise ValueError("a text that does not end in -<digits>, as the transactional ids of a prefix do")
     return prefix
@@ -245,7 +254,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "groupId",
         SOURCE,
-        _text,
+        _name,
         "A consumer group: `startingOffsets=group` starts at its offsets, and a stream commits its progress to it, so "
         "that lag shows outside Spark.",
     ),
@@ -276,7 +285,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "groupId",
         STREAMING_SINKS,
-        _text,
+        _name,
         "The source offsets of a batch become visible in this consumer group together with its rows. Needs a "
         "`transactionalIdPrefix`.",
     ),

@@ -1,6 +1,7 @@
 """Rules that hold on every store alike: which paths there are, and how large a multi may be.
 
-A path or a multi that breaks one is a bug of the caller, who encodes names and splits work; hence `InvariantViolation`.
+A path that breaks one is a bug of the caller, who encodes names; hence `InvariantViolation`. A multi may be too large
+because of what others wrote; the caller splits it (`transact.in_parts`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from oncelog.errors import ensure
+from oncelog.errors import StepTooLargeError, ensure
 from oncelog.limits import MULTI_MAX_BYTES, MULTI_MAX_OPS
 from oncelog.ports import Create, Delete, Op, Set
 
@@ -53,10 +54,20 @@ def size_of(op: Op) -> int:
 
 
 def ensure_acceptable(ops: Sequence[Op]) -> None:
-    """Refuse a multi that some backend could not take, on all of them."""
+    """Refuse a multi that some backend could not take, on all of them.
+
+    Raises:
+        StepTooLargeError: it has too many operations or bytes.
+    """
     for op in ops:
         split_path(op.path)
         ensure(not isinstance(op, Delete) or op.path != ROOT, "the root is never deleted")
     size = sum(map(size_of, ops))
-    ensure(len(ops) <= MULTI_MAX_OPS, "a multi has at most MULTI_MAX_OPS operations: split the step", count=len(ops))
-    ensure(size <= MULTI_MAX_BYTES, "a multi has at most MULTI_MAX_BYTES bytes: split the step", size=size)
+    if len(ops) > MULTI_MAX_OPS or size > MULTI_MAX_BYTES:
+        raise StepTooLargeError(
+            "more than one step of the metadata store takes; write to fewer partitions at a time, or use shorter names",
+            operations=len(ops),
+            maximum_operations=MULTI_MAX_OPS,
+            size_bytes=size,
+            maximum_bytes=MULTI_MAX_BYTES,
+        )

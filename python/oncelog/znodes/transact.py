@@ -15,7 +15,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
-from oncelog.errors import InvariantViolation, OutcomeUnknownError, RetriableError, TransactConflictError, ensure
+from oncelog.errors import (
+    InvariantViolation,
+    OutcomeUnknownError,
+    RetriableError,
+    StepTooLargeError,
+    TransactConflictError,
+    ensure,
+)
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
 from oncelog.ports import ANY_VERSION, Op, Set, ZnodeReader, ZnodeView
 from oncelog.znodes.clock import Timing
@@ -23,6 +30,7 @@ from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 IsFresh = Callable[[], bool]
 
@@ -100,6 +108,30 @@ def resolving(step: Callable[[], T], *, also: tuple[type[RetriableError], ...] =
             if not left or not isinstance(error, also):
                 raise unknown or error from None
     raise unknown or OutcomeUnknownError("the step was not answered")
+
+
+def in_parts(parts: Sequence[P], run: Callable[[Sequence[P]], T]) -> list[T]:
+    """Run a step for all of `parts`, or for one half after the other where all are more than a step takes.
+
+    How large a step is depends on what others wrote into the znodes it sets, so nobody knows before.
+
+    Args:
+        parts: in the order in which they are done.
+        run: one step for some of them, idempotent; it is not called without any.
+
+    Raises:
+        StepTooLargeError: one part alone is too large.
+        Whatever `run` raises; parts before it are done then.
+    """
+    if not parts:
+        return []
+    try:
+        return [run(parts)]
+    except StepTooLargeError:
+        middle = len(parts) // 2
+        if not middle:
+            raise
+    return in_parts(parts[:middle], run) + in_parts(parts[middle:], run)
 
 
 @dataclass(frozen=True, slots=True)

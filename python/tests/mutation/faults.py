@@ -420,6 +420,50 @@ STEPS = [
         "if False:",
         ("unit/znodes/test_sqlite_file.py",),
     ),
+    Fault(
+        "a step that is too large is not halved",
+        "znodes/transact.py",
+        "        if not middle:\n            raise\n",
+        "        raise\n",
+        (
+            "unit/coordinator/test_step_sizes.py::test_parts_are_halved_as_often_as_they_are_too_large_and_stay_in_order",
+        ),
+    ),
+    Fault(
+        "a round that writes a part again writes it twice, or not at all",
+        "coordinator/rounds.py",
+        "            if paths.partition(parts[0].partition) not in written\n",
+        "            if paths.partition(participants[0][0].partition) not in written\n",
+        ("unit/coordinator/test_step_sizes.py::test_a_round_goes_on_with_the_participants_that_are_missing",),
+    ),
+    Fault(
+        "an owner without room in its partition's znode is listed",
+        "log/partition_log.py",
+        " or grown_bytes > limits.MAX_PARTITION_BYTES):",
+        "):",
+        ("unit/coordinator/test_step_sizes.py",),
+    ),
+    Fault(
+        "a transaction grows until nothing can end it",
+        "coordinator/metadata.py",
+        "    if len(data) > limits.MAX_TRANSACTION_BYTES:\n",
+        "    if False:\n",
+        ("unit/coordinator/test_step_sizes.py",),
+    ),
+    Fault(
+        "pending offsets wait for their settlers",
+        "coordinator/groups.py",
+        "        if len(state.pending) >= limits.PENDING_OFFSETS_KEPT:\n",
+        "        if False:\n",
+        ("unit/coordinator/test_step_sizes.py",),
+    ),
+    Fault(
+        "the settling behind a commit fails it",
+        "clients/upkeep.py",
+        "    except InvariantViolation:\n",
+        "    except ZeroDivisionError:\n",
+        ("unit/clients/test_upkeep.py",),
+    ),
 ]
 
 BATCHES = [

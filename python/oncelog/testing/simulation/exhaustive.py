@@ -83,7 +83,7 @@ def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = Tru
     world = World(Random(repr((name, *crashes, variant))), Nature(reads_are_atomic=reads_are_atomic))
     faults = CrashesAt(crashes)
     failure = None
-    with world.randomness(), limits_replaced(SMALL):
+    with world.entered(), limits_replaced(SMALL):
         try:
             scenario = SCENARIOS[name](world)
             _prepare(scenario)

@@ -101,7 +101,7 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
     world = World(chance, _nature(chance), steps_kept=steps_kept)
     faults = _faults(world)
     failure = None
-    with world.randomness(), limits_replaced(_small_limits(chance)):
+    with world.entered(), limits_replaced(_small_limits(chance)):
         try:
             cast = _Staging(world).cast(faults)
             world.scheduler.run()

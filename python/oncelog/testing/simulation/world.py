@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,13 @@ _FILE_NAME = re.compile(rb"[a-z]+/\d{8}-[0-9a-f]{32}\.avro")
 
 class LawBrokenError(Exception):
     """A law does not hold; the message says which, and where."""
+
+
+class _RaisedErrors(logging.Handler):
+    """Upkeep logs a broken law rather than fail the call behind which it runs; here it ends the run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise LawBrokenError(f"{record.getMessage()}: {record.exc_info[1] if record.exc_info else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +186,15 @@ class World:
         self._wall_offset_ms += max(0, self._latest_wall_ms - self.wall_ms())
 
     @contextmanager
-    def randomness(self) -> Iterator[None]:
-        """Within the block the names that the product makes up come from this world's chance."""
-        with randomness.drawn_from(self.chance.randbytes):
-            yield
+    def entered(self) -> Iterator[None]:
+        """Within the block the product's made-up names come from this world's chance, and no error is only logged."""
+        logger, errors = logging.getLogger("oncelog"), _RaisedErrors(logging.ERROR)
+        logger.addHandler(errors)
+        try:
+            with randomness.drawn_from(self.chance.randbytes):
+                yield
+        finally:
+            logger.removeHandler(errors)
 
     # What happens
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog import limits
 from oncelog.coordinator import groups
 from oncelog.errors import GroupOwnedError, StoreUnavailableError, UsageError
 from oncelog.runtime import Log
@@ -50,13 +51,20 @@ def test_a_negative_offset_is_refused() -> None:
         groups.as_value(tp(), -1)
 
 
+def test_the_metadata_of_an_offset_has_kafkas_bound() -> None:
+    longest = "ä" * (limits.MAX_OFFSET_METADATA_BYTES // 2)
+    assert groups.as_value(tp(), OffsetAndMetadata(1, longest)).metadata == longest
+    with pytest.raises(UsageError, match="size_bytes=4097"):
+        groups.as_value(tp(), OffsetAndMetadata(1, longest + "a"))
+
+
 def test_steps_are_bounded_and_leave_nothing_out() -> None:
     offsets = {TopicIdPartition("t", "id", number): OffsetAndMetadata(number) for number in range(450)}
-    steps = list(groups.in_steps(offsets))
+    steps = list(groups.step_by_step(offsets, lambda some: some))
 
     assert [len(step) for step in steps] == [200, 200, 50]
     assert {partition: value for step in steps for partition, value in step.items()} == offsets
-    assert list(groups.in_steps({})) == []
+    assert list(groups.step_by_step({}, len)) == []
 
 
 def test_a_group_belongs_to_the_first_sink_that_stages_its_offsets(log: Log) -> None:

@@ -31,11 +31,11 @@ def test_a_restart_wastes_at_most_the_rest_of_its_block(world: LogWorld) -> None
 
 
 def test_a_forked_child_never_gives_out_its_parents_ids(world: LogWorld) -> None:
-    """conformance: 18. Another thread holds the parent's lock at the fork."""
+    """conformance: 18."""
     ids = ProducerIds(world.store())
     assert ids.take() == 0
     reading, writing = os.pipe()
-    with ids._lock:
+    with ids._lock:  # as another thread may hold it at the fork
         child = os.fork()
         if child == 0:
             signal.alarm(10)  # instead of waiting for ever

@@ -15,8 +15,8 @@ import pytest
 
 import oncelog
 from oncelog.errors import (
-    InvariantViolation,
     OutcomeUnknownError,
+    StepTooLargeError,
     StoreAccessError,
     StoreUnavailableError,
     UnsupportedFormatError,
@@ -59,7 +59,7 @@ def test_a_multi_of_the_largest_size_passes_below_the_longest_chroot(zookeeper: 
 )
 def test_a_multi_over_the_limits_never_reaches_the_server(zookeeper: ZookeeperServer, ops: list[Op]) -> None:
     with proxied(zookeeper.port) as proxy, store_through(proxy, zookeeper) as store:
-        with pytest.raises(InvariantViolation, match="MULTI_MAX"):
+        with pytest.raises(StepTooLargeError):
             store.multi(ops)
         assert store.children("/") == []
         assert proxy.multis == 0
