@@ -58,6 +58,9 @@ PRODUCER_ID_BLOCK = 1000
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 """Key, value and headers of one record. A block holds at least one record, and a reader holds a block in memory."""
 
+MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+"""The latest time that Spark shows, whose timestamps count microseconds: a later one could be written, and not read."""
+
 BLOCK_TARGET_BYTES = 4 * 1024 * 1024
 """A record batch is cut about here, uncompressed: large enough for columns to pay, small enough to keep tasks flat."""
 

@@ -219,6 +219,8 @@ def _isolation_level(name: IsolationLevel | str) -> IsolationLevel:
 
 
 def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
+    if not isinstance(znodes, str | None):
+        raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
     scheme, _, place = (znodes or "sqlite").partition(":")
     if scheme == "memory":
         return MemoryZnodeStore()

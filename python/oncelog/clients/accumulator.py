@@ -15,9 +15,6 @@ from oncelog.types import RecordMetadata, TopicIdPartition
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-LATEST_TIMESTAMP_MS = 2**63 - 1
-
-
 def check_record(key: object, value: object, headers: Headers, timestamp_ms: object) -> int:
     """Refuse what could not be stored, before anything is; returns the bytes of key, value and headers.
 
@@ -30,8 +27,13 @@ def check_record(key: object, value: object, headers: Headers, timestamp_ms: obj
         if not isinstance(name, str) or not _is_text(name):
             raise InvalidRecordError("a header's name is text", part="headers", found=repr(name))
         size_bytes += len(name.encode()) + _bytes_of("headers", content)
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= LATEST_TIMESTAMP_MS:
-        raise InvalidRecordError("a timestamp is milliseconds since 1970", part="timestamp_ms", found=timestamp_ms)
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:
+        raise InvalidRecordError(
+            "a timestamp is milliseconds since 1970",
+            part="timestamp_ms",
+            found=timestamp_ms,
+            maximum=limits.MAX_TIMESTAMP_MS,
+        )
     if size_bytes > limits.MAX_RECORD_BYTES:
         raise RecordTooLargeError("the record is too large", size_bytes=size_bytes, maximum=limits.MAX_RECORD_BYTES)
     return size_bytes

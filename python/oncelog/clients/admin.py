@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Literal
 
 from oncelog import limits
+from oncelog.arguments import check_choice, check_name, check_number, check_partition
 from oncelog.clients import dump, metadata
 from oncelog.clients.descriptions import (
     AbortedTransaction,
@@ -50,11 +51,10 @@ from oncelog.log.retention import Removed
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.log.topics import Keep, Retention
 from oncelog.log.verification import Progress, Verified
-from oncelog.names import check_name
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
-from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicIdPartition, TopicPartition
+from oncelog.types import MAX_LONG, IsolationLevel, OffsetAndMetadata, TopicIdPartition, TopicPartition
 
 OffsetSpec = int | Literal["earliest", "latest"]
 """A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
@@ -164,7 +164,7 @@ class Admin:
         Raises:
             UnknownTopicError, UnknownPartitionError: mend the name.
         """
-        isolation = IsolationLevel(isolation_level)
+        isolation = check_choice("isolation level", IsolationLevel, isolation_level)
         return {tp: self._list_offset(self._identify(tp), spec, isolation) for tp, spec in wanted.items()}
 
     def _list_offset(self, partition: TopicIdPartition, spec: OffsetSpec, isolation: IsolationLevel) -> int | None:
@@ -176,7 +176,7 @@ class Admin:
             return end
         services = self._services
         return snapshot.offset_for_time(
-            self._store, services.files, services.new_index_files(), partition, int(spec), end
+            self._store, services.files, services.new_index_files(), partition, check_number("timestamp_ms", spec), end
         )
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -193,6 +193,8 @@ class Admin:
             OffsetOutOfRangeError: an offset is not within the log.
         """
         identified = {tp: self._identify(tp) for tp in before}
+        for offset in before.values():
+            check_number("offset", offset, least=-MAX_LONG)
         self._settle_soon(identified.values())
         for tp, offset in before.items():
             retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
@@ -214,7 +216,7 @@ class Admin:
             prefix: of the transactional id.
             producer_ids: of their present identities.
         """
-        wanted = {TxnState(state) for state in states}
+        wanted = {check_choice("state of a transactional id", TxnState, state) for state in states}
         found = inspection.list_transactions(
             self._store, states=wanted, prefix=prefix, producer_ids=frozenset(producer_ids)
         )
@@ -262,6 +264,8 @@ class Admin:
 
         A prepared transaction never times out: only `max_age_ms` finds it. Ages are by the store's time.
         """
+        if max_age_ms is not None:
+            check_number("max_age_ms", max_age_ms)
         now_ms = sweeper.store_now_ms(self._store)
         return inspection.find_hanging(self._store, now_ms, max_age_ms=max_age_ms)
 
@@ -362,6 +366,7 @@ class Admin:
         for tp, offset in offsets.items():
             partition = self._identify(tp)
             state = partition_log.read_partition(self._store, partition)
+            check_number("offset", offset, least=-MAX_LONG)
             if not state.log_start <= offset <= state.log_end:
                 raise OffsetOutOfRangeError(
                     "the offset is not within the log",
@@ -422,7 +427,7 @@ class Admin:
             OffsetOutOfRangeError: `start` is not within the log.
             DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
         """
-        isolation = IsolationLevel(isolation_level)
+        isolation = check_choice("isolation level", IsolationLevel, isolation_level)
         if partition is None:
             wanted = topics.partitions_of(self._store, topic)
         else:
@@ -561,7 +566,7 @@ class Admin:
     # Parts ------------------------------------------------------------------------------------------------------------
 
     def _identify(self, partition: TopicPartition) -> TopicIdPartition:
-        return partition_log.identify(self._store, partition.topic, partition.partition)
+        return partition_log.identify(self._store, check_partition(partition).topic, partition.partition)
 
     def _all_partitions(self) -> list[TopicIdPartition]:
         with self._store.snapshot() as reader:

@@ -17,6 +17,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from oncelog.arguments import check_name, check_number, check_partition
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
@@ -30,8 +31,8 @@ from oncelog.errors import (
 )
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import read_block
-from oncelog.names import check_name
 from oncelog.types import (
+    MAX_LONG,
     Block,
     BlockSlice,
     ConsumerRecord,
@@ -123,7 +124,7 @@ class Consumer:
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> None:
-        if auto_offset_reset not in {"earliest", "latest", "none"}:
+        if auto_offset_reset not in ("earliest", "latest", "none"):
             raise UsageError("auto_offset_reset is earliest, latest or none", auto_offset_reset=auto_offset_reset)
         if group_id is not None:
             check_name("group id", group_id)
@@ -147,7 +148,9 @@ class Consumer:
             UnknownTopicError, UnknownPartitionError.
         """
         self._check_open()
-        identified = {tp: partition_log.identify(self._store, tp.topic, tp.partition) for tp in partitions}
+        identified = {
+            tp: partition_log.identify(self._store, check_partition(tp).topic, tp.partition) for tp in partitions
+        }
         known = self._assigned
         self._assigned = {
             tp: known[tp] if tp in known and known[tp].partition == partition else _Assignment(partition)
@@ -155,7 +158,13 @@ class Consumer:
         }
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """Read all partitions of these topics."""
+        """Read all partitions of these topics.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
+        if isinstance(names, str):
+            raise UsageError("the topics to subscribe to are a list of names", found=names)
         self.assign([p.topic_partition for name in names for p in topics.partitions_of(self._store, name)])
 
     def assignment(self) -> list[TopicPartition]:
@@ -191,7 +200,8 @@ class Consumer:
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
         self._check_open()
-        deadline_ms = self._services.clock.monotonic_ms() + timeout_ms
+        check_number("max_records", max_records, least=1)
+        deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
         while True:
             if all(not assignment.planned for assignment in self._active()):
                 self._plan()
@@ -274,6 +284,7 @@ class Consumer:
             OffsetOutOfRangeError: it is below the log start or above the log end.
         """
         assignment = self._one(partition)
+        check_number("offset", offset, least=-MAX_LONG)
         state = partition_log.read_partition(self._store, assignment.partition)
         if not state.log_start <= offset <= state.log_end:
             raise OffsetOutOfRangeError(
@@ -412,12 +423,12 @@ class Consumer:
             tp: self._assigned[tp].partition
             if tp in self._assigned
             else partition_log.identify(self._store, tp.topic, tp.partition)
-            for tp in partitions
+            for tp in map(check_partition, partitions)
         }
 
     def _one(self, partition: TopicPartition) -> _Assignment:
         self._check_open()
-        if partition not in self._assigned:
+        if check_partition(partition) not in self._assigned:
             raise UsageError("the partition is not assigned to this consumer", partition=str(partition))
         return self._assigned[partition]
 

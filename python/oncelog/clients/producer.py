@@ -20,6 +20,7 @@ from typing import Self
 import pyarrow as pa
 
 from oncelog import limits
+from oncelog.arguments import check_name, check_number, check_partition
 from oncelog.clients import partitioner
 from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record
 from oncelog.clients.sender import Sender
@@ -40,10 +41,9 @@ from oncelog.errors import (
 )
 from oncelog.log import codec, partition_log, topics
 from oncelog.log.routing import split_rows
-from oncelog.names import check_name
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
-from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
+from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
 
 BUFFER_BYTES = 32 * 1024 * 1024
 """Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
@@ -72,6 +72,8 @@ class PreparedTransaction:
         Raises:
             UsageError: `text` is no such token.
         """
+        if not isinstance(text, str):
+            raise UsageError("a token is text", token=repr(text))
         producer_id, _, rest = text.partition(":")
         epoch, _, transactional_id = rest.partition(":")
         if not (producer_id.isdecimal() and epoch.isdecimal() and transactional_id):
@@ -104,6 +106,8 @@ class Producer:
     ) -> None:
         if transactional_id is not None:
             check_name("transactional id", transactional_id)
+        check_number("transaction_timeout_ms", transaction_timeout_ms, least=-MAX_LONG)
+        check_number("delivery_timeout_ms", delivery_timeout_ms)
         if codec_name not in codec.CODECS:
             raise InvalidOptionError("unknown codec", codec=codec_name, known=codec.CODECS)
         self._services = services
@@ -172,7 +176,9 @@ class Producer:
         if not offsets:
             return
         staged = {
-            partition_log.identify(self._services.store, tp.topic, tp.partition): groups.as_value(tp, value)
+            partition_log.identify(self._services.store, check_partition(tp).topic, tp.partition): groups.as_value(
+                tp, value
+            )
             for tp, value in offsets.items()
         }
         self._is_begun_at_coordinator = True  # and stays so where the outcome is unknown
@@ -230,6 +236,8 @@ class Producer:
             ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise, an operator say.
         """
         self._check_call("complete_transaction")
+        if not isinstance(token, PreparedTransaction):
+            raise UsageError("a token is a PreparedTransaction; PreparedTransaction.parse reads its text", found=token)
         transactional_id = self._need_transactional_id("complete_transaction")
         is_commit = token.producer == self._prepared
         ending = ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION
@@ -463,7 +471,7 @@ class Producer:
     def _target(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
         partitions = self._partitions_of(topic)
         if partition is not None:
-            if not 0 <= partition < len(partitions):
+            if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
                 partition_log.identify(self._services.store, topic, partition)
             return partitions[partition]
         if key is not None:
@@ -475,7 +483,7 @@ class Producer:
         return self._spread % count
 
     def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
-        if topic not in self._partitions:
+        if check_name("topic's name", topic) not in self._partitions:
             self._partitions[topic] = topics.partitions_of(self._services.store, topic)
         return self._partitions[topic]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from oncelog import limits
+from oncelog.arguments import check_number
 from oncelog.errors import (
     CorruptDataError,
     GroupOwnedError,
@@ -61,11 +62,12 @@ def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> Offse
     """What a user commits for `partition`.
 
     Raises:
-        UsageError: the offset is negative, or its metadata is too long.
+        UsageError: the offset is none, or its metadata is too long.
     """
-    value = OffsetAndMetadata(value) if isinstance(value, int) else value
-    if value.offset < 0:
-        raise UsageError("a committed offset is not negative", partition=str(partition), offset=value.offset)
+    value = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    check_number("offset", value.offset, partition=str(partition))
+    if not isinstance(value.metadata, str):
+        raise UsageError("the metadata of a committed offset is text", found=repr(value.metadata))
     size_bytes = len(value.metadata.encode(errors="surrogatepass"))
     if size_bytes > limits.MAX_OFFSET_METADATA_BYTES:
         raise UsageError(

@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from oncelog import limits
+from oncelog.arguments import check_name, check_number
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
     AbortableError,
@@ -48,7 +49,7 @@ from oncelog.protocol.partition import (
     TailNode,
     TopicState,
 )
-from oncelog.types import NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.types import MAX_LONG, NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 PARTITIONS_PER_STEP = 50
@@ -123,8 +124,9 @@ def read_topic(reader: ZnodeReader, name: str) -> TopicState:
 
     Raises:
         UnknownTopicError: there is none of this name.
+        UsageError: nothing can have this name.
     """
-    path = paths.topic(name)
+    path = paths.topic(check_name("topic's name", name))
     znode = reader.get(path)
     topic = payloads.decode_topic(path, znode.data) if znode else None
     if topic is None or topic.is_deleted:
@@ -139,7 +141,7 @@ def identify(reader: ZnodeReader, name: str, partition: int) -> TopicIdPartition
         UnknownTopicError, UnknownPartitionError.
     """
     topic = read_topic(reader, name)
-    if not 0 <= partition < topic.partitions:
+    if check_number("partition", partition, least=-MAX_LONG) not in range(topic.partitions):
         raise UnknownPartitionError(
             "the topic has no such partition", topic=name, partition=partition, partitions=topic.partitions
         )

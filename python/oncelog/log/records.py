@@ -58,6 +58,8 @@ def normalise(batch: pa.RecordBatch | pa.Table, default_timestamp_ms: int) -> pa
         InvalidRecordError: a column is missing, unknown or of a wrong type; the error names it.
         RecordTooLargeError: key, value and headers of one record exceed `limits.MAX_RECORD_BYTES`.
     """
+    if not isinstance(batch, pa.RecordBatch | pa.Table):
+        raise InvalidRecordError("records are a pyarrow.RecordBatch or Table", found=type(batch).__name__)
     _check_columns(batch.schema)
     columns = [_column(batch, field) for field in RECORD_SCHEMA]
     columns[3] = _timestamps(columns[3], default_timestamp_ms)
@@ -192,11 +194,16 @@ def _hides_bytes(array: pa.Array) -> bool:
 
 def _timestamps(array: pa.Array, default_timestamp_ms: int) -> pa.Array:
     filled = array.fill_null(default_timestamp_ms)
-    lowest = pc.min(filled).as_py()
-    if lowest is not None and lowest < 0:
-        raise InvalidRecordError(
-            "a timestamp lies before 1970", column="timestamp_ms", row=pc.index(filled, lowest).as_py(), found=lowest
-        )
+    bounds = pc.min_max(filled)
+    for found in (bounds["min"].as_py(), bounds["max"].as_py()):
+        if found is not None and not 0 <= found <= limits.MAX_TIMESTAMP_MS:
+            raise InvalidRecordError(
+                "a timestamp lies before 1970, or beyond what Spark can show",
+                column="timestamp_ms",
+                row=pc.index(filled, found).as_py(),
+                found=found,
+                maximum=limits.MAX_TIMESTAMP_MS,
+            )
     return filled
 
 

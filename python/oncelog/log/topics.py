@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from oncelog import limits
+from oncelog.arguments import check_number
 from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
 from oncelog.log import partition_log
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
@@ -207,8 +208,8 @@ def _partitions(name: str, topic: TopicState) -> list[TopicIdPartition]:
     return [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
 
 
-def _check_name(name: str) -> None:
-    if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
         raise UsageError(
             "a topic's name has 1 to 249 letters, digits, dots, underscores or dashes, and is not '.' or '..'",
             topic=name,
@@ -216,10 +217,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_state(topic: TopicState) -> None:
-    if not 1 <= topic.partitions <= limits.MAX_PARTITIONS:
-        raise UsageError(
-            "the number of partitions is out of bounds", partitions=topic.partitions, maximum=limits.MAX_PARTITIONS
-        )
+    check_number("partitions", topic.partitions, least=1, most=limits.MAX_PARTITIONS)
     for name, value in (("retention_ms", topic.retention_ms), ("retention_bytes", topic.retention_bytes)):
-        if value is not None and value < 0:
-            raise UsageError("retention is not negative; leave it out to keep data for ever", **{name: value})
+        if value is not None:  # it is kept for ever
+            check_number(name, value)

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from oncelog import limits
+from oncelog.arguments import check_name
 from oncelog.errors import UsageError
-from oncelog.names import check_name
 from oncelog.spark.positions import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,

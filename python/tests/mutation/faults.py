@@ -808,6 +808,20 @@ OPENING = [
         '"SessionExpiredError": Meaning.NOT_DONE',
         ("unit/znodes/test_zookeeper_urls.py",),
     ),
+    Fault(
+        "a float is taken for a whole number",
+        "arguments.py",
+        "isinstance(number, bool) or not isinstance(number, int) or not least",
+        "not least",
+        ("unit/clients/test_arguments.py",),
+    ),
+    Fault(
+        "a time is stored that Spark cannot show",
+        "log/records.py",
+        "not 0 <= found <= limits.MAX_TIMESTAMP_MS:",
+        "found < 0:",
+        ("unit/clients/test_arguments.py",),
+    ),
 ]
 
 CHECKER = [

@@ -11,6 +11,7 @@ import pytest
 from oncelog import limits
 from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
+from oncelog.errors import TransactionAbortableError
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
@@ -131,6 +132,33 @@ def test_what_is_held_back_elsewhere_is_not_settled(world: LogWorld) -> None:
 
     assert world.settle() == 1
     assert (len(owners(world.log, 0)), len(owners(world.log, 1))) == (1, 2)
+
+
+def test_transactions_that_overlap_without_end_hold_readers_back_no_longer_than_a_partition_has_room(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conformance: 27."""
+    monkeypatch.setattr(limits, "MAX_UNSETTLED_OWNERS", 4)
+    older = started(world.log, "copier-0", delivery_timeout_ms=0)
+    write_open(older, b"0")
+    for at in range(1, 4):
+        younger = started(world.log, f"copier-{at}", delivery_timeout_ms=0)
+        write_open(younger, b"%d" % at)
+        send(older, b"end")
+        older.commit_transaction()
+        assert values(world.log) == []
+        older = younger
+    waiting = started(world.log, "waiting", delivery_timeout_ms=0)
+    with pytest.raises(TransactionAbortableError, match="unsettled"):
+        write_open(waiting, b"late")
+    older.commit_transaction()
+    shown = values(world.log)
+    world.settle()
+    waiting.abort_transaction()
+    write_committed(waiting, b"next")
+
+    assert sorted(set(shown)) == [b"0", b"1", b"2", b"3", b"end"]
+    assert values(world.log) == [*shown, b"next"]
 
 
 # In which steps -------------------------------------------------------------------------------------------------------

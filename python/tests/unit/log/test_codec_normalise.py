@@ -199,7 +199,12 @@ def test_a_header_key_that_is_no_text_is_refused() -> None:
 
 
 def test_a_timestamp_before_1970_is_refused_with_its_row() -> None:
-    assert refusal(value=["a", "b"], timestamp_ms=[0, -3]) == {"column": "timestamp_ms", "row": 1, "found": -3}
+    assert refusal(value=["a", "b"], timestamp_ms=[0, -3]) == {
+        "column": "timestamp_ms",
+        "row": 1,
+        "found": -3,
+        "maximum": limits.MAX_TIMESTAMP_MS,
+    }
 
 
 def test_a_timestamp_beyond_64_bits_is_refused() -> None:

@@ -35,7 +35,7 @@ def test_a_legal_name_is_taken(log: Log, name: str) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, limits.MAX_PARTITIONS + 1])
 def test_a_number_of_partitions_out_of_bounds_is_refused(log: Log, count: int) -> None:
-    with pytest.raises(UsageError, match=f"partitions={count}, maximum=500"):
+    with pytest.raises(UsageError, match=f"partitions={count}, minimum=1, maximum=500"):
         log.create_topic("new", partitions=count)
 
 
