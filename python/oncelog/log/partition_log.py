@@ -23,13 +23,11 @@ from oncelog import limits
 from oncelog.arguments import check_name, check_number
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
-    AbortableError,
     CorruptDataError,
     DataLossError,
     InvalidTxnStateError,
-    OutcomeUnknownError,
+    OncelogError,
     PartitionPinnedError,
-    RetriableError,
     UnknownPartitionError,
     UnknownTopicError,
     ensure,
@@ -526,7 +524,10 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
 
 
 def roll_if_long(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, tail_nodes: int) -> None:
-    """Roll when the tail has reached its bound. Only upkeep: what fails is left to the next append."""
+    """Roll when the tail has reached its bound. Only upkeep: what fails is left to the next append.
+
+    The append before it stands, also where the topic is deleted by now.
+    """
     if tail_nodes >= limits.TAIL_MAX_ENTRIES:
-        with suppress(RetriableError, AbortableError, OutcomeUnknownError):
+        with suppress(OncelogError):
             roll(store, files, partition)

@@ -177,6 +177,15 @@ ENDING = [
         "return partition_log.append(view, request)",
         ("unit/clients/test_producer.py::test_a_committed_transaction_is_never_called_failed_because_its_topic_went",),
     ),
+    Fault(
+        "a roll behind a commit fails it",
+        "log/partition_log.py",
+        "        with suppress(OncelogError):\n            roll",
+        "        with suppress(CorruptDataError):\n            roll",
+        (
+            "unit/clients/test_producer.py::test_what_is_in_the_log_is_not_called_failed_because_its_topic_went_before_the_tail_was_rolled",
+        ),
+    ),
 ]
 
 SEQUENCES = [

@@ -591,6 +591,32 @@ def test_a_committed_transaction_is_never_called_failed_because_its_topic_went(
     assert [receipt.result().offset for receipt in receipts[1:]] == [0] * (partitions - 1)
 
 
+@pytest.mark.parametrize("transactional", [True, False])
+def test_what_is_in_the_log_is_not_called_failed_because_its_topic_went_before_the_tail_was_rolled(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, *, transactional: bool
+) -> None:
+    """As the simulation's seed 35551 found it."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 1)
+    log = world.log
+    log.create_topic("other")
+    roll = partition_log.roll
+
+    def roll_late(*arguments: Any) -> bool:
+        if "other" in [topic.topic for topic in log.admin.list_topics()]:
+            log.admin.delete_topic("other")
+        return roll(*arguments)
+
+    monkeypatch.setattr(partition_log, "roll", roll_late)
+    producer = started(log) if transactional else log.producer()
+    if transactional:
+        producer.begin_transaction()
+    receipt = producer.send("other", b"a")
+    if transactional:
+        producer.commit_transaction()
+
+    assert receipt.result().offset == 0
+
+
 def test_a_forked_child_has_no_part_in_the_producer_of_its_parent(log: Log) -> None:
     """Under the same id its records would have the sequences of its parent's, and be taken for them."""
     producer, opened = log.producer(), started(log)
