@@ -31,7 +31,11 @@ class Token(StrEnum):
 
     ABSENT = "absent"
     OUTDATED = "absent, but brokers may have forgotten it"
-    """The decision is older than the time for which brokers keep a group's offsets: absence proves nothing."""
+    """The decision is older than the time for which brokers keep a group's offsets, or nobody knows how old it is:
+    absence proves nothing."""
+
+    OVERWRITTEN = "that of a later round is there"
+    """So this round was complete once, and a ledger that says otherwise is an older copy."""
 
 
 class Next(StrEnum):
@@ -95,6 +99,7 @@ DECISIONS: tuple[Row, ...] = (
     Row(AMBIGUOUS, frozenset({Token.PENDING}), Next.ASK_TOKEN, "the transaction is ending: its token shows how"),
     Row(AMBIGUOUS, frozenset({Token.ABSENT}), Next.LOST, "over, and its token did not commit: so neither did the rows"),
     Row(AMBIGUOUS, frozenset({Token.OUTDATED}), Next.UNKNOWN, "brokers may have dropped a token that was there"),
+    Row(AMBIGUOUS, frozenset({Token.OVERWRITTEN}), Next.UNKNOWN, "a later batch wrote over a token that was there"),
 )
 
 

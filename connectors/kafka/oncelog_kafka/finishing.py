@@ -22,6 +22,9 @@ from oncelog_kafka.participants import Participant, Transaction, by_time_left, t
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
 """For as long as both of these, a token that is not there was never committed."""
 
+CLOCKS_DIFFER_MS = 3_600_000
+"""By how much the clock of a ledger's store may be behind the one that its rounds began by: it may be a copy."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedRound:
@@ -174,8 +177,9 @@ def _no_end(decided: DecidedRound, participant: Participant, answer: str, step: 
     if step is Next.UNKNOWN:
         return ParticipantLostError(
             "nothing tells any more whether a part of a decided batch was committed: the transactional id and its "
-            "token are older than the brokers remember; compare the topic with the source, then mark the batch as "
-            "complete (oncelog kafka batch complete)",
+            "token are older than the brokers remember, or the ledger is an older copy and a later batch wrote over "
+            "the token; compare the topic with the source, then mark the batch as complete (oncelog kafka batch "
+            "complete)",
             **fields,
         )
     return BrokerAccessError("the brokers answer a commit as no broker known to this connector does", **fields)
@@ -190,7 +194,7 @@ def _tokens(
     groups = {p.transactional_id: token_group(decided.prefix, p.partition) for p in participants}
     found = brokers.offsets({groups[p.transactional_id]: [(p.token_topic, 0)] for p in participants})
     tokens = {
-        p.transactional_id: _token(found[groups[p.transactional_id]].get((p.token_topic, 0)), decided.record.nonce)
+        p.transactional_id: _token(found[groups[p.transactional_id]].get((p.token_topic, 0)), decided)
         for p in participants
     }
     if Token.ABSENT in tokens.values() and not _is_remembered(brokers, store, decided):
@@ -198,13 +202,16 @@ def _tokens(
     return tokens
 
 
-def _token(found: CommittedOffset | Unstable | None, nonce: str) -> Token:
+def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> Token:
     if isinstance(found, Unstable):
         return Token.PENDING
     if found is None:
         return Token.ABSENT
     try:
-        return Token.THERE if json.loads(found.metadata)["nonce"] == nonce else Token.ABSENT
+        said = json.loads(found.metadata)
+        if said["nonce"] == decided.record.nonce:
+            return Token.THERE
+        return Token.OVERWRITTEN if said["round"] > decided.number else Token.ABSENT
     except (ValueError, KeyError, TypeError):
         return Token.ABSENT
 
@@ -214,5 +221,5 @@ def _is_remembered(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -
     minutes, id_ms = (brokers.broker_setting(name) for name in RETENTION_SETTINGS)
     if minutes is None or id_ms is None:
         return False
-    age_ms = ledger.decision_age_ms(store, decided.prefix, decided.number)
-    return age_ms < min(minutes * 60_000, id_ms)
+    age_ms = ledger.decision_age_ms(store, decided.record)
+    return age_ms is not None and age_ms + CLOCKS_DIFFER_MS < min(minutes * 60_000, id_ms)

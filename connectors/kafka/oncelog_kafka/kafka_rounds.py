@@ -31,6 +31,8 @@ class KafkaRound:
         buckets: number of content-hash participants; None if Spark's partitions are the participants.
         participants: of a decided round.
         is_complete: every participant is committed.
+        began_ms: when the round began, by its store's clock; None of a round that an older oncelog wrote. Brokers
+            forget its tokens some days later, and the times of its znode do not outlive a copy of the ledger.
     """
 
     outcome: Outcome
@@ -42,6 +44,7 @@ class KafkaRound:
     buckets: int | None = None
     participants: tuple[Participant, ...] = ()
     is_complete: bool = False
+    began_ms: int | None = None
 
     @property
     def is_unfinished(self) -> bool:

@@ -3,8 +3,9 @@
     /kafka/<prefix>                QueryLedger, as for the embedded log (protocol/batch_ledger.py decides)
     /kafka/<prefix>/rounds/<n>     KafkaRound
 
-It may share its store with a log and with other sinks. Every step of a driver compares the ledger and the round it was
-derived from; hence of two drivers the older finds itself superseded, or its round aborted, at its next step.
+It may share its store with a log and with other sinks. What it says is in its znodes' data: their times and versions
+are others in a copy. Every step of a driver compares the ledger and the round it was derived from; hence of two drivers
+the older finds itself superseded, or its round aborted, at its next step.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def encode_round(found: KafkaRound) -> bytes:
             "buckets": found.buckets,
             "participants": [_participant_to_json(participant) for participant in found.participants],
             "is_complete": found.is_complete,
+            "began_ms": found.began_ms,
         }
     )
 
@@ -76,7 +78,7 @@ def decode_round(path: str, data: bytes) -> KafkaRound:
 
 
 def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
-    if payload.keys() != {"version", *KafkaRound.__slots__}:
+    if {"began_ms", *payload} != {"version", *KafkaRound.__slots__}:
         raise ValueError("other fields than those of a round")
     return KafkaRound(
         outcome=Outcome(fields.text(payload["outcome"])),
@@ -88,6 +90,7 @@ def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
         buckets=fields.maybe(fields.number, payload["buckets"]),
         participants=fields.several(_participant_from_json, payload["participants"]),
         is_complete=fields.flag(payload["is_complete"]),
+        began_ms=fields.maybe(fields.number, payload.get("began_ms")),
     )
 
 
@@ -201,7 +204,8 @@ class Ledger:
             RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
         """
         nonce = random_id()
-        return self._run(lambda view: self._begin(view, nonce, lease, buckets))
+        began_ms = resolving(lambda: store_now_ms(self._store))
+        return self._run(lambda view: self._begin(view, nonce, began_ms, lease, buckets))
 
     def unfinished(self) -> dict[int, KafkaRound]:
         """Decided rounds whose commits may not all be done, oldest first."""
@@ -308,7 +312,9 @@ class Ledger:
     def _run(self, step: Callable[[ZnodeView], T]) -> T:
         return resolving(lambda: self._store.transact(step))
 
-    def _begin(self, view: ZnodeView, nonce: str, lease: int | None, buckets: int | None) -> OpenRound | None:
+    def _begin(
+        self, view: ZnodeView, nonce: str, began_ms: int, lease: int | None, buckets: int | None
+    ) -> OpenRound | None:
         request = self.request
         ledger = read_ledger(view, request.prefix)
         if ledger is not None and ledger.current_round:
@@ -326,7 +332,14 @@ class Ledger:
             _abort_in(view, request.prefix, verdict.previous)
         lease = lease or verdict.number
         record = KafkaRound(
-            Outcome.OPEN, request.batch_id, request.fingerprint, request.run_id, nonce, lease, buckets=buckets
+            Outcome.OPEN,
+            request.batch_id,
+            request.fingerprint,
+            request.run_id,
+            nonce,
+            lease,
+            buckets=buckets,
+            began_ms=began_ms,
         )
         view.create(self._round_path(verdict.number), encode_round(record))
         return OpenRound(verdict.number, lease, nonce)
@@ -390,14 +403,15 @@ def complete(store: ZnodeStore, prefix: str, number: int) -> None:
     resolving(lambda: store.transact(step))
 
 
-def decision_age_ms(store: ZnodeStore, prefix: str, number: int) -> int:
-    """How long ago a round was decided, by the store's clock; never less than it is.
+def decision_age_ms(store: ZnodeStore, found: KafkaRound) -> int | None:
+    """How long ago a round was decided, by the clock of the store; never less than it is, as the round began before.
 
-    A participant that was marked as lost or replaced counts from the decision too, as the first of those writes hides
-    it: so the round's creation is what counts.
+    None if nothing tells: an older oncelog wrote the round, or the store's clock is behind the one it was written by.
     """
-    znode = store.get(round_path(prefix, number))
-    return 0 if znode is None else store_now_ms(store) - znode.stat.ctime_ms
+    if found.began_ms is None:
+        return None
+    age_ms = resolving(lambda: store_now_ms(store)) - found.began_ms
+    return age_ms if age_ms >= 0 else None
 
 
 def _decided_round(view: ZnodeView, prefix: str, number: int) -> KafkaRound:

@@ -15,6 +15,7 @@ SETTLED_BY_THE_TOKEN = {
     Token.THERE: Next.DONE,
     Token.ABSENT: Next.LOST,
     Token.OUTDATED: Next.UNKNOWN,
+    Token.OVERWRITTEN: Next.UNKNOWN,
 }
 
 

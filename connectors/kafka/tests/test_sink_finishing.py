@@ -44,9 +44,11 @@ class World:
     prefix: str
     nonce: str = "n-0"
 
-    def prepared(self, texts: Sequence[str], *, timeout_ms: int = 60_000, lease: int = 1) -> tuple[Participant, ...]:
+    def prepared(
+        self, texts: Sequence[str], *, timeout_ms: int = 60_000, lease: int = 1, number: int = 1
+    ) -> tuple[Participant, ...]:
         df = rows(self.spark, texts)
-        more: dict[str, Any] = {"timeout_ms": timeout_ms, "lease": lease, "nonce": self.nonce}
+        more: dict[str, Any] = {"timeout_ms": timeout_ms, "lease": lease, "number": number, "nonce": self.nonce}
         return prepare(df, self.broker, self.prefix, topic=self.topic, **more)
 
     def decided(self, texts: Sequence[str], *, timeout_ms: int = 60_000) -> DecidedRound:
@@ -177,6 +179,28 @@ def test_a_token_of_another_round_is_no_evidence(world: World) -> None:
     assert world.values() == numbered(10)
 
 
+def test_a_ledger_of_before_a_later_batch_proves_nothing_of_what_its_batches_lost(world: World) -> None:
+    """A backup that was taken between a decision and its commits: the next batch's token stands over this one's."""
+    earlier = world.decided(numbered(10))
+    backup = world.store.get(ledger.round_path(earlier.prefix, earlier.number))
+    assert backup is not None
+    finish(world.brokers, world.store, earlier)
+    request = BatchRequest(world.prefix, "query", "sink", "run", BATCH_ID + 1, "fp2")
+    opened = Ledger(world.store, request).begin(lease=None, buckets=None)
+    assert opened is not None
+    world.nonce = opened.nonce
+    participants = world.prepared(numbered(10, first=10), lease=opened.lease, number=opened.number)
+    Ledger(world.store, request).decide(opened, participants)
+    assert set(world.brokers.commit(participants)) == {"NONE"}
+    world.wait_for("CompleteCommit", participants)
+    world.brokers.fence([one.transactional_id for one in earlier.record.participants], 60_000)
+    world.store.transact(lambda view: view.set(ledger.round_path(earlier.prefix, earlier.number), backup.data))
+
+    with pytest.raises(ParticipantLostError, match="nothing tells"):
+        finish(world.brokers, world.store, earlier)
+    assert world.values() == numbered(20)
+
+
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_an_id_that_the_broker_forgot_is_settled_by_the_token(world: World, is_committed: bool) -> None:
     """No broker forgets an id while a test waits; an id that it never knew gets the same answer."""
@@ -203,6 +227,16 @@ def test_beyond_what_brokers_remember_nothing_is_guessed(world: World, monkeypat
 
     assert error.value.fields["round"] == decided.number
     assert not world.is_complete(decided)
+
+
+def test_a_round_of_unknown_age_is_taken_for_older_than_brokers_remember(world: World) -> None:
+    """An older oncelog did not write when a round began."""
+    decided = world.decided(numbered(10))
+    world.brokers.fence([one.transactional_id for one in decided.record.participants], 60_000)
+
+    with pytest.raises(ParticipantLostError, match="nothing tells"):
+        finish(world.brokers, world.store, replace(decided, record=replace(decided.record, began_ms=None)))
+    assert len(finish(world.brokers, world.store, decided)) == 2
 
 
 def test_brokers_tell_how_long_they_remember(world: World) -> None:

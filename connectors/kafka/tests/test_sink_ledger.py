@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from oncelog.errors import (
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import Outcome
+from oncelog.znodes import copying
+from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import ledger
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import Ledger, OpenRound
@@ -251,7 +254,36 @@ def test_the_age_of_a_decision_counts_from_its_round_whatever_is_recorded_of_it_
     world.time.pass_ms(3_000)
     asked.replace_lost(opened.number, lease, [participant(0, lease=lease)])
 
-    assert ledger.decision_age_ms(store, "copier", opened.number) == 8_000
+    assert ledger.decision_age_ms(store, record(store, opened.number)) == 8_000
+
+
+@pytest.mark.parametrize(("ahead_ms", "age_ms"), [(0, 5_000), (3_600_000, 3_605_000), (-6_000, None)])
+def test_the_age_of_a_decision_is_the_same_in_a_copy_of_the_ledger_or_not_known(
+    tmp_path: Path, ahead_ms: int, age_ms: int | None
+) -> None:
+    """In a copy all znodes are new; its store has a clock of its own, by which no round is younger than it is."""
+    world = LogWorld(tmp_path)
+    opened = begin(world.store(), request())
+    Ledger(world.store(), request()).decide(opened, [participant(0)])
+    world.time.pass_ms(5_000)
+    copied = MemoryZnodeStore(now_ms=lambda: world.time.now_ms() + ahead_ms, clock=world.time)
+    copying.copy(world.store(), copied)
+
+    assert ledger.decision_age_ms(copied, record(copied, opened.number)) == age_ms
+
+
+def test_of_a_round_that_an_older_oncelog_wrote_nobody_knows_the_age(store: ZnodeStore) -> None:
+    opened = begin(store, request())
+    Ledger(store, request()).decide(opened, [participant(0)])
+    path = ledger.round_path("copier", opened.number)
+    found = store.get(path)
+    assert found is not None
+    written = json.loads(found.data)
+    del written["began_ms"]
+    store.transact(lambda view: view.set(path, json.dumps(written).encode()))
+
+    assert record(store, opened.number).is_unfinished
+    assert ledger.decision_age_ms(store, record(store, opened.number)) is None
 
 
 # Bad input

@@ -31,7 +31,8 @@ begin again at 0. Every order is lowered by the group's version. Assumption: an 
 orders are 0 or less and stand to each other as before, and the next commit, whose order is 1 or more, comes after them.
 
 Times. The age of open transactions and rounds, of idle ids, producers and groups, and of the collection generation
-counts from the copy. Hence everything times out or expires later than it would have, and nothing earlier.
+counts from the copy. Hence everything times out or expires later than it would have, and nothing earlier. What must not
+look younger than it is, a round over Kafka, has the time in its data (oncelog_kafka/ledger.py).
 
 A SQLite store records its host outside of the znodes, when it is created: nothing of that is copied.
 """

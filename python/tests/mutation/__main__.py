@@ -152,7 +152,9 @@ def _trees(count: int) -> Iterator[Queue[Path]]:
     with tempfile.TemporaryDirectory(prefix="oncelog-mutation-") as folder:
         for number in range(count):
             tree = Path(folder) / str(number)
-            shutil.copytree(PYTHON, tree / "python", ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            for part in ("python", "connectors"):
+                unwanted = shutil.ignore_patterns("__pycache__", ".*")
+                shutil.copytree(PYTHON.parent / part, tree / part, ignore=unwanted)
             shutil.copy(PYTHON.parent / "pyproject.toml", tree)
             trees.put(tree)
         yield trees

@@ -13,7 +13,7 @@ class Fault(NamedTuple):
 
     Attributes:
         name: what is wrong.
-        file: below the folder of the package ``oncelog``.
+        file: below the folder of the package ``oncelog``; those of the connector begin with `KAFKA`.
         sound, broken: the text as it is, and as it is planted.
         tests: one of them has to fail; as pytest's arguments, below the folder of the tests.
     """
@@ -24,6 +24,9 @@ class Fault(NamedTuple):
     broken: str
     tests: tuple[str, ...]
 
+
+KAFKA = "../../connectors/kafka/"
+"""Of what needs no broker to be caught."""
 
 IDENTITY = [
     Fault(
@@ -850,6 +853,30 @@ CHECKER = [
     ),
 ]
 
+CONNECTOR = [
+    Fault(
+        "a decision is as young as the copy of its ledger",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "    age_ms = resolving(lambda: store_now_ms(store)) - found.began_ms\n",
+        "    age_ms = 0\n",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
+        "a round of unknown age is a young one",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "    if found.began_ms is None:\n        return None\n",
+        "    if found.began_ms is None:\n        return 0\n",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
+        "a round that began in the future is a young one",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "return age_ms if age_ms >= 0 else None",
+        "return max(age_ms, 0)",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+]
+
 FAULTS = [
     *IDENTITY,
     *ENDING,
@@ -863,4 +890,5 @@ FAULTS = [
     *SPARK,
     *OPENING,
     *CHECKER,
+    *CONNECTOR,
 ]

@@ -21,8 +21,11 @@ PARTICIPANTS = (
 )
 ROUNDS = [
     KafkaRound(Outcome.OPEN, 0, "fp", "run", "nonce", 1),
-    KafkaRound(Outcome.COMMIT, 7, "fp", "run", "nonce", 4, 2, PARTICIPANTS, is_complete=True),
+    KafkaRound(Outcome.COMMIT, 7, "fp", "run", "nonce", 4, 2, PARTICIPANTS, is_complete=True, began_ms=2**40),
 ]
+BEFORE_BEGAN_MS = b"""{"version":1,"outcome":"commit","batch_id":7,"fingerprint":"fp","run_id":"run","nonce":"nonce",\
+"lease":4,"buckets":2,"participants":[["copier-0-1.0.0",0,100,3,2,5,-9,"out",0]],"is_complete":false}"""
+"""As it was written when a round did not say yet when it began."""
 
 
 class Round(Payload):
@@ -33,7 +36,7 @@ class Round(Payload):
 
     def prepare(self) -> None:
         self.encode, self.decode = ledger.encode_round, ledger.decode_round
-        self.written = [self.encode(value) for value in ROUNDS]
+        self.written = [*(self.encode(value) for value in ROUNDS), BEFORE_BEGAN_MS]
         self.trees = [parsed(data) for data in self.written]
 
 

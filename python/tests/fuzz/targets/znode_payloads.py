@@ -108,7 +108,10 @@ VALUES: Mapping[str, list[Any]] = {
 }
 """Of every kind in payloads.py, one with as little and one with as much as may be."""
 
-OPTIONAL = {"owner": {"participants", "batch_id", "fingerprint", "run_id", "nonce"}}
+OPTIONAL = {
+    "owner": {"participants", "batch_id", "fingerprint", "run_id", "nonce"},
+    "kafka_round": {"began_ms"},
+}
 
 
 class Payload(Target):
