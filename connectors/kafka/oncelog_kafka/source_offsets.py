@@ -19,8 +19,9 @@ from oncelog.types import MAX_LONG
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 """As Kafka's sources write it: Python reads more as a number, such as `٣` and `007`."""
 
-_TOPIC_IDS = "@topicIds"
-"""Of topics that were created again since the query began; `oncelog-kafka` names them beside the offsets."""
+_NO_TOPICS = ("@absent", "@topicIds")
+"""What `oncelog-kafka` writes beside the offsets: where it goes on in topics that it does not see, in which a group's
+offset can become nobody's; and the ids of topics that were created again since the query began."""
 
 KafkaOffsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -69,7 +70,7 @@ def of_batch(batch: BatchContext, group_id: str) -> GroupOffsets:
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
     """The offsets that a Kafka source logged, ``{"topic":{"0":12}}``; None if they are another source's.
 
-    They may be empty: a pattern that no topic matches yet. Ids of topics are left out: a group's offsets are of names.
+    They may be empty: a pattern that no topic matches yet. What stands beside topics is left out.
     """
     try:
         fields = json.loads(text or "", object_pairs_hook=without_duplicates)
@@ -77,7 +78,8 @@ def parse_offsets(text: str | None) -> KafkaOffsets | None:
         return None
     if not isinstance(fields, dict):
         return None
-    fields.pop(_TOPIC_IDS, None)
+    for name in _NO_TOPICS:
+        fields.pop(name, None)
     found: KafkaOffsets = {}
     for topic, partitions in fields.items():
         if not isinstance(partitions, dict) or not all(_is_offset(*one) for one in partitions.items()):

@@ -43,6 +43,12 @@ def test_of_a_topic_that_was_created_again_the_group_gets_the_offsets_without_it
     assert of_batch(again, "g").end == {"in": {0: 2, 1: 0}}
 
 
+def test_of_a_topic_that_the_source_does_not_see_the_group_gets_nothing() -> None:
+    unseen = replace(BATCH, end_offsets=('{"in":{"0":8,"1":9},"@absent":{"gone":{"0":4}}}',))
+
+    assert of_batch(unseen, "g").end == {"in": {0: 8, 1: 9}}
+
+
 @pytest.mark.parametrize("text", ['{"logOffset":3}', "17", '"x"', "not json", '{"in":{"x":1}}', '{"in":{"0":"1"}}'])
 def test_offsets_of_other_sources_are_not_kafkas(text: str) -> None:
     assert parse_offsets(text) is None

@@ -1,4 +1,4 @@
-"""Records that are gone when the query comes to them: topics created again, and planned ranges that retention took.
+"""Records that are gone when the query comes to them: topics created again or unseen, and ranges that retention took.
 
 Without failOnDataLoss the query goes on with what there is, each row once, and a warning names what is missing.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from reads import EARLIEST, WITHIN_S, Source, create_again, flat
@@ -304,3 +305,134 @@ def test_the_group_of_a_query_follows_it_into_the_new_topic(
         query.processAllAvailable()
         assert flat(batches) == ["new 1", "new 2"]
         until(lambda: kafka.group_offsets(group).get((name, 0)) == 2)  # that of a batch comes with the next one
+
+
+# Topics that are out of sight -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(spark: SparkSession, kafka: KafkaBroker, name: str) -> tuple[str, Source, Source]:
+    """A second topic, and sources that see both or only the first."""
+    other = kafka.create_topic(fresh_name("lossy"))
+    both = Source(spark, kafka, subscribePattern=f"{name}|{other}")
+    return other, both, Source(spark, kafka, subscribePattern=name)
+
+
+def last_offset(checkpoint: Path) -> dict[str, Any]:
+    _version, _metadata, offset = (checkpoint / "offsets" / str(last_batch(checkpoint))).read_text().splitlines()
+    return dict(json.loads(offset))
+
+
+def test_a_topic_that_was_out_of_sight_for_a_while_is_gone_on_with_where_it_was(
+    spark: SparkSession, kafka: KafkaBroker, name: str, pair: tuple[str, Source, Source], checkpoint: Path
+) -> None:
+    other, both, only = pair
+    send(kafka, name, "a 0")
+    send(kafka, other, "b 0", "b 1")
+    assert sorted(flat(both.available(checkpoint, **TOLD))) == ["a 0", "b 0", "b 1"]
+    with warnings(spark) as warned:
+        for number in (1, 2):
+            send(kafka, name, f"a {number}")
+            assert flat(only.available(checkpoint, **TOLD)) == [f"a {number}"]
+    assert last_offset(checkpoint) == {name: {"0": 3}, "@absent": {other: {"0": 2}}}
+    assert warned.toString().count(f"a topic of the query is gone; topic={other}") == 1
+    send(kafka, other, "b 2")
+
+    assert flat(both.available(checkpoint, **EARLIEST)) == ["b 2"]
+    assert last_offset(checkpoint) == {name: {"0": 3}, other: {"0": 3}}
+
+
+def test_a_topic_that_comes_back_as_another_one_is_read_from_its_start(
+    kafka: KafkaBroker, name: str, pair: tuple[str, Source, Source], checkpoint: Path
+) -> None:
+    other, both, only = pair
+    send(kafka, name, "a 0")
+    send(kafka, other, "b 0", "b 1")
+    both.available(checkpoint, **EARLIEST)
+    send(kafka, name, "a 1")
+    only.available(checkpoint, **TOLD)
+    create_again(kafka, other, "c 0", "c 1", "c 2")
+    assert flat(both.available(checkpoint, **EARLIEST)) == ["c 0", "c 1", "c 2"]
+    send(kafka, name, "a 2")
+    only.available(checkpoint, **TOLD)
+    assert last_offset(checkpoint).keys() == {name, "@absent", "@topicIds"}
+    send(kafka, other, "c 3")
+
+    assert flat(both.available(checkpoint, **EARLIEST)) == ["c 3"]
+
+
+def test_an_offset_whose_absent_partitions_are_none_is_refused(source: Source, checkpoint: Path) -> None:
+    stream = micro_batch_stream(source, checkpoint)
+    good = '{"seen":{"0":1},"@absent":{"gone":{"0":5}},"@topicIds":{"gone":"id"}}'
+    assert stream.deserializeOffset(good).json() == good
+
+    wrong: list[Any] = [17, None, {"a": 5}, {"a": {}}, {"a": {"0": -1}}, {"a": {"0": "5"}}, {"seen": {"0": 1}}]
+    for absent in wrong:
+        with pytest.raises(IllegalArgumentException, match=r"expected JSON of the shape .*@absent"):
+            stream.deserializeOffset(json.dumps({"seen": {"0": 1}, "@absent": absent}))
+
+
+# Topics that are created again between two looks ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "by default"])
+def test_a_topic_that_is_created_again_between_two_batches_of_available_now_is_noticed(
+    source: Source, kafka: KafkaBroker, name: str, checkpoint: Path, is_told: bool
+) -> None:
+    send(kafka, name, *[f"old {number}" for number in range(4)])
+    new = [f"new {number}" for number in range(6)]
+    found: list[str] = []
+
+    def recreate_behind_the_first(rows: DataFrame, _number: int) -> None:
+        found.extend(bytes(row.value).decode() for row in rows.collect())
+        if len(found) == 2:
+            create_again(kafka, name, *new)
+
+    options = {**(TOLD if is_told else EARLIEST), "maxOffsetsPerTrigger": 2}
+    writer = source.stream(**options).writeStream.foreachBatch(recreate_behind_the_first)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    if is_told:
+        assert query.awaitTermination(WITHIN_S)
+    else:
+        with pytest.raises(StreamingQueryException, match=rf"deleted and created again.*topic={name}.*failOnDataLoss"):
+            query.awaitTermination(WITHIN_S)
+
+    assert found == ["old 0", "old 1"]
+    assert flat(source.available(checkpoint, **TOLD)) == new
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "by default"])
+def test_a_topic_that_is_created_again_before_its_batch_has_tasks_gives_it_none(
+    spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path, is_told: bool
+) -> None:
+    """What Spark asks of the source, step by step: nothing else comes between the two."""
+    send(kafka, name, "old 0", "old 1")
+    stream = micro_batch_stream(source, checkpoint, **(TOLD if is_told else EARLIEST))
+    try:
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, stream.getDefaultReadLimit())
+        assert json.loads(end.json()) == {name: {"0": 2}}
+        assert len(stream.planInputPartitions(start, end)) == 1
+        create_again(kafka, name, "new 0", "new 1", "new 2")
+        if is_told:
+            assert len(stream.planInputPartitions(start, end)) == 0
+            next_end = stream.latestOffset(end, stream.getDefaultReadLimit())
+            (planned,) = stream.planInputPartitions(end, next_end)
+            assert (planned.start(), planned.end()) == (0, 3)
+        else:
+            with pytest.raises(Py4JJavaError, match="deleted and created again"):
+                stream.planInputPartitions(start, end)
+    finally:
+        stream.stop()
+
+
+def micro_batch_stream(source: Source, checkpoint: Path, **options: Any) -> Any:
+    """The source's driver side, as Spark makes it."""
+    jvm = cast("Any", source.spark._jvm)
+    given = jvm.java.util.HashMap()
+    for key, value in {**source.options, **options}.items():
+        given.put(key, str(value).lower() if isinstance(value, bool) else str(value))
+    texts = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(given)
+    provider = jvm.io.oncelog.kafka.source.KafkaProvider()
+    table = provider.getTable(provider.inferSchema(texts), None, given)
+    return table.newScanBuilder(texts).build().toMicroBatchStream(checkpoint.as_uri())

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.core.StreamReadFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Collections;
 import java.util.Map;
 import java.util.SortedMap;
 import java.util.SortedSet;
@@ -12,14 +13,18 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.TopicPartition;
 
-/** The JSON of options and checkpoints. Its shapes are those of Spark's own Kafka source, but for the ids of topics. */
+/** The JSON of options and checkpoints. Its shapes are those of Spark's own source, but for what begins with @. */
 final class Json {
   static final String OFFSETS_SHAPE = "{\"topic\":{\"0\":23,\"1\":-2}}";
   static final String TIMESTAMPS_SHAPE = "{\"topic\":{\"0\":1700000000000,\"1\":1700000000000}}";
   static final String ASSIGNMENT_SHAPE = "{\"topic\":[0,1]}";
   private static final String IDS_SHAPE = "{\"topic\":\"id\"}";
+  private static final String OFFSET_SHAPE =
+      "{\"topic\":{\"0\":23},\"@absent\":{\"unseen\":{\"0\":7}},\"@topicIds\":{\"topic\":\"id\"}}";
 
-  /** Stands beside the topics in an offset. No topic has such a name. */
+  /** These stand beside the topics in an offset. No topic has such a name. */
+  private static final String ABSENT = "@absent";
+
   private static final String TOPIC_IDS = "@topicIds";
 
   private static final JsonMapper MAPPER =
@@ -34,12 +39,22 @@ final class Json {
     return numbers(topics, text, shape);
   }
 
-  /** Reads {@code {"topic":{"0":23},"@topicIds":{"topic":"id"}}}, of which all may be missing. */
+  /**
+   * Reads {@code {"topic":{"0":23},"@absent":{"unseen":{"0":7}},"@topicIds":{"topic":"id"}}}, of which all may be
+   * missing.
+   */
   static KafkaOffset parseOffset(String text) {
-    ObjectNode topics = parseObject(text, OFFSETS_SHAPE);
+    ObjectNode topics = parseObject(text, OFFSET_SHAPE);
+    JsonNode unseen = topics.remove(ABSENT);
     JsonNode ids = topics.remove(TOPIC_IDS);
-    return new KafkaOffset(
-        numbers(topics, text, OFFSETS_SHAPE), ids == null ? Map.of() : texts(ids, text, OFFSETS_SHAPE));
+    expect(unseen == null || unseen.isObject(), text, OFFSET_SHAPE);
+    SortedMap<TopicPartition, Long> partitions = numbers(topics, text, OFFSET_SHAPE);
+    Map<TopicPartition, Long> absent = unseen == null ? Map.of() : numbers(unseen, text, OFFSET_SHAPE);
+    expect(Collections.disjoint(partitions.keySet(), absent.keySet()), text, OFFSET_SHAPE);
+    KafkaOffset offset =
+        new KafkaOffset(partitions, absent, ids == null ? Map.of() : texts(ids, text, OFFSET_SHAPE));
+    expect(offset.positions().values().stream().allMatch(number -> number >= 0), text, OFFSET_SHAPE);
+    return offset;
   }
 
   private static SortedMap<TopicPartition, Long> numbers(JsonNode topics, String text, String shape) {
@@ -73,14 +88,19 @@ final class Json {
   /** Writes what {@link #parseOffset} reads; equal offsets make equal texts, since Spark compares those. */
   static String format(KafkaOffset offset) {
     ObjectNode topics = MAPPER.createObjectNode();
-    offset
-        .partitions()
-        .forEach((p, number) -> topics.withObjectProperty(p.topic()).put(String.valueOf(p.partition()), number));
+    put(offset.partitions(), topics);
+    if (!offset.absent().isEmpty()) {
+      put(offset.absent(), topics.putObject(ABSENT));
+    }
     if (!offset.topicIds().isEmpty()) {
       ObjectNode ids = topics.putObject(TOPIC_IDS);
       offset.topicIds().forEach(ids::put);
     }
     return topics.toString();
+  }
+
+  private static void put(SortedMap<TopicPartition, Long> offsets, ObjectNode topics) {
+    offsets.forEach((p, number) -> topics.withObjectProperty(p.topic()).put(String.valueOf(p.partition()), number));
   }
 
   /** Writes {@code {"topic":"id"}}. */

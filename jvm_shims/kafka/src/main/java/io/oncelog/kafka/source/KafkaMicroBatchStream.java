@@ -8,6 +8,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -43,7 +45,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private Map<TopicPartition, Long> latest; // null until first looked at
   private Map<TopicPartition, Long> ends = Map.of();
   private boolean isAvailableNow;
-  private Map<TopicPartition, Long> frozen; // what Trigger.AvailableNow reads; null until first looked at
+  private KafkaOffset frozen; // what Trigger.AvailableNow reads up to; null until first looked at
   private Long lastTriggerMs; // null before the first, which waits for nothing
 
   KafkaMicroBatchStream(SourceOptions options, StructType schema, Checkpoint checkpoint) {
@@ -62,9 +64,10 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
         .initialOffsets()
         .orElseGet(
             () -> {
-              watch.look(cluster.topics(), Set.of());
+              watch.look(cluster.topics(), Set.of(), Set.of());
               Positions positions = new Positions(options, cluster);
-              KafkaOffset initial = watch.offset(positions.starting(cluster.partitions(watch.topics())));
+              Map<TopicPartition, Long> starts = positions.starting(cluster.partitions(watch.topics()));
+              KafkaOffset initial = watch.offset(starts, KafkaOffset.NONE);
               checkpoint.writeInitialOffsets(initial);
               return initial;
             });
@@ -95,11 +98,13 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     KafkaOffset known = KafkaOffset.of(start);
-    if (frozen == null) {
-      latest = look(known);
-      frozen = isAvailableNow ? latest : null;
+    watch.look(cluster.topics(), known.partitions().keySet(), known.positions().keySet());
+    watch.checkSame(known);
+    latest = frozen == null ? readable(known) : leftOf(frozen);
+    if (isAvailableNow && frozen == null) {
+      frozen = watch.offset(latest, KafkaOffset.NONE);
     }
-    Map<TopicPartition, Long> from = startsOf(watch.stillValid(known), latest.keySet());
+    Map<TopicPartition, Long> from = startsOf(watch.starts(known), latest.keySet());
     List<ReadLimit> limits =
         limit instanceof CompositeReadLimit several ? Arrays.asList(several.getReadLimits()) : List.of(limit);
     for (ReadLimit each : limits) {
@@ -113,25 +118,26 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
         to = Admission.limit(most.maxRows(), from, to);
       }
     }
-    KafkaOffset end = watch.offset(to);
+    KafkaOffset end = watch.offset(to, known);
     return end.partitions().isEmpty() ? start : end;
   }
 
   @Override
   public Offset reportLatestOffset() {
-    return latest == null || latest.isEmpty() ? null : watch.offset(latest);
+    return latest == null || latest.isEmpty() ? null : watch.offset(latest, KafkaOffset.NONE);
   }
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     KafkaOffset from = KafkaOffset.of(start);
     KafkaOffset to = KafkaOffset.of(end);
+    lookAgain(from, to);
     if (latest == null) { // a batch that is replayed
-      checkReplayed(from, to);
+      checkAsLong(watch.ends(to));
     }
     // Of a topic that was created again since the batch was planned there is nothing to read: the next batch begins it.
     Ranges ranges = new Ranges(options, cluster, watch.topics());
-    return ranges.plan(watch.stillValid(from), watch.stillValid(to)).toArray(new InputPartition[0]);
+    return ranges.plan(watch.starts(from), watch.ends(to)).toArray(new InputPartition[0]);
   }
 
   @Override
@@ -147,7 +153,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   /** Comes when the next batch begins, and never for the last one. */
   @Override
   public void commit(Offset end) {
-    progress.ifPresent(group -> group.commit(watch.stillValid(KafkaOffset.of(end))));
+    progress.ifPresent(group -> group.commit(watch.ends(KafkaOffset.of(end))));
   }
 
   @Override
@@ -166,7 +172,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     if (latestConsumed.isEmpty() || latest == null || latest.isEmpty()) {
       return Map.of();
     }
-    Map<TopicPartition, Long> consumed = watch.stillValid(KafkaOffset.of(latestConsumed.get()));
+    Map<TopicPartition, Long> consumed = watch.starts(KafkaOffset.of(latestConsumed.get()));
     long[] behind =
         latest.entrySet().stream()
             .filter(entry -> consumed.containsKey(entry.getKey()))
@@ -184,11 +190,9 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   // Looking at the cluster --------------------------------------------------------------------------------------------
 
   /** How far each partition can be read now. It never goes back, but for a topic that was created again. */
-  private Map<TopicPartition, Long> look(KafkaOffset known) {
-    watch.look(cluster.topics(), known.partitions().keySet());
-    watch.checkSame(known);
+  private Map<TopicPartition, Long> readable(KafkaOffset known) {
     Set<TopicPartition> partitions = cluster.partitions(watch.topics());
-    Map<TopicPartition, Long> found = notBehind(partitions, watch.stillValid(known));
+    Map<TopicPartition, Long> found = notBehind(partitions, watch.starts(known));
     if (options.isReadCommitted()) {
       ends = cluster.ends(partitions);
       transactions.observe(found, ends, nowMs());
@@ -198,13 +202,29 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return found;
   }
 
-  /** A batch that is planned again must still be there as a whole. */
-  private void checkReplayed(KafkaOffset from, KafkaOffset to) {
-    Set<TopicPartition> wanted = new HashSet<>(to.partitions().keySet());
-    wanted.addAll(from.partitions().keySet());
-    watch.look(cluster.topics(), wanted);
+  /** What is left of {@code wanted}: a topic that is not seen now is waited for, one created again is another one. */
+  private Map<TopicPartition, Long> leftOf(KafkaOffset wanted) {
+    watch.checkSame(wanted);
+    Map<TopicPartition, Long> left = watch.ends(wanted);
+    left.keySet().retainAll(cluster.partitions(watch.topics()));
+    return left;
+  }
+
+  /**
+   * Looks once more before tasks are made. A topic that was seen when the batch was planned and is not seen now keeps
+   * its ranges: its tasks wait for it. A batch that is replayed has no such look, and goes by what it finds.
+   */
+  private void lookAgain(KafkaOffset from, KafkaOffset to) {
+    SortedMap<String, Cluster.Topic> topics = new TreeMap<>(watch.topics());
+    topics.putAll(cluster.topics());
+    Set<TopicPartition> known = new HashSet<>(from.positions().keySet());
+    known.addAll(to.positions().keySet());
+    watch.look(topics, to.partitions().keySet(), known);
     watch.checkSame(to);
-    Map<TopicPartition, Long> planned = watch.stillValid(to);
+  }
+
+  /** A batch that is planned again must still be there as a whole. */
+  private void checkAsLong(Map<TopicPartition, Long> planned) {
     Set<TopicPartition> there = new HashSet<>(planned.keySet());
     there.retainAll(cluster.partitions(watch.topics()));
     notBehind(there, planned);

@@ -7,6 +7,7 @@ import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -40,14 +41,16 @@ final class TopicWatch {
   /**
    * Takes {@code found} for the topics there are, and remembers new ones.
    *
-   * @param known the partitions that the query has offsets of
-   * @throws DataLossException one of them is gone, and failOnDataLoss says to stop for that
+   * @param expected the partitions that were there at the query's last look
+   * @param known the partitions that the query has offsets of: these, and absent ones
+   * @throws DataLossException an expected one is gone, and failOnDataLoss says to stop for that
    */
-  void look(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> known) {
+  void look(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> expected, Set<TopicPartition> known) {
     if (firstIds == null) {
       firstIds = checkpoint.topicIds();
     }
-    checkThere(found, known);
+    checkThere(found, expected);
+    checkNamed(options.subscription, found, known);
     boolean isNew = false;
     for (Cluster.Topic topic : found.values()) {
       isNew |= firstIds.putIfAbsent(topic.name(), topic.id()) == null;
@@ -75,22 +78,38 @@ final class TopicWatch {
     }
   }
 
-  /** The offsets of {@code offset} without those of topics that were created again since. */
-  Map<TopicPartition, Long> stillValid(KafkaOffset offset) {
-    Map<TopicPartition, Long> valid = new HashMap<>(offset.partitions());
-    valid.keySet().removeIf(partition -> isRecreated(partition.topic(), offset));
-    return valid;
+  /** How far {@code offset} is, without topics that were created again since. */
+  Map<TopicPartition, Long> ends(KafkaOffset offset) {
+    return ofSameTopics(offset.partitions(), offset);
   }
 
-  /** Offsets in the topics there are. */
-  KafkaOffset offset(Map<TopicPartition, Long> partitions) {
-    Map<String, String> laterIds = new HashMap<>();
+  /** Where a query that is at {@code offset} goes on, also in partitions that were absent then. */
+  Map<TopicPartition, Long> starts(KafkaOffset offset) {
+    return ofSameTopics(offset.positions(), offset);
+  }
+
+  private Map<TopicPartition, Long> ofSameTopics(Map<TopicPartition, Long> offsets, KafkaOffset offset) {
+    Map<TopicPartition, Long> same = new HashMap<>(offsets);
+    same.keySet().removeIf(partition -> isRecreated(partition.topic(), offset));
+    return same;
+  }
+
+  /**
+   * Offsets in the topics there are.
+   *
+   * @param before where the query was: what it says of other partitions is kept until they are seen again
+   */
+  KafkaOffset offset(Map<TopicPartition, Long> partitions, KafkaOffset before) {
+    Map<TopicPartition, Long> absent = starts(before);
+    absent.keySet().removeAll(partitions.keySet());
+    Map<String, String> laterIds = new HashMap<>(before.topicIds());
+    laterIds.keySet().retainAll(absent.keySet().stream().map(TopicPartition::topic).collect(Collectors.toSet()));
     for (Cluster.Topic topic : topics.values()) {
       if (!topic.id().equals(firstIds.get(topic.name()))) {
         laterIds.put(topic.name(), topic.id());
       }
     }
-    return new KafkaOffset(partitions, laterIds);
+    return new KafkaOffset(partitions, absent, laterIds);
   }
 
   private boolean isRecreated(String name, KafkaOffset offset) {
@@ -102,8 +121,8 @@ final class TopicWatch {
     return offset.topicIds().getOrDefault(name, firstIds.get(name));
   }
 
-  private void checkThere(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> known) {
-    for (TopicPartition partition : known) {
+  private void checkThere(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> expected) {
+    for (TopicPartition partition : expected) {
       Cluster.Topic topic = found.get(partition.topic());
       if (topic == null) {
         report("a topic of the query is gone", "topic", partition.topic());
@@ -111,7 +130,6 @@ final class TopicWatch {
         report("a partition of the query is gone", "topic", partition.topic(), "partition", partition.partition());
       }
     }
-    checkNamed(options.subscription, found, known);
   }
 
   /** Refuses a subscription that names what is not there. */
