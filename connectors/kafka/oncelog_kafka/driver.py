@@ -20,8 +20,7 @@ decided rounds before it fences, and fencing leaves out what decided rounds name
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from oncelog.errors import (
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.znodes.clock import SYSTEM_CLOCK, wall_ms
 from oncelog_kafka import columns, data_plane, source_offsets
 from oncelog_kafka.brokers import Brokers, Unstable
 from oncelog_kafka.data_plane import Written
@@ -46,7 +46,9 @@ from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import Ledger, OpenRound
 from oncelog_kafka.options import OnTimedOut, SinkOptions
 from oncelog_kafka.participants import (
+    LOOKS,
     ONGOING,
+    Instant,
     Listed,
     Moment,
     Participant,
@@ -54,6 +56,7 @@ from oncelog_kafka.participants import (
     find_losers,
     find_old,
     find_unprepared,
+    look_ms,
     token_group_prefix,
 )
 from oncelog_kafka.source_offsets import GroupOffsets
@@ -124,6 +127,10 @@ class BatchDriver:
         self._run_id, self._lease = request.run_id, None  # what fails on its way renews the lease
         report, self._lease = _Batch(self, Ledger(self.store, request), rows, offsets).run(lease)
         return report
+
+
+class _OldLookError(Exception):
+    """Too much time went by since the participants were looked at."""
 
 
 class _Batch:
@@ -214,12 +221,15 @@ class _Batch:
         reach(CrashPoint.KAFKA_LOST)
         self._fence_old(lease)
         only = tuple(sorted(participant.partition for participant in lost))
-        began_s = time.monotonic()
+        began = _now()
         written = self._run_job(OpenRound(number, lease, record.nonce), record.buckets, only)
         reach(CrashPoint.KAFKA_REWRITTEN)
         self._fence(find_losers(self._request.prefix, lease, written.participants, self._open_transactions()))
-        self._check(written.participants, began_s)
-        replaced = self._ledger.replace_lost(number, lease, written.participants)
+        replaced, _ = self._decide_by_look(
+            written.participants,
+            began,
+            lambda check: self._ledger.replace_lost(number, lease, written.participants, check),
+        )
         reach(CrashPoint.KAFKA_REPLACED)
         return replaced
 
@@ -245,18 +255,22 @@ class _Batch:
 
     def _write(self, opened: OpenRound) -> tuple[BatchReport, int | None]:
         self._check_group()
-        began_s = time.monotonic()
+        began = _now()
         written = self._run_job(opened, self._buckets())
         reach(CrashPoint.KAFKA_WRITTEN)
-        written_s = time.monotonic()
+        prepared = looked = _now()
         losers = find_losers(self._request.prefix, opened.lease, written.participants, self._open_transactions())
         self._fence(losers)
-        found = self._check(written.participants, began_s)
-        checked_s = time.monotonic()
-        reach(CrashPoint.ROUND_DECIDE)
-        record = self._ledger.decide(opened, written.participants)
+
+        def decide(check: Callable[[], None]) -> KafkaRound:
+            nonlocal looked
+            looked = _now()
+            reach(CrashPoint.ROUND_DECIDE)
+            return self._ledger.decide(opened, written.participants, check)
+
+        record, found = self._decide_by_look(written.participants, began, decide)
         reach(CrashPoint.ROUND_DECIDED)
-        decided_s = time.monotonic()
+        committed_from = _now()
         decided = DecidedRound(self._request.prefix, opened.number, record)
         rewritten = self._finish(decided, may_rewrite=True, found=found)
         self._ledger.forget_old_rounds()
@@ -267,10 +281,10 @@ class _Batch:
             participants=len(written.participants),
             rewritten=rewritten,
             aborted=len(losers),
-            write_ms=_ms(began_s, written_s),
-            check_ms=_ms(written_s, checked_s),
-            decide_ms=_ms(checked_s, decided_s),
-            commit_ms=_ms(decided_s, time.monotonic()),
+            write_ms=prepared.running_ms - began.running_ms,
+            check_ms=looked.running_ms - prepared.running_ms,
+            decide_ms=committed_from.running_ms - looked.running_ms,
+            commit_ms=_now().running_ms - committed_from.running_ms,
         )
         may_have_zombies = bool(written.is_retried or losers or rewritten or self._speculates())
         return report, None if may_have_zombies else opened.lease
@@ -304,26 +318,50 @@ class _Batch:
         }
         return data_plane.write(rows, settings)
 
-    def _check(self, participants: Sequence[Participant], began_s: float) -> dict[str, Transaction]:
-        """Look at every participant before the decision; returns what the coordinators say.
+    def _decide_by_look(
+        self, participants: Sequence[Participant], began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
+    ) -> tuple[KafkaRound, dict[str, Transaction]]:
+        """Look at every participant, and take the step that decides if they can all be committed.
+
+        Args:
+            participants: which.
+            began: before their job.
+            step: decides; it calls what it is given last before the write.
+
+        Returns:
+            what was decided, and what the coordinators said of the participants.
 
         Raises:
             NotPreparedError: one of them could not be committed any more, or not for long.
         """
-        found = self._brokers.describe(participant.transactional_id for participant in participants)
-        moment = Moment(now_ms=time.time_ns() // 1_000_000, job_ms=_ms(began_s, time.monotonic()))
-        problems = find_unprepared(participants, found, moment)
-        if problems:
-            raise NotPreparedError(
-                "not every part of the batch is ready to be committed, so the batch was not decided; it is aborted, "
-                "and the query's restart writes it again; if time ran out, raise transactionTimeoutMs or make batches "
-                "smaller",
-                prefix=self._request.prefix,
-                batch_id=self._request.batch_id,
-                problems=problems,
-            )
-        reach(CrashPoint.KAFKA_CHECKED)
-        return found
+        asked = _now()
+
+        def check() -> None:
+            if _now().since_ms(asked) > look_ms(self._timeout_ms):
+                raise _OldLookError
+
+        for _ in range(LOOKS):
+            asked = _now()
+            found = self._brokers.describe(participant.transactional_id for participant in participants)
+            now = _now()
+            moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
+            problems = find_unprepared(participants, found, moment)
+            if problems:
+                raise self._not_prepared(problems)
+            reach(CrashPoint.KAFKA_CHECKED)
+            with suppress(_OldLookError):
+                return step(check), found
+        raise self._not_prepared({"": "each time it was looked at, the look was too old before it could be decided"})
+
+    def _not_prepared(self, problems: Mapping[str, str]) -> NotPreparedError:
+        return NotPreparedError(
+            "not every part of the batch is ready to be committed, so the batch was not decided; it is aborted, "
+            "and the query's restart writes it again; if time ran out, raise transactionTimeoutMs or make batches "
+            "smaller",
+            prefix=self._request.prefix,
+            batch_id=self._request.batch_id,
+            problems=dict(problems),
+        )
 
     def _check_group(self) -> None:
         """Refuse a batch that does not start where its group stands.
@@ -389,5 +427,5 @@ def _transaction_timeout_ms(brokers: Brokers, options: SinkOptions) -> int:
     return wanted or maximum or MAX_TRANSACTION_TIMEOUT_MS
 
 
-def _ms(began_s: float, ended_s: float) -> int:
-    return round((ended_s - began_s) * 1000)
+def _now() -> Instant:
+    return Instant(wall_ms(), SYSTEM_CLOCK.monotonic_ms())

@@ -213,8 +213,15 @@ class Ledger:
             rounds = read_rounds(reader, self.request.prefix)
         return {number: found for number, found in rounds.items() if found.is_unfinished}
 
-    def decide(self, open_round: OpenRound, participants: Sequence[Participant]) -> KafkaRound:
+    def decide(
+        self, open_round: OpenRound, participants: Sequence[Participant], check: Callable[[], None] = lambda: None
+    ) -> KafkaRound:
         """Decide the round, in one write. Afterwards nobody can undo it (I6).
+
+        Args:
+            open_round: which one.
+            participants: of the batch.
+            check: called last before the write; what it raises is raised, and nothing is decided.
 
         Returns:
             the decided round.
@@ -229,7 +236,7 @@ class Ledger:
                 partitions=len(participants),
                 maximum=MAX_PARTICIPANTS,
             )
-        return self._run(lambda view: self._decide(view, open_round, participants))
+        return self._run(lambda view: self._decide(view, open_round, participants, check))
 
     def abort(self, open_round: OpenRound) -> bool:
         """Abort the round if it is still open; returns whether it is aborted now, for good."""
@@ -255,8 +262,12 @@ class Ledger:
 
         return self._run(step)
 
-    def replace_lost(self, number: int, lease: int, rewritten: Sequence[Participant]) -> KafkaRound:
+    def replace_lost(
+        self, number: int, lease: int, rewritten: Sequence[Participant], check: Callable[[], None] = lambda: None
+    ) -> KafkaRound:
         """Let rewritten participants take the place of lost ones in the decision. Only then may they be ended.
+
+        `check` is as in `decide`.
 
         Returns:
             the round as it is decided now.
@@ -273,6 +284,7 @@ class Ledger:
                 return found  # an earlier try of this step won
             if ledger.current_round != lease or found.is_complete:  # by a newer driver, or an operator gave them up
                 raise self._aborted(number)
+            check()
             replaced = kafka_rounds.with_rewritten(found, rewritten)
             view.set(self._round_path(number), encode_round(replaced))
             return replaced
@@ -344,13 +356,16 @@ class Ledger:
         view.create(self._round_path(verdict.number), encode_round(record))
         return OpenRound(verdict.number, lease, nonce)
 
-    def _decide(self, view: ZnodeView, open_round: OpenRound, participants: Sequence[Participant]) -> KafkaRound:
+    def _decide(
+        self, view: ZnodeView, open_round: OpenRound, participants: Sequence[Participant], check: Callable[[], None]
+    ) -> KafkaRound:
         found = read_round(view, self.request.prefix, open_round.number)
         if found is not None and found.outcome is Outcome.COMMIT and found.nonce == open_round.nonce:
             return found  # an earlier try of this step won
         ledger = self._live_ledger(view)
         if found is None or found.outcome is not Outcome.OPEN or ledger.current_round != open_round.number:
             raise self._aborted(open_round.number)
+        check()
         after = batch_ledger.decided(ledger, self.request, open_round.number)
         view.set(self._path, payloads.encode_ledger(after))
         record = kafka_rounds.decided(found, participants)

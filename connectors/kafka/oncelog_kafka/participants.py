@@ -15,6 +15,14 @@ from typing import Self
 MARGIN_MS = 120_000
 """What must be left of a participant's time before the decision: a driver may die behind it, and needs to come back."""
 
+LOOK_MS = 10_000
+"""How old a look at the participants may be when the batch is decided by it. A driver may be stopped in between, and
+their transactions time out or are aborted meanwhile. With a step on the ledger (TRANSACT_DEADLINE_MS) it is well within
+the margin."""
+
+LOOKS = 5
+"""A driver that is stopped, or needs longer, behind each of so many looks gives up."""
+
 ONGOING = "Ongoing"
 """Kafka's name of the state in which a transaction can be committed."""
 
@@ -105,6 +113,23 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Instant:
+    """A moment by two clocks of one process.
+
+    Attributes:
+        wall_ms: of the wall's clock, which may jump.
+        running_ms: of one for durations, which on some systems stands still while the machine is suspended.
+    """
+
+    wall_ms: int
+    running_ms: int
+
+    def since_ms(self, earlier: Instant) -> int:
+        """How much later it is, by the clock that says more."""
+        return max(self.wall_ms - earlier.wall_ms, self.running_ms - earlier.running_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """When a check is made.
 
@@ -130,6 +155,11 @@ class Moment:
 def margin_ms(timeout_ms: int) -> int:
     """What must be left of a time-out; a quarter of a short one."""
     return min(MARGIN_MS, timeout_ms // 4)
+
+
+def look_ms(timeout_ms: int) -> int:
+    """How old a look may be; half of the margin if that is short."""
+    return min(LOOK_MS, margin_ms(timeout_ms) // 2)
 
 
 def find_unprepared(

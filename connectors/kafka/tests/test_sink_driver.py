@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from oncelog.errors import (
 )
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import brokers as brokers_module
-from oncelog_kafka import ledger
+from oncelog_kafka import ledger, participants
 from oncelog_kafka.driver import BatchDriver
 from oncelog_kafka.source_offsets import GroupOffsets
 from tests.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
@@ -177,6 +178,50 @@ def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
         lonely.run(1, SECOND)
 
     assert lonely.values() == [*FIRST, *SECOND]
+
+
+# Pauses ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [CrashPoint.KAFKA_CHECKED, CrashPoint.ROUND_DECIDE])
+def test_a_driver_that_pauses_behind_its_look_does_not_decide_by_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: CrashPoint
+) -> None:
+    monkeypatch.setattr(participants, "LOOK_MS", 300)
+
+    def pause_while_an_operator_aborts() -> None:
+        world.brokers.fence(world.open_ids(), SHORT_MS)
+        time.sleep(0.4)
+
+    with at(point, pause_while_an_operator_aborts), pytest.raises(NotPreparedError, match="not decided"):
+        world.run(0, FIRST)
+
+    assert world.values() == []
+    with at(point, lambda: time.sleep(0.4)) as passed:
+        world.run(0, FIRST, run="run-2")
+    assert passed.count(CrashPoint.KAFKA_CHECKED) >= 2
+    assert world.values() == FIRST
+
+
+def test_a_driver_whose_every_look_is_too_old_gives_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(participants, "LOOK_MS", -1)
+
+    with pytest.raises(NotPreparedError) as error:
+        world.run(0, FIRST)
+
+    assert "too old" in str(error.value.fields["problems"])
+    assert world.open_ids() == []
+
+
+def test_what_is_rewritten_is_decided_by_a_fresh_look_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_out_behind_the_decision(world, **REWRITE)
+    monkeypatch.setattr(participants, "LOOK_MS", 300)
+
+    with at(CrashPoint.KAFKA_CHECKED, lambda: time.sleep(0.4)) as passed:
+        world.run(0, FIRST, run="run-2", **REWRITE)
+
+    assert passed.count(CrashPoint.KAFKA_CHECKED) >= 2
+    assert world.values() == FIRST
 
 
 # Time-outs ------------------------------------------------------------------------------------------------------------

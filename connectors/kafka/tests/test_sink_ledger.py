@@ -121,6 +121,26 @@ def test_deciding_twice_is_deciding_once(store: ZnodeStore) -> None:
     assert Ledger(store, request()).decide(opened, [participant(0)]) == first
 
 
+def test_a_decision_whose_last_check_fails_is_none(store: ZnodeStore) -> None:
+    def refuse() -> None:
+        raise TimeoutError
+
+    asked = Ledger(store, request())
+    opened = begin(store, request(), buckets=1)
+
+    with pytest.raises(TimeoutError):
+        asked.decide(opened, [participant(0)], refuse)
+    assert record(store, opened.number).outcome is Outcome.OPEN
+    decided = asked.decide(opened, [participant(0)])
+    assert asked.decide(opened, [participant(0)], refuse) == decided  # nothing is left to be refused
+
+    lease = asked.record_lost(opened.number, ["copier-0-1.0.0"])
+    with pytest.raises(TimeoutError):
+        asked.replace_lost(opened.number, lease, [participant(0, lease=lease)], refuse)
+    assert record(store, opened.number).lost
+    assert asked.replace_lost(opened.number, lease, [participant(0, lease=lease)]) == record(store, opened.number)
+
+
 def test_a_batch_with_other_offsets_or_of_an_older_checkpoint_is_refused(store: ZnodeStore) -> None:
     for batch_id in range(2):
         Ledger(store, request(batch_id)).decide(begin(store, request(batch_id)), [])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog_kafka.participants import (
+    Instant,
     Moment,
     Participant,
     ParticipantId,
@@ -15,6 +16,7 @@ from oncelog_kafka.participants import (
     find_losers,
     find_old,
     find_unprepared,
+    look_ms,
     margin_ms,
     of_prefix,
 )
@@ -92,6 +94,19 @@ def test_two_minutes_must_be_left_by_either_clock() -> None:
 @pytest.mark.parametrize(("timeout_ms", "margin"), [(900_000, 120_000), (480_000, 120_000), (60_000, 15_000)])
 def test_a_short_time_out_has_a_margin_of_a_quarter(timeout_ms: int, margin: int) -> None:
     assert margin_ms(timeout_ms) == margin
+
+
+@pytest.mark.parametrize(("timeout_ms", "most"), [(900_000, 10_000), (160_000, 10_000), (60_000, 7_500), (4, 0)])
+def test_a_look_is_believed_for_ten_seconds_or_half_of_a_short_margin(timeout_ms: int, most: int) -> None:
+    assert look_ms(timeout_ms) == most
+
+
+def test_of_two_clocks_the_one_that_says_more_is_believed() -> None:
+    """The wall's clock is set back; the other stands still while its machine is suspended."""
+    earlier = Instant(wall_ms=10_000, running_ms=500)
+
+    assert Instant(wall_ms=13_000, running_ms=500).since_ms(earlier) == 3_000
+    assert Instant(wall_ms=1_000, running_ms=2_500).since_ms(earlier) == 2_000
 
 
 def test_what_times_out_first_is_ended_first() -> None:

@@ -876,6 +876,27 @@ CONNECTOR = [
         (KAFKA + "tests/test_sink_ledger.py",),
     ),
     Fault(
+        "a batch is decided by a look of whatever age",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "        check()\n        after = batch",
+        "        after = batch",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
+        "a rewritten batch is decided by a look of whatever age",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "            check()\n            replaced = ",
+        "            replaced = ",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
+        "a clock that stood still is believed",
+        KAFKA + "oncelog_kafka/participants.py",
+        "return max(self.wall_ms - earlier.wall_ms, self.running_ms - earlier.running_ms)",
+        "return self.running_ms - earlier.running_ms",
+        (KAFKA + "tests/test_sink_participants.py",),
+    ),
+    Fault(
         "partitions that the source does not see make its offsets another source's",
         KAFKA + "oncelog_kafka/source_offsets.py",
         '_NO_TOPICS = ("@absent", "@topicIds")',
