@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from oncelog.coordinator.sweeper import store_now_ms
 from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError, UnknownPrefixError, UsageError
+from oncelog.names import check_name
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
@@ -159,8 +160,9 @@ def require_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger:
 
     Raises:
         UnknownPrefixError: nothing.
+        UsageError: it is no prefix that a sink can have.
     """
-    found = read_ledger(reader, prefix)
+    found = read_ledger(reader, check_name("prefix", prefix))
     if found is None:
         raise UnknownPrefixError(
             "no Kafka sink has written under this prefix; the prefix is the sink's transactionalIdPrefix (or the "

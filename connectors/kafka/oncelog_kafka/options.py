@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from oncelog.errors import InvalidOptionError
+from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.limits import MAX_NAME_BYTES
+from oncelog.names import check_name
 
 KAFKA = "kafka."
 ADMIN = "admin."
+
+MAX_STRING_BYTES = 32_767
+"""Of a text in Kafka's protocol."""
 
 
 class OnTimedOut(StrEnum):
@@ -72,11 +77,22 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _kafka_name(text: str) -> str:
+    name = _text(text)
+    if len(name.encode()) > MAX_STRING_BYTES:
+        raise ValueError(f"a name of at most {MAX_STRING_BYTES} bytes, as Kafka's protocol has it")
+    return name
+
+
 def _prefix(text: str) -> str:
+    """A part of transactional ids, of groups and of a znode's path, of which the path takes least."""
     prefix = _text(text)
     if re.search(r"-[0-9]+$", prefix):
         raise ValueError("a text that does not end in -<digits>, as the transactional ids of a prefix do")
-    return prefix
+    try:
+        return check_name("prefix", prefix)
+    except UsageError as error:
+        raise ValueError(f"a name that a path can hold: {error}") from None
 
 
 def _positive(text: str) -> int:
@@ -102,18 +118,19 @@ OPTIONS: tuple[Option, ...] = (
         "queries.",
         default_doc="required",
     ),
-    Option("topic", _text, "Topic of all rows. Without it, each row names its own in the column `topic`."),
+    Option("topic", _kafka_name, "Topic of all rows. Without it, each row names its own in the column `topic`."),
     Option(
         "transactionalIdPrefix",
         _prefix,
         "The transactional ids are `<prefix>-<partition>-<lease>.<stage attempt>.<attempt>`. Naming a prefix is "
-        "recommended: by default a deleted checkpoint brings a new query id, and with it an empty ledger.",
+        "recommended: by default a deleted checkpoint brings a new query id, and with it an empty ledger. With the "
+        f"`sinkName` it has at most {MAX_NAME_BYTES} bytes.",
         default_doc="the query id",
     ),
     Option("sinkName", _prefix, "Tells apart the sinks of one query: the prefix is then `<prefix>.<sinkName>`."),
     Option(
         "groupId",
-        _text,
+        _kafka_name,
         "The batch's source offsets (of `kafka` and `oncelog-kafka` sources) are committed to this consumer group in "
         "the batch's own transactions. Needs a `transactionalIdPrefix`.",
     ),
@@ -139,6 +156,8 @@ OPTIONS: tuple[Option, ...] = (
         default_doc="Spark's default parallelism",
     ),
 )
+
+_SINK_PREFIX = Option("transactionalIdPrefix.sinkName", _prefix, "What the two are together.")
 
 FORBIDDEN: Mapping[str, str] = {
     "key.serializer": "keys are written as the bytes of the column; cast it",
@@ -194,6 +213,8 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
                 option=dependent,
                 missing="transactionalIdPrefix",
             )
+    if own["transactionalIdPrefix"] is not None and own["sinkName"] is not None:
+        _parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")
     _check_producer(kafka)
     return SinkOptions(
         znodes=own["znodes"],
@@ -210,14 +231,23 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     )
 
 
+_HALF_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _as_text(name: str, raw: object) -> str:
     if isinstance(raw, bool):
         return str(raw).lower()
-    if isinstance(raw, str) or (isinstance(raw, int) and raw.bit_length() < 64):
-        return str(raw)
-    raise InvalidOptionError(
-        "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
-    )
+    if not isinstance(raw, str) and not (isinstance(raw, int) and raw.bit_length() < 64):
+        raise InvalidOptionError(
+            "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
+        )
+    if _HALF_SURROGATE.search(f"{name}{raw}"):
+        raise InvalidOptionError(
+            "the option's name or value holds half a surrogate, which nothing can encode",
+            option=name,
+            value=raw,
+        )
+    return str(raw)
 
 
 def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:

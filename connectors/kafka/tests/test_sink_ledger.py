@@ -326,6 +326,12 @@ def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(store:
     assert error.value.fields["known"] == ["copier"]
 
 
+@pytest.mark.parametrize("prefix", ["", "name\udce9", "p" * 1025])
+def test_what_no_sink_can_have_as_prefix_is_no_prefix(store: ZnodeStore, prefix: str) -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        ledger.require_ledger(store, prefix)
+
+
 def test_a_foreign_znode_is_named_and_not_guessed_at(store: ZnodeStore) -> None:
     begin(store, request())
     path = ledger.round_path("copier", 1)

@@ -61,12 +61,33 @@ def test_what_the_sink_does_anyway_may_be_said(name: str, value: object) -> None
     assert (parsed.producer["acks"], parsed.producer["enable.idempotence"]) == ("all", "true")
 
 
+def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger() -> None:
+    half = "p" * 512
+    with pytest.raises(InvalidOptionError, match="malformed") as error:
+        options.parse({**LEAST, "transactionalIdPrefix": half, "sinkName": half})
+
+    assert "too long" in error.value.fields["expected"]
+    assert options.parse({**LEAST, "transactionalIdPrefix": half, "sinkName": half[:-1]}).sink_name == half[:-1]
+
+
+@pytest.mark.parametrize("name", ["topic", "transactionalIdPrefix", "sinkName", "groupId", "kafka.client.id", "\ud83d"])
+def test_half_a_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="half a surrogate") as error:
+        options.parse({**LEAST, name: "name\udce9"})
+
+    str(error.value).encode()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
         ("topic", " ", "not empty"),
         ("transactionalIdPrefix", "copier-1", "does not end in"),
         ("sinkName", "b-2", "does not end in"),
+        ("transactionalIdPrefix", "p" * 1025, "too long"),
+        ("sinkName", "ü" * 171, "too long"),
+        ("groupId", "g" * 32_768, "at most 32767 bytes"),
+        ("topic", "ü" * 16_384, "at most 32767 bytes"),
         ("transactionTimeoutMs", "0", "above 0"),
         ("transactionTimeoutMs", "soon", "above 0"),
         ("participants", -1, "above 0"),

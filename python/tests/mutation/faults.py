@@ -897,6 +897,20 @@ CONNECTOR = [
         (KAFKA + "tests/test_sink_participants.py",),
     ),
     Fault(
+        "a prefix may be longer with a sink's name",
+        KAFKA + "oncelog_kafka/options.py",
+        """        _parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")\n""",
+        "        pass\n",
+        (KAFKA + "tests/test_sink_options.py",),
+    ),
+    Fault(
+        "half a surrogate is passed on",
+        KAFKA + "oncelog_kafka/options.py",
+        """if _HALF_SURROGATE.search(f"{name}{raw}"):""",
+        "if False:",
+        (KAFKA + "tests/test_sink_options.py",),
+    ),
+    Fault(
         "partitions that the source does not see make its offsets another source's",
         KAFKA + "oncelog_kafka/source_offsets.py",
         '_NO_TOPICS = ("@absent", "@topicIds")',
