@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,14 +153,23 @@ def stop() -> None:
     raise StoppedOnPurposeError("the driver stops on purpose")
 
 
-@contextmanager
-def at(point: CrashPoint, action: Callable[[], object]) -> Iterator[list[CrashPoint]]:
+def at(point: CrashPoint, action: Callable[[], object]) -> AbstractContextManager[list[CrashPoint]]:
     """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
+    return _armed(point, action, most=1)
+
+
+def always_at(point: CrashPoint, action: Callable[[], object]) -> AbstractContextManager[list[CrashPoint]]:
+    """The same, whenever it comes there."""
+    return _armed(point, action, most=sys.maxsize)
+
+
+@contextmanager
+def _armed(point: CrashPoint, action: Callable[[], object], *, most: int) -> Iterator[list[CrashPoint]]:
     passed: list[CrashPoint] = []
 
     def act(reached: CrashPoint) -> None:
         passed.append(reached)
-        if reached is point and passed.count(point) == 1:
+        if reached is point and passed.count(point) <= most:
             action()
 
     crash_points.arm(act)

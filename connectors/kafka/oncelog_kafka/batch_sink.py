@@ -1,8 +1,9 @@
 """The exactly-once Kafka sink: ``writeStream.foreachBatch(oncelog_kafka.sink(...))``, for any plan and source.
 
-It runs in the user's driver process, once per micro-batch. The batch's plan is run once and nothing here acts on the
-DataFrame a second time. After `query.stop()` Spark lets this function run on to its end: the ledger's fence, not Spark,
-decides what may still be written.
+It runs in the user's driver process, once per micro-batch. The batch's plan is run once, and a second time if others
+aborted what it wrote before it was decided, as a restart of the query would do. A plan with state is left to that
+restart: its stores take a batch once. After `query.stop()` Spark lets this function run on to its end: the ledger's
+fence, not Spark, decides what may still be written.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from oncelog.errors import NotPreparedError, RoundAbortedError
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark import context
 from oncelog.spark.context import BatchContext
@@ -46,7 +48,13 @@ class KafkaSink:
         rows = columns.to_sink_columns(df, options.topic)
         batch = context.of_foreach_batch(df, batch_id)
         offsets = source_offsets.of_batch(batch, options.group_id) if options.group_id else None
-        self.last_report = self._driver_here().run(batch_request(options, batch), rows, offsets)
+        request, driver = batch_request(options, batch), self._driver_here()
+        try:
+            self.last_report = driver.run(request, rows, offsets)
+        except (NotPreparedError, RoundAbortedError):  # nothing was decided, and no newer driver is there
+            if batch.has_state:
+                raise
+            self.last_report = driver.run(request, rows, offsets)
         if self.last_report.is_replay and batch.has_state:
             # Spark fails a batch after which a state store did not commit: run its plan, and write nothing.
             df.write.format("noop").mode("overwrite").save()

@@ -14,20 +14,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import oncelog_kafka
+from oncelog.crash_points import CrashPoint
 from oncelog.errors import (
     BatchRefusedError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
+    NotPreparedError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
 )
 from oncelog.runtime import open_metadata
-from oncelog_kafka import connections, ledger
+from oncelog_kafka import connections, inspection, ledger
+from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.driver import BatchReport
 from oncelog_kafka.kafka_rounds import KafkaRound
 from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import forget_last_commit, options, read, values
+from tests.kafka_sink import always_at, at, forget_last_commit, options, read, values
 from tests.spark.faults import failing_always, failing_once
 from tests.spark.queries import run_available
 
@@ -79,6 +82,15 @@ class Query:
         except StreamingQueryException:
             raise problems[0] from None
 
+    def abort(self) -> None:
+        """What `oncelog kafka txn abort` does."""
+        brokers = Brokers({"bootstrap_servers": self.broker.address})
+        store = open_metadata(str(self.folder / "ledger"))
+        (prefix,) = ledger.prefixes(store)
+        inspection.abort_open(brokers, store, prefix)
+        store.close()
+        brokers.close()
+
     def values(self) -> list[str]:
         assert self.topic is not None
         return values(self.broker, self.topic)
@@ -103,6 +115,44 @@ def test_each_batch_arrives_once_over_batches_and_runs(query: Query) -> None:
 
     assert query.values() == ["a", "b", "c", "d", "e", "f"]
     assert [report.rows for report in query.reports] == [2]
+
+
+@pytest.mark.parametrize("point", [CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDE])
+def test_a_batch_that_others_aborted_before_its_decision_is_written_once_more_in_its_run(
+    query: Query, point: CrashPoint
+) -> None:
+    """An operator, or a time-out, ends the transactions; behind the look at them, the round too."""
+    query.add(*some("a", "b", "c"))
+
+    with at(point, query.abort):
+        query.run()
+    query.add(*some("d"))
+    query.run()
+
+    assert query.values() == ["a", "b", "c", "d"]
+
+
+def test_a_batch_that_others_abort_again_and_again_stops_the_query_and_is_written_by_its_restart(query: Query) -> None:
+    query.add(*some("a", "b", "c"))
+
+    with always_at(CrashPoint.KAFKA_WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
+        query.run()
+    assert passed.count(CrashPoint.KAFKA_WRITTEN) == 2
+    query.run()
+
+    assert query.values() == ["a", "b", "c"]
+
+
+def test_a_plan_with_state_is_run_once_in_a_batch(query: Query) -> None:
+    query.add(*some("a", "a", "b"))
+    distinct = query.source().dropDuplicates(["value"])
+
+    with always_at(CrashPoint.KAFKA_WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
+        query.run(distinct)
+    assert passed.count(CrashPoint.KAFKA_WRITTEN) == 1
+    query.run(distinct)
+
+    assert query.values() == ["a", "b"]
 
 
 def test_a_batch_that_spark_replays_is_not_written_again(query: Query) -> None:
