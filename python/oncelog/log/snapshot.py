@@ -6,7 +6,7 @@ blocks it then gets. Used by the consumer, by Spark's source and by the settler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,6 +22,10 @@ from oncelog.znodes import paths, payloads
 
 WINDOW_ENTRIES = 1000
 """Index entries of a range that are judged together."""
+
+
+Select = Callable[[ZnodeReader], Iterable[TopicIdPartition]]
+ReadPartitions = Callable[[ZnodeReader, Iterable[TopicIdPartition]], dict[TopicIdPartition, PartitionState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,11 @@ def take(
         UnknownTopicError: a topic is gone.
     """
     wanted = list(partitions)
+    read = partition_log.read_existing if with_neighbours else partition_log.read_partitions
     for _ in range(limits.PLAN_ATTEMPTS):
         with store.snapshot() as reader:
             zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid
-            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)
+            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)
         overtaken = visibility.is_overtaken(zxid, found.values())
         if not overtaken and owners is not None:
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
@@ -86,13 +91,38 @@ def take(
     raise PlanOvertakenError("settling overtook this reader every time; try again", partitions=len(wanted))
 
 
+def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
+    """Read a plan over what `select` finds at the same moment: what is shown of a transaction is all of it there.
+
+    On a store without atomic snapshots the selection is read after S and before the partitions. Hence an owner that
+    the plan shows was decided by S, and every topic it wrote to was there when `select` looked (but for those that
+    were deleted since). Were topics listed first, one could be created, written to and committed between the listing
+    and S, and the plan would show the rest of that transaction.
+
+    Args:
+        store: the log's metadata.
+        select: the partitions to plan together; called again when one of them is gone before it is read.
+
+    Raises:
+        PlanOvertakenError: see `take`. Whatever `select` raises.
+    """
+    for _ in range(limits.PLAN_ATTEMPTS):
+        with store.snapshot() as reader:
+            zxid = commits_zxid(reader)
+            wanted = list(select(reader))
+            found, owners = _read(reader, wanted, partition_log.read_existing, with_neighbours=False)
+        is_whole = len(found) == len(wanted) and not visibility.is_overtaken(zxid, found.values())
+        if is_whole and owners is not None:
+            return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
+    raise PlanOvertakenError("settling or deletions overtook this reader every time; try again")
+
+
 def _read(
-    reader: ZnodeReader, wanted: list[TopicIdPartition], *, with_neighbours: bool
+    reader: ZnodeReader, wanted: list[TopicIdPartition], read: ReadPartitions, *, with_neighbours: bool
 ) -> tuple[dict[TopicIdPartition, PartitionState], dict[str, OwnerState] | None]:
     """Partitions first, then their owners; no owners when one of them was settled in between: read again."""
     found: dict[TopicIdPartition, PartitionState] = {}
     owners: dict[str, OwnerState] = {}
-    read = partition_log.read_existing if with_neighbours else partition_log.read_partitions
     pending = wanted
     while pending:
         seen = read(reader, pending)

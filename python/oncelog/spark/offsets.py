@@ -2,8 +2,8 @@
 
 Spark compares offsets as text, so `SourceOffset.to_dict` has one order: topics by name, partitions by number. A
 partition that stands in an offset once stays there, at least where it was: `advance` is the only way forward, and it
-never goes backwards, never forgets a partition, and lets a new one appear at its log start, so that a batch never reads
-from a position that no checkpoint holds.
+never goes backwards, never forgets a partition, and lets a new one appear at its log start in a batch that reads
+nothing, so that a batch never reads from a position that no checkpoint holds, and reads whole plans.
 """
 
 from __future__ import annotations
@@ -189,8 +189,9 @@ def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:
     """The end of the next batch.
 
     A known partition never goes backwards and never disappears, also if it is missing in `ends`. A partition that is
-    new (also one of a topic that was created again) appears at its log start: this batch reads nothing of it, and the
-    next one starts there, from a position the checkpoint holds.
+    new (also one of a topic that was created again) appears at its log start, in a batch that reads nothing, so that
+    the next one reads all of the plan, each partition from a position the checkpoint holds: what a transaction wrote to
+    known partitions never comes before what it wrote to new ones.
 
     Args:
         known: the end of the batch before.
@@ -200,7 +201,9 @@ def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:
         `known` itself when nothing is new.
     """
     topics = {name: (topic.topic_id, dict(topic.offsets)) for name, topic in known.topics.items()}
-    for found in ends:
+    planned = list(ends)
+    appeared = [found for found in planned if known.offset_of(found.partition) is None]
+    for found in appeared or planned:
         name, topic_id = found.partition.topic, found.partition.topic_id
         if name not in topics or topics[name][0] != topic_id:
             topics[name] = (topic_id, {})

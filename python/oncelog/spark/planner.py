@@ -13,12 +13,13 @@ from zlib import crc32
 
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups, rounds
-from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError
+from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError, UnknownTopicError
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
+from oncelog.ports import ZnodeReader
 from oncelog.runtime import Log
-from oncelog.spark.offsets import PartitionEnd, SourceOffset, TopicOffsets
+from oncelog.spark.offsets import PartitionEnd, SourceOffset, TopicOffsets, check_topics_remain
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.positions import (
     EARLIEST_OFFSET,
@@ -58,69 +59,79 @@ class SourcePlanner:
         self._options = options
         self._upkeep = Upkeep(log.services)
 
-    # Partitions -------------------------------------------------------------------------------------------------------
+    # Plans ------------------------------------------------------------------------------------------------------------
 
-    def selected(self) -> list[TopicIdPartition]:
-        """The partitions that the options select now.
+    def plan(self, known: SourceOffset | None = None) -> LogSnapshot:
+        """A plan over all that the options select now and what a query knows: the ends of a read of all of it together.
+
+        Args:
+            known: where a query stands; its partitions that are gone are left out without failOnDataLoss.
 
         Raises:
             UnknownTopicError, UnknownPartitionError: a named topic or partition does not exist.
+            DataLossError: under failOnDataLoss, a topic that the query reads is gone.
+            PlanOvertakenError: keep the previous ends, or try again.
         """
         self._store.sync()
-        options = self._options
-        with self._store.snapshot() as reader:
-            if options.assign is not None:
-                return [partition_log.identify(reader, tp.topic, tp.partition) for tp in options.assign]
-            if options.subscribe_pattern is not None:
-                pattern = re.compile(options.subscribe_pattern)
-                return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
-            return [p for name in options.subscribe or () for p in topics.partitions_of(reader, name)]
-
-    def existing(self, partitions: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """Those of `partitions` that are still there; a lost one is an error under failOnDataLoss.
-
-        Raises:
-            DataLossError: a topic that was read is gone.
-        """
-        found = []
-        for partition in partitions:
-            if partition_log.exists(self._store, partition):
-                found.append(partition)
-            elif self._options.fail_on_data_loss:
-                raise DataLossError(
-                    "a topic that this query reads was deleted; failOnDataLoss=false goes on without it",
-                    topic=partition.topic,
-                    topic_id=partition.topic_id,
-                    partition=partition.partition,
-                )
-        return found
-
-    # Positions --------------------------------------------------------------------------------------------------------
-
-    def plan(self, partitions: Iterable[TopicIdPartition]) -> LogSnapshot:
-        """A plan over `partitions`: the ends of a read of all of them together."""
-        seen = snapshot.take(self._store, partitions)
+        seen = snapshot.take_selected(self._store, lambda reader: self._wanted(reader, known))
         self._upkeep.after_planning(seen)
         return seen
+
+    def _wanted(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
+        selected = self._selected(reader)
+        if known is None:
+            return selected
+        if self._options.fail_on_data_loss:
+            check_topics_remain(known, {partition.topic: partition.topic_id for partition in selected})
+        existing = partition_log.read_existing(reader, known.partitions())
+        for partition in known.partitions():
+            if partition not in existing:
+                self._lose(partition)
+        return sorted({*selected, *existing})
+
+    def _selected(self, reader: ZnodeReader) -> list[TopicIdPartition]:
+        options = self._options
+        if options.assign is not None:
+            return [partition_log.identify(reader, tp.topic, tp.partition) for tp in options.assign]
+        if options.subscribe_pattern is not None:
+            pattern = re.compile(options.subscribe_pattern)
+            return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
+        return [p for name in options.subscribe or () for p in topics.partitions_of(reader, name)]
+
+    def _lose(self, partition: TopicIdPartition) -> None:
+        """Go on without a partition that is gone, if the query may."""
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                "a topic that this query reads was deleted; failOnDataLoss=false goes on without it",
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+            )
 
     def ends(self, seen: LogSnapshot) -> Offsets:
         """Where a reader of the source's isolation level ends."""
         return {partition: seen.end(partition, self._options.isolation_level) for partition in seen.partitions}
 
+    # Positions --------------------------------------------------------------------------------------------------------
+
     def starting(self) -> Offsets:
-        """Where a new query, or a batch read, starts.
+        """Where a new query starts.
 
         Raises:
             OffsetOutOfRangeError, InvalidOptionError: the starting position does not fit the log.
         """
-        return self._resolve(self._options.starting, self.plan(self.selected()), "startingOffsets")
+        return self._resolve(self._options.starting, self.plan(), "startingOffsets")
 
-    def ending(self, starting: Offsets) -> Offsets:
-        """Where a batch read ends; never behind its start, and never beyond what its isolation level shows."""
-        seen = self.plan(starting)
-        limits = self.ends(seen)
-        wanted = self._resolve(self._options.ending, seen, "endingOffsets")
-        return {p: max(min(wanted[p], limits[p]), start) for p, start in starting.items()}
+    def bounds(self) -> list[tuple[TopicIdPartition, int, int]]:
+        """What a batch read reads, start and end of one plan; nothing beyond what its isolation level shows.
+
+        Raises:
+            OffsetOutOfRangeError, InvalidOptionError: a position does not fit the log.
+        """
+        seen = self.plan()
+        starting = self._resolve(self._options.starting, seen, "startingOffsets")
+        wanted, limits = self._resolve(self._options.ending, seen, "endingOffsets"), self.ends(seen)
+        return [(p, start, max(min(wanted[p], limits[p]), start)) for p, start in sorted(starting.items())]
 
     def _resolve(self, position: Position, seen: LogSnapshot, option: str) -> Offsets:
         starts = {partition: state.log_start for partition, state in seen.partitions.items()}
@@ -245,7 +256,7 @@ class SourcePlanner:
         Raises:
             DataLossError: under failOnDataLoss, when retention or a deletion took records of a range.
         """
-        found = [(p, self._visible(p, start, end).slices) for p, start, end in ranges if self.existing([p])]
+        found = [(p, self._visible(p, start, end).slices) for p, start, end in ranges]
         rows = sum(piece.count for _, slices in found for piece in slices)
         task_rows = max(1, rows // (self._options.min_partitions or 1))
         path = self._log.path
@@ -258,17 +269,21 @@ class SourcePlanner:
     def _visible(
         self, partition: TopicIdPartition, start: int, end: int, max_records: int | None = None
     ) -> snapshot.VisibleRange:
-        if not self._options.fail_on_data_loss:
-            start = max(start, partition_log.read_partition(self._store, partition).log_start)
-        return snapshot.visible_range(
-            self._store,
-            self._index_files,
-            partition,
-            start,
-            end,
-            self._options.isolation_level,
-            max_records=max_records,
-        )
+        try:
+            if not self._options.fail_on_data_loss:
+                start = max(start, partition_log.read_partition(self._store, partition).log_start)
+            return snapshot.visible_range(
+                self._store,
+                self._index_files,
+                partition,
+                start,
+                end,
+                self._options.isolation_level,
+                max_records=max_records,
+            )
+        except UnknownTopicError:
+            self._lose(partition)
+            return snapshot.VisibleRange((), end)
 
 
 def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:

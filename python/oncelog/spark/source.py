@@ -35,7 +35,6 @@ from oncelog.spark.offsets import (
     SourceOffset,
     advance,
     check_same_log,
-    check_topics_remain,
     parse_offset,
     ranges,
 )
@@ -74,11 +73,8 @@ class BatchReader(_Reader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = self._planner()
-        starting = planner.starting()
-        ending = planner.ending(starting)
-        wanted = [(partition, start, ending[partition]) for partition, start in sorted(starting.items())]
         # Where a batch read plans nothing, Spark would plan a partition of its own, which no reader knows.
-        return [TaskPartition(task) for task in planner.tasks(wanted) or [NOTHING]]
+        return [TaskPartition(task) for task in planner.tasks(planner.bounds()) or [NOTHING]]
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -89,6 +85,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._is_first_batch_due = False
         self._has_planned = False
         self._frozen: Offsets | None = None
+        self._due: LogSnapshot | None = None
         self._waiting_since_ms: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -103,7 +100,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         planner = self._planner()
-        self._frozen = planner.ends(planner.plan(planner.selected()))
+        self._frozen = planner.ends(planner.plan())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._has_planned = True
@@ -111,21 +108,20 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._is_first_batch_due = False
             return start
         reach(CrashPoint.SOURCE_PLAN)
-        planner = self._planner()
         known = self._known(start)
+        due, self._due = self._due, None
+        end = self._next_end(known, due, limit) if due else known
+        if end != known:
+            return end.to_dict()
         try:
-            seen = self._plan(planner, known)
+            return self._next_end(known, self._planner().plan(known), limit).to_dict()
         except PlanOvertakenError:
             return start
-        if self._must_wait(planner, known, seen):
-            return start
-        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return advance(known, planner.next_ends(known, seen, max_rows, ceiling=self._frozen)).to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         planner = self._planner()
         try:
-            return planner.source_offset(planner.ends(planner.plan(planner.selected()))).to_dict()
+            return planner.source_offset(planner.ends(planner.plan())).to_dict()
         except RetriableError:
             return None
 
@@ -153,16 +149,21 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         check_same_log(known, open_log(self._options.path, self._options.znodes).cluster_id)
         return known
 
-    def _plan(self, planner: SourcePlanner, known: SourceOffset) -> LogSnapshot:
-        selected = planner.selected()
-        if self._options.fail_on_data_loss:
-            check_topics_remain(known, {partition.topic: partition.topic_id for partition in selected})
-        return planner.plan({*selected, *planner.existing(known.partitions())})
+    def _next_end(self, known: SourceOffset, seen: LogSnapshot, limit: ReadLimit) -> SourceOffset:
+        planner = self._planner()
+        if self._must_wait(planner, known, seen):
+            return known
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = advance(known, planner.next_ends(known, seen, max_rows, ceiling=self._frozen))
+        if end.partitions().keys() != known.partitions().keys():
+            self._due = seen  # or a query that finds new topics at every look would never read
+        return end
 
     def _must_wait(self, planner: SourcePlanner, known: SourceOffset, seen: LogSnapshot) -> bool:
         """Whether fewer than minOffsetsPerTrigger rows wait, and not for longer than maxTriggerDelay."""
         least = self._options.min_offsets_per_trigger
-        if least is None or self._frozen is not None:
+        is_news = any(known.offset_of(partition) is None for partition in seen.partitions)
+        if least is None or self._frozen is not None or is_news:
             return False
         now_ms = time.monotonic_ns() // 1_000_000
         since_ms = self._waiting_since_ms = self._waiting_since_ms or now_ms

@@ -153,8 +153,7 @@ class PlanningClient(Client):
     def _read(self, process: Process, log: Log, planner: SourcePlanner, recorder: Recorder) -> None:
         """Plan and read everything there is, as a batch read does."""
         call = recorder.invoke(Plan())
-        selected = persevere(process, planner.selected)
-        seen = persevere(process, lambda: planner.plan(selected))
+        seen = persevere(process, planner.plan)
         ends = planner.ends(seen)
         recorder.ok(call, Planned([(p.topic, p.partition, end) for p, end in ends.items()]))
         starts = {partition: state.log_start for partition, state in seen.partitions.items()}

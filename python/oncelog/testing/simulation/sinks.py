@@ -232,8 +232,7 @@ class _Run:
 
     def _next_end(self, known: SourceOffset) -> SourceOffset:
         planner = self._planner
-        seen = planner.plan(sorted({*planner.selected(), *planner.existing(known.partitions())}))
-        return advance(known, planner.next_ends(known, seen, self._query.max_rows))
+        return advance(known, planner.next_ends(known, planner.plan(known), self._query.max_rows))
 
     def _run_batch(self, batch_id: int) -> None:
         checkpoint, query = self._checkpoint, self._query

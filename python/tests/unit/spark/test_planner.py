@@ -13,7 +13,7 @@ from oncelog.ports import ZnodeReader
 from oncelog.runtime import Log
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_source_options
-from oncelog.spark.planner import Offsets, SourcePlanner
+from oncelog.spark.planner import SourcePlanner
 from tests.faulty import RivalledStore
 from tests.logs import TOPIC, log_world, numbered, send, started, write_aborted, write_committed, write_open
 
@@ -23,12 +23,11 @@ def planner_of(log: Log, **options: object) -> SourcePlanner:
     return SourcePlanner(log, parse_source_options(given, Use.BATCH_READ))
 
 
-def rows_by_partition(planner: SourcePlanner, starting: Offsets) -> dict[int, int]:
-    """How many rows a batch read shows that starts there."""
-    ending = planner.ending(starting)
-    tasks = planner.tasks([(partition, start, ending[partition]) for partition, start in sorted(starting.items())])
-    found = dict.fromkeys((partition.partition for partition in starting), 0)
-    for task in tasks:
+def rows_by_partition(planner: SourcePlanner) -> dict[int, int]:
+    """How many rows a batch read shows."""
+    bounds = planner.bounds()
+    found = dict.fromkeys((partition.partition for partition, _, _ in bounds), 0)
+    for task in planner.tasks(bounds):
         found[task.partition] += sum(piece.count for piece in task.slices)
     return found
 
@@ -51,13 +50,12 @@ def test_the_ends_of_all_partitions_are_of_one_plan(tmp_path: Path) -> None:
         send(producer, *numbered("a", 3), number=1)
         store = OvertakenPlan(world.store())
         planner = planner_of(world.open(store))
-        starting = planner.starting()
 
         store.rival = producer.commit_transaction
-        assert rows_by_partition(planner, starting) == {0: 0, 1: 0}
+        assert rows_by_partition(planner) == {0: 0, 1: 0}
 
         assert store.rival is None
-        assert rows_by_partition(planner, starting) == {0: 3, 1: 3}
+        assert rows_by_partition(planner) == {0: 3, 1: 3}
 
 
 @pytest.mark.parametrize("end", [4, -1])
@@ -70,9 +68,8 @@ def test_a_named_end_beyond_the_last_stable_offset_shows_nothing_behind_it(tmp_p
         write_committed(started(world.log, "second"), b"behind")
         write_aborted(started(world.log, "third"), b"aborted")
         planner = planner_of(world.log, endingOffsets=json.dumps({TOPIC: {"0": end}}))
-        starting = planner.starting()
 
-        assert rows_by_partition(planner, starting) == {0: 1}
+        assert rows_by_partition(planner) == {0: 1}
 
         blocker.abort_transaction()
-        assert rows_by_partition(planner, starting) == {0: 2}
+        assert rows_by_partition(planner) == {0: 2}

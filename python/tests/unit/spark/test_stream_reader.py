@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 import oncelog
 from oncelog import limits, runtime
+from oncelog.errors import DataLossError
+from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
 from oncelog.spark import planner, schema
@@ -22,7 +24,8 @@ from oncelog.spark.planner import SourcePlanner
 from oncelog.spark.source import StreamReader
 from oncelog.testing import invariants
 from oncelog.znodes import paths
-from tests.logs import TOPIC, LogWorld, log_world, numbered, started, tp, write_committed
+from tests.faulty import RivalledStore
+from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, write_committed, write_open
 from tests.rounds import GROUP, SOURCE, run_batch
 from tests.rounds import request as batch_request
 
@@ -171,6 +174,139 @@ def test_the_progress_that_a_source_tells_never_moves_the_group_of_a_sink(log: L
         assert consumer.committed([tp(0, SOURCE)])[tp(0, SOURCE)].offset == 10
 
 
+# Topics that are new to a query ---------------------------------------------------------------------------------------
+
+MANY_TOPICS = {"subscribe": None, "subscribePattern": ".*"}
+
+
+def write_both(log: Log, name: str, other: str, count: int = 1) -> None:
+    """Commit to the first partition of the topic and of another one in one transaction."""
+    with started(log, name) as producer:
+        write_open(producer, *numbered(name, count))
+        send(producer, *numbered(f"{name}-other", count), topic=other)
+        producer.commit_transaction()
+
+
+def batches(made: StreamReader, start: Offset, limit: ReadLimit = ALL) -> list[list[bytes]]:
+    """The rows of each batch, up to where nothing is new."""
+    found = []
+    while (end := made.latestOffset(start, limit)) != start:
+        found.append(rows(made, start, end))
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("more", [{}, {"minOffsetsPerTrigger": 2, "maxTriggerDelay": "1h"}])
+@pytest.mark.parametrize("is_available_now", [True, False])
+def test_a_transaction_over_a_topic_that_is_new_to_a_query_comes_whole(
+    log: Log, more: dict[str, object], *, is_available_now: bool
+) -> None:
+    """conformance: 27, 36."""
+    made, start = begun(log, **MANY_TOPICS, **more)
+    log.create_topic("later")
+    write_both(log, "first", "later")
+    if is_available_now:
+        made.prepareForTriggerAvailableNow()
+        log.create_topic("latest")
+        write_both(log, "too-late", "latest")
+
+    assert batches(made, start) == [[], [b"first-0", b"first-other-0"]]
+
+
+def test_a_transaction_over_a_topic_that_was_created_again_comes_whole(log: Log) -> None:
+    log.create_topic("other")
+    made, start = begun(log, **MANY_TOPICS, failOnDataLoss=False)
+    log.admin.delete_topic("other")
+    log.create_topic("other")
+    write_both(log, "a", "other")
+
+    assert batches(made, start) == [[], [b"a-0", b"a-other-0"]]
+
+
+def test_a_query_that_finds_a_new_topic_at_every_look_goes_on_all_the_same(log: Log) -> None:
+    made, end = begun(log, **MANY_TOPICS)
+    found = []
+    for number in range(6):
+        log.create_topic(f"t{number}")
+        write_both(log, f"w{number}", f"t{number}")
+        start, end = end, made.latestOffset(end, ALL)
+        found.append(len(rows(made, start, end)))
+
+    assert found == [0, 2, 0, 4, 0, 4]
+
+
+def test_rows_that_follow_a_new_topic_are_found_by_the_look_after_it(log: Log) -> None:
+    made, start = begun(log, **MANY_TOPICS)
+    log.create_topic("later")
+    noted = made.latestOffset(start, ALL)
+    write_both(log, "a", "later")
+
+    assert batches(made, noted) == [[b"a-0", b"a-other-0"]]
+
+
+class LateTopic(RivalledStore):
+    """Each read is of a moment of its own, and somebody else acts right before the snapshot of decisions is read."""
+
+    reads_are_atomic = False
+
+    def get(self, path: str) -> Znode | None:
+        if path == paths.COMMITS:
+            self.is_overtaken()
+        return super().get(path)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+
+def test_a_topic_that_appears_while_a_plan_is_read_is_in_it_or_nothing_of_its_transaction_is(tmp_path: Path) -> None:
+    """conformance: 27, 36."""
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC)
+        store = LateTopic(world.store())
+        planned = SourcePlanner(world.open(store), options(world.log.path, **MANY_TOPICS))
+
+        def appear() -> None:
+            world.log.create_topic("later")
+            write_both(world.log, "a", "later")
+
+        store.rival = appear
+        shown = [task.topic for task in planned.tasks(planned.bounds())]
+
+        assert store.rival is None
+        assert shown in ([], [TOPIC, "later"], ["later", TOPIC])
+
+
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(1)])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_topic_that_goes_while_a_batch_is_planned_is_an_error_or_left_out(
+    log: Log, limit: ReadLimit, monkeypatch: pytest.MonkeyPatch, *, is_strict: bool
+) -> None:
+    log.create_topic("other", partitions=3)
+    write(log, b"kept")
+    write(log, b"gone", number=2, topic="other")
+    made, start = begun(log, **MANY_TOPICS, failOnDataLoss=is_strict)
+
+    def go_on() -> list[bytes]:
+        return rows(made, start, made.latestOffset(start, limit))
+
+    take = snapshot.take_selected
+
+    def read_before_the_topic_goes(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        seen = take(*arguments, **more)
+        log.admin.delete_topic("other")
+        log.create_topic("other", partitions=1)
+        return seen
+
+    monkeypatch.setattr(snapshot, "take_selected", read_before_the_topic_goes)
+    if is_strict:
+        with pytest.raises(DataLossError, match="failOnDataLoss=false goes on without it"):
+            go_on()
+    else:
+        assert go_on() == [b"kept"]
+
+
 class Follower:
     """A store that lags: what was written below `hidden` shows after a sync only."""
 
@@ -218,4 +354,4 @@ def test_a_topic_is_missing_only_if_it_is_behind_a_sync(world: LogWorld, selecte
     behind: Any = Follower(world.store(), paths.topic(TOPIC))
     log = runtime.open_with(world.log.path, "memory", behind, world.files, world.time)
 
-    assert len(SourcePlanner(log, options(log.path, **selected)).selected()) == 2
+    assert len(SourcePlanner(log, options(log.path, **selected)).starting()) == 2
