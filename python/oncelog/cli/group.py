@@ -10,7 +10,7 @@ from oncelog.cli.output import plural, printable, show, show_fields, show_json, 
 from oncelog.cli.parameters import PartitionOffset
 from oncelog.cli.shell import Group, Settings
 from oncelog.clients.admin import Admin
-from oncelog.clients.descriptions import GroupProgress
+from oncelog.clients.descriptions import GroupPartitionProgress, GroupProgress
 from oncelog.types import TopicPartition
 
 
@@ -41,7 +41,10 @@ def _summary(found: GroupProgress) -> dict[str, object]:
     }
 
 
-def _lag(found: GroupProgress) -> int:
+def _lag(found: GroupProgress) -> int | None:
+    """Of all partitions; None where an offset is beyond the log, which is no lag of 0."""
+    if any(partition.is_beyond_log for partition in found.partitions):
+        return None
     return sum(partition.lag or 0 for partition in found.partitions)
 
 
@@ -52,7 +55,7 @@ def describe(settings: Settings, group_id: str) -> None:
     """Show committed offsets and lag per partition.
 
     Lag counts offsets up to the last stable one, control markers included. "undecided" means that an open transaction
-    holds a newer offset.
+    holds a newer offset, "beyond the log end" that the log is an older copy than the group read.
     """
     with settings.open() as log:
         found = log.admin.describe_group(group_id)
@@ -61,17 +64,16 @@ def describe(settings: Settings, group_id: str) -> None:
         return
     show_fields([("group", found.group_id), ("owned by sink", found.owning_prefix), ("lag", _lag(found))])
     show()
-    rows = [
-        (p.topic, p.partition, p.offset, p.lso, p.lag, _remark(p.lso is None, bool(p.undecided)))
-        for p in found.partitions
-    ]
+    rows = [(p.topic, p.partition, p.offset, p.lso, p.lag, _remark(p)) for p in found.partitions]
     show_table(("topic", "part>", "offset>", "LSO>", "lag>", "remark"), rows, empty="no offsets")
 
 
-def _remark(is_gone: bool, is_undecided: bool) -> str:
-    if is_gone:
+def _remark(found: GroupPartitionProgress) -> str:
+    if found.lso is None:
         return "topic deleted"
-    return "undecided" if is_undecided else ""
+    if found.is_beyond_log:
+        return "beyond the log end"
+    return "undecided" if found.undecided else ""
 
 
 @group.command()

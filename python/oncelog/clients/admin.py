@@ -325,10 +325,13 @@ class Admin:
     def _progress(self, group: GroupDescription, partition: TopicIdPartition) -> GroupPartitionProgress:
         committed = group.offsets.get(partition)
         log_start: int | None = None
+        log_end: int | None = None
         lso: int | None = None
         with suppress(UnknownTopicError):  # deleted since
             seen = snapshot.take(self._store, [partition])
-            log_start, lso = seen.partitions[partition].log_start, seen.end(partition, IsolationLevel.READ_COMMITTED)
+            state, lso = seen.partitions[partition], seen.end(partition, IsolationLevel.READ_COMMITTED)
+            log_start, log_end = state.log_start, state.log_end
+        is_beyond_log = committed is not None and log_end is not None and committed.offset > log_end
         return GroupPartitionProgress(
             topic=partition.topic,
             topic_id=partition.topic_id,
@@ -337,7 +340,8 @@ class Admin:
             metadata=committed.metadata if committed else None,
             log_start=log_start,
             lso=lso,
-            lag=None if committed is None or lso is None else max(lso - committed.offset, 0),
+            lag=None if committed is None or lso is None or is_beyond_log else max(lso - committed.offset, 0),
+            is_beyond_log=is_beyond_log,
             undecided=group.undecided.get(partition, ()),
         )
 

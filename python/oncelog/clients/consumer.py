@@ -31,6 +31,7 @@ from oncelog.errors import (
 )
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import read_block
+from oncelog.log.snapshot import LogSnapshot
 from oncelog.types import (
     MAX_LONG,
     Block,
@@ -192,7 +193,7 @@ class Consumer:
 
         Raises:
             DataLossError: retention removed records this reader still needed; seek to go on.
-            OffsetOutOfRangeError: no position, and `auto_offset_reset` is none.
+            OffsetOutOfRangeError: no position, or one above the log end, and `auto_offset_reset` is none.
         """
         batches = self.poll_batches(timeout_ms, max_records=max_records)
         return [record for batch in batches for record in records_of(batch)]
@@ -225,11 +226,33 @@ class Consumer:
             seen = snapshot.take(self._store, [assignment.partition for assignment in active])
         except PlanOvertakenError:
             return  # keep what was known; the next plan sees more
+        if self._reset_beyond(active, seen):
+            return
         # All or none: where one cannot be read now, the others' parts of a transaction are not handed out alone.
         found = [self._visible(assignment, seen.end(assignment.partition, self._isolation)) for assignment in active]
         for assignment, visible in zip(active, found, strict=True):
             assignment.plan(visible)
         self._upkeep.after_planning(seen)
+
+    def _reset_beyond(self, assignments: Iterable[_Assignment], seen: LogSnapshot) -> bool:
+        """Leave positions that the log ends before (it is an older copy): as in Kafka, for where the reset says."""
+        beyond = [a for a in assignments if (a.position or 0) > seen.partitions[a.partition].log_end]
+        if not beyond:
+            return False
+        if self._reset == "none":
+            raise OffsetOutOfRangeError(
+                "the position is above the log end (is the log an older copy?), and auto_offset_reset is none; "
+                "seek, or commit another offset",
+                group_id=self._group_id,
+                topic=beyond[0].partition.topic,
+                partition=beyond[0].partition.partition,
+                position=beyond[0].position,
+                log_end=seen.partitions[beyond[0].partition].log_end,
+            )
+        starts = self._reset_positions([assignment.partition for assignment in beyond])
+        for assignment in beyond:
+            assignment.seek(starts[assignment.partition])
+        return True
 
     def _visible(self, assignment: _Assignment, end: int) -> snapshot.VisibleRange:
         """What the reader gets up to `end`."""
@@ -412,8 +435,16 @@ class Consumer:
             raise
 
     def lag(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the last stable offset of the partition alone (markers included)."""
-        return max(self.end_offsets([partition])[partition] - self.position(partition), 0)
+        """Offsets between the position and the last stable offset of the partition alone (markers included).
+
+        Raises:
+            OffsetOutOfRangeError: see `poll`.
+        """
+        assignment = self._one(partition)
+        self._find_positions([assignment])
+        seen = snapshot.take(self._store, [assignment.partition])
+        self._reset_beyond([assignment], seen)
+        return max(seen.end(assignment.partition, self._isolation) - (assignment.position or 0), 0)
 
     # Parts ------------------------------------------------------------------------------------------------------------
 

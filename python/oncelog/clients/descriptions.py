@@ -83,7 +83,9 @@ class GroupPartitionProgress:
         topic, topic_id, partition: of the partition; the topic may have been deleted since.
         offset, metadata: committed; None where the only offset is undecided.
         log_start, lso: of the partition, planned alone; None when it is gone.
-        lag: offsets between the committed one and the LSO, control markers included; None when either is unknown.
+        lag: offsets between the committed one and the LSO, control markers included; None when either is unknown, or
+            the offset is beyond the log.
+        is_beyond_log: whether the log ends before the committed offset: it is an older copy than the group read.
         undecided: paths of the open owners that hold an offset of the partition.
     """
 
@@ -95,6 +97,7 @@ class GroupPartitionProgress:
     log_start: int | None
     lso: int | None
     lag: int | None
+    is_beyond_log: bool
     undecided: tuple[str, ...]
 
 

@@ -255,7 +255,8 @@ def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int
         )
     if end > state.log_end:
         raise DataLossError(
-            "the log ends before the range to be read: the znode store was restored from an older state",
+            "the log ends before the range to be read: it is an older copy (restored from a backup?); read the newest "
+            "one, or begin anew with a new checkpoint; failOnDataLoss=false goes on at the end of this copy",
             topic=partition.topic,
             partition=partition.partition,
             wanted_end=end,

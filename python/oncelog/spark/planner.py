@@ -6,6 +6,7 @@ in the `ReadTask`s it makes.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from oncelog.spark.positions import (
     Position,
 )
 from oncelog.types import BlockSlice, TopicIdPartition, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 TASK_BYTES = 32 * 1024 * 1024
 """Compressed bytes one task reads at most, so that a large backlog uses all cores."""
@@ -133,6 +136,36 @@ class SourcePlanner:
         wanted, limits = self._resolve(self._options.ending, seen, "endingOffsets"), self.ends(seen)
         return [(p, start, max(min(wanted[p], limits[p]), start)) for p, start in sorted(starting.items())]
 
+    def within(self, known: SourceOffset, seen: LogSnapshot) -> SourceOffset:
+        """Where a query goes on: at `known`, unless the log is an older copy than the one it read.
+
+        Raises:
+            DataLossError: under failOnDataLoss, the log ends before `known`.
+        """
+        beyond = self._beyond(known.partitions(), seen)
+        return replace(known, topics=self.source_offset(known.partitions() | beyond).topics) if beyond else known
+
+    def _beyond(self, offsets: Offsets, seen: LogSnapshot) -> Offsets:
+        """The partitions whose log ends before their offset, with the end of what is shown of them instead."""
+        found = {p: offset for p, offset in offsets.items() if p in seen.partitions}
+        found = {p: offset for p, offset in found.items() if offset > seen.partitions[p].log_end}
+        ends = self.ends(seen) if found else {}
+        for partition, offset in list(found.items()):
+            log_end = partition_log.read_partition(self._store, partition).log_end
+            if offset <= log_end:
+                del found[partition]  # a group's offset may be younger than the plan
+                continue
+            lost = {"topic": partition.topic, "partition": partition.partition, "position": offset, "log_end": log_end}
+            if self._options.fail_on_data_loss:
+                raise DataLossError(
+                    "the log ends before the position to go on from: it is an older copy (restored from a backup?); "
+                    "read the newest one, or begin anew with a new checkpoint (and group); failOnDataLoss=false goes "
+                    "on at the end of this copy",
+                    **lost,
+                )
+            _log.warning("the log ends before the position to go on from; reading goes on at its end: %s", lost)
+        return {partition: ends[partition] for partition in found}
+
     def _resolve(self, position: Position, seen: LogSnapshot, option: str) -> Offsets:
         starts = {partition: state.log_start for partition, state in seen.partitions.items()}
         match position:
@@ -141,7 +174,8 @@ class SourcePlanner:
             case Bound.LATEST:
                 return self.ends(seen)
             case Bound.GROUP:
-                return starts | self._group_offsets(seen)
+                committed = self._group_offsets(seen)
+                return starts | committed | self._beyond(committed, seen)
             case AtOffsets(offsets=offsets):
                 return self._explicit(offsets, seen, option)
             case AtTimestamp(timestamp_ms=timestamp_ms, no_match=no_match):
@@ -271,7 +305,8 @@ class SourcePlanner:
     ) -> snapshot.VisibleRange:
         try:
             if not self._options.fail_on_data_loss:
-                start = max(start, partition_log.read_partition(self._store, partition).log_start)
+                state = partition_log.read_partition(self._store, partition)
+                start, end = max(start, state.log_start), min(end, state.log_end)
             return snapshot.visible_range(
                 self._store,
                 self._index_files,

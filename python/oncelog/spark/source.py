@@ -151,10 +151,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _next_end(self, known: SourceOffset, seen: LogSnapshot, limit: ReadLimit) -> SourceOffset:
         planner = self._planner()
-        if self._must_wait(planner, known, seen):
+        here = planner.within(known, seen)
+        if self._must_wait(planner, here, seen):
             return known
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = advance(known, planner.next_ends(known, seen, max_rows, ceiling=self._frozen))
+        end = advance(here, planner.next_ends(here, seen, max_rows, ceiling=self._frozen))
         if end.partitions().keys() != known.partitions().keys():
             self._due = seen  # or a query that finds new topics at every look would never read
         return end

@@ -755,6 +755,27 @@ SPARK = [
         ("unit/spark/test_stream_reader.py",),
     ),
     Fault(
+        "a checkpoint over an older copy of the log is read on",
+        "spark/planner.py",
+        "if offset > seen.partitions[p].log_end}",
+        "if False}",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "a position above the log end is not left",
+        "clients/consumer.py",
+        "if (a.position or 0) > seen.partitions[a.partition].log_end]",
+        "if False]",
+        ("unit/clients/test_consumer.py",),
+    ),
+    Fault(
+        "an offset above the log end is a lag of nothing",
+        "clients/admin.py",
+        " and committed.offset > log_end",
+        " and False",
+        ("unit/test_cli.py",),
+    ),
+    Fault(
         "a topic is missing before a sync",
         "spark/planner.py",
         "        self._store.sync()\n        seen = snapshot.take_selected",

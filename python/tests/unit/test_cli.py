@@ -318,6 +318,16 @@ def test_lag_is_shown_per_partition_and_in_total(shell: Shell, busy: oncelog.Log
     assert shell.lines("group", "list")[-1].split() == ["readers", "1", "6", "-"]
 
 
+def test_an_offset_above_the_log_end_is_no_lag_of_nothing(shell: Shell, busy: oncelog.Log) -> None:
+    with busy.consumer(group_id="readers") as consumer:
+        consumer.commit({tp(): 99})
+
+    rows = [line.split(maxsplit=5) for line in shell.lines("group", "describe", "readers")]
+    assert ["lag", "-"] in rows
+    assert rows[-1] == [TOPIC, "0", "99", "7", "-", "beyond the log end"]
+    assert shell.lines("group", "list")[-1].split() == ["readers", "1", "-", "-"]
+
+
 def test_a_group_is_reset_to_an_end_or_to_an_offset(shell: Shell, busy: oncelog.Log) -> None:
     assert shell.lines("group", "reset", "readers", "--to", "earliest")[-1].split() == [TOPIC, "0", "0"]
     assert shell.lines("group", "reset", "readers", "--offset", "flights:0=2")[-1].split() == [TOPIC, "0", "2"]
@@ -771,7 +781,8 @@ def test_json_of_a_partition_and_of_a_groups_progress_has_the_documented_keys(sh
     }  # fmt: skip
     assert set(described["owners"][0]) == {"owner", "first_offset", "last_offset"}
     assert set(shell.json("group", "describe", "readers")["group"]["partitions"][0]) == {
-        "topic", "topic_id", "partition", "offset", "metadata", "log_start", "lso", "lag", "undecided"
+        "topic", "topic_id", "partition", "offset", "metadata", "log_start", "lso", "lag",
+        "is_beyond_log", "undecided"
     }  # fmt: skip
 
 

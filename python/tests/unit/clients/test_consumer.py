@@ -231,6 +231,28 @@ def test_without_a_committed_offset_the_reset_says_where_to_start(log: Log) -> N
         log.consumer(auto_offset_reset="first")
 
 
+@pytest.mark.parametrize(
+    ("reset", "expected"), [("earliest", [b"a-0", b"a-1", b"b"]), ("latest", [b"b"]), ("none", None)]
+)
+def test_a_committed_offset_above_the_log_end_is_out_of_range(
+    log: Log, reset: str, expected: list[bytes] | None
+) -> None:
+    """As in Kafka; it is one when an older copy of the log was restored."""
+    write_committed(started(log), *numbered("a", 2))
+    with log.consumer(group_id="g", auto_offset_reset=reset) as consumer:
+        consumer.assign([tp()])
+        consumer.commit({tp(): 99})
+        if expected is None:
+            for ask in (consumer.poll, lambda: consumer.lag(tp())):
+                with pytest.raises(OffsetOutOfRangeError, match=r"auto_offset_reset is none.*position=99, log_end=2"):
+                    ask()
+            return
+        assert consumer.lag(tp()) == (2 if reset == "earliest" else 0)
+        write_committed(started(log), b"b")
+
+        assert [record.value for record in consumer.poll(timeout_ms=1000)] == expected
+
+
 def test_seek_moves_the_position_within_the_log_and_not_beyond(log: Log) -> None:
     write_committed(started(log), *numbered("a", 5))
     with from_start(log, tp(0)) as consumer:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +307,59 @@ def test_a_topic_that_goes_while_a_batch_is_planned_is_an_error_or_left_out(
             go_on()
     else:
         assert go_on() == [b"kept"]
+
+
+# An older copy of the log ---------------------------------------------------------------------------------------------
+
+
+def back_up(folder: Path, copy: Path) -> None:
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("znodes.sqlite*"))
+    with (
+        closing(sqlite3.connect(folder / "znodes.sqlite")) as used,
+        closing(sqlite3.connect(copy / "znodes.sqlite")) as to,
+    ):
+        used.backup(to)
+
+
+@pytest.mark.parametrize("is_planned", [True, False], ids=["batch that was planned", "next batch"])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_checkpoint_over_an_older_copy_of_the_log_is_an_error_or_goes_on_at_its_end(
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_strict: bool, is_planned: bool
+) -> None:
+    write(log, b"both")
+    back_up(tmp_path / "log", tmp_path / "older")
+    made, start = begun(log)
+    write(log, *numbered("newer", 5))
+    end = made.latestOffset(start, ALL)
+
+    with oncelog.open(tmp_path / "older") as older:
+        again = reader(older, failOnDataLoss=is_strict)
+        if is_strict:
+            with pytest.raises(DataLossError, match=r"older copy .*failOnDataLoss=false.*partition=0.*log_end=1"):
+                _ = rows(again, start, end) if is_planned else again.latestOffset(end, ALL)
+            return
+        assert not is_planned or rows(again, start, end) == [b"both"]
+        write(older, b"behind", number=1)
+        at_end = again.latestOffset(end, ALL)
+        write(older, *numbered("since", 2))
+
+        assert batches(again, at_end) == [[b"since-0", b"since-1"]]
+        assert "reading goes on at its end" in caplog.text
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_group_that_is_above_the_log_end_is_an_error_or_starts_at_the_end(log: Log, *, is_strict: bool) -> None:
+    write(log, b"old")
+    with log.consumer(group_id="g") as consumer:
+        consumer.commit({tp(0): 99})
+    given = options(log.path, startingOffsets="group", groupId="g", failOnDataLoss=is_strict)
+    planned = SourcePlanner(log, given)
+
+    if is_strict:
+        with pytest.raises(DataLossError, match="position=99, log_end=1"):
+            planned.bounds()
+    else:
+        assert [start for _, start, _ in planned.bounds()] == [1, 0]
 
 
 class Follower:
