@@ -16,11 +16,12 @@ from oncelog.errors import (
     CorruptDataError,
     GroupOwnedError,
     OutcomeUnknownError,
+    TransactConflictError,
     UnstableOffsetCommitError,
     UsageError,
 )
 from oncelog.log import partition_log
-from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.protocol.partition import OwnerState
@@ -225,32 +226,45 @@ def staged_order(reader: ZnodeReader, group_id: str, partition: TopicIdPartition
 def fetch(
     reader: ZnodeReader, group_id: str, partitions: Iterable[TopicIdPartition], *, require_stable: bool = True
 ) -> dict[TopicIdPartition, OffsetAndMetadata]:
-    """The group's committed offsets; partitions without one are left out.
+    """The group's committed offsets at one moment; partitions without one are left out.
 
     Raises:
         UnstableOffsetCommitError: with `require_stable`, while a transaction that holds offsets is undecided.
+        TransactConflictError: the offsets changed whenever they were read; try again.
     """
     found = {}
-    for partition in partitions:
-        state, owners = _read_with_owners(reader, group_id, partition)
+    states, owners = _read_together(reader, group_id, list(partitions))
+    for partition, state in states.items():
         value = group_offsets.resolve(state, owners, require_stable=require_stable)
         if value is not None:
             found[partition] = value
     return found
 
 
-def _read_with_owners(
-    reader: ZnodeReader, group_id: str, partition: TopicIdPartition
-) -> tuple[GroupPartitionState, dict[str, OwnerState]]:
-    """The offset, then its owners; one that is gone was folded in since, so that the offset is read again."""
-    path, state, _ = _read(reader, group_id, partition)
+def _read_together(
+    reader: ZnodeReader, group_id: str, partitions: list[TopicIdPartition]
+) -> tuple[dict[TopicIdPartition, GroupPartitionState], dict[str, OwnerState]]:
+    """The offsets, then the owners they list: what one owner staged counts in all partitions, or in none.
+
+    Assumptions: every commit and every staging sets the group's znode; settling folds in what is decided, and nothing
+    else. While the group's znode stands, hence, an owner is listed wherever it staged or decided already, and what is
+    read of it once, afterwards, holds for all.
+    """
+    where = [paths.group_partition(group_id, partition) for partition in partitions]
+    gone: list[str] = []
     for _ in range(READ_ATTEMPTS):
-        found = {pending.owner: partition_log.read_owner(reader, pending.owner) for pending in state.pending}
-        owners = {name: owner for name, owner in found.items() if owner is not None}
-        if len(owners) == len(found):
-            return state, owners
-        path, state, _ = _read(reader, group_id, partition)
-    raise CorruptDataError("a group lists an owner that does not exist", path=path, owners=sorted(found))
+        version = _version(reader, group_id)
+        states = [_decoded(path, znode) for path, znode in zip(where, reader.get_many(where), strict=True)]
+        if _version(reader, group_id) != version:
+            continue
+        listed = sorted({pending.owner for state in states for pending in state.pending})
+        owners = {name: owner for name in listed if (owner := partition_log.read_owner(reader, name)) is not None}
+        gone = [name for name in listed if name not in owners]  # folded in since: read again
+        if not gone:
+            return dict(zip(partitions, states, strict=True)), owners
+    if gone:
+        raise CorruptDataError("a group lists an owner that does not exist", path=paths.group(group_id), owners=gone)
+    raise TransactConflictError("the group's offsets changed whenever they were read; try again", group_id=group_id)
 
 
 def list_groups(store: ZnodeStore) -> list[str]:
@@ -304,9 +318,11 @@ def partitions_of(reader: ZnodeReader, group_id: str) -> list[TopicIdPartition]:
 def _read(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> tuple[str, GroupPartitionState, bool]:
     path = paths.group_partition(group_id, partition)
     znode = reader.get(path)
-    if znode is None:
-        return path, GroupPartitionState(), False
-    return path, payloads.decode_group_partition(path, znode.data), True
+    return path, _decoded(path, znode), znode is not None
+
+
+def _decoded(path: str, znode: Znode | None) -> GroupPartitionState:
+    return GroupPartitionState() if znode is None else payloads.decode_group_partition(path, znode.data)
 
 
 def _write(view: ZnodeView, path: str, state: GroupPartitionState, *, exists: bool) -> None:

@@ -291,8 +291,8 @@ class Round:
         moved = {p: v for p, v in held.items() if p in offsets.start and offsets.start[p].offset != v.offset}
         if moved:
             raise BatchRefusedError(
-                "the group's committed offsets are not where the batch starts; start the query with "
-                "startingOffsets=group, or use another groupId",
+                "the group's committed offsets are not where the batch starts (did another query go on?): start "
+                "the query with a new checkpoint and startingOffsets=group, or use another groupId",
                 group_id=offsets.group_id,
                 committed={str(partition): value.offset for partition, value in moved.items()},
                 batch_start={str(partition): offsets.start[partition].offset for partition in moved},
@@ -346,17 +346,6 @@ def abort(store: ZnodeStore, prefix: str, number: int) -> bool:
         return abort_in(view, prefix, number) or (record is not None and record.outcome is Outcome.ABORT)
 
     return resolving(lambda: store.transact(step))
-
-
-def resolve_prefix(store: ZnodeStore, prefix: str) -> None:
-    """Abort the prefix's undecided round, if any, so that its group's offsets are stable."""
-
-    def step(view: ZnodeView) -> None:
-        ledger = read_ledger(view, prefix)
-        if ledger is not None and ledger.current_round:
-            abort_in(view, prefix, ledger.current_round)
-
-    resolving(lambda: store.transact(step))
 
 
 def forget_old_rounds(store: ZnodeStore, prefix: str) -> None:

@@ -255,8 +255,8 @@ OPTIONS: tuple[Option, ...] = (
         "groupId",
         SOURCE,
         _name,
-        "A consumer group: `startingOffsets=group` starts at its offsets, and a stream commits its progress to it, so "
-        "that lag shows outside Spark.",
+        "A consumer group: `startingOffsets=group` starts at its offsets (of a sink's group, behind its last decided "
+        "batch), and a stream commits its progress to it, so that lag shows outside Spark.",
     ),
     Option(
         "failOnDataLoss",

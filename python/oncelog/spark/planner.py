@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from oncelog.clients.upkeep import Upkeep
-from oncelog.coordinator import groups, rounds
+from oncelog.coordinator import groups
 from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError, UnknownTopicError
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.index_files import IndexFiles
@@ -185,13 +185,16 @@ class SourcePlanner:
                 return {p: self._at_time(p, timestamps_ms[p.topic_partition], no_match, seen) for p in seen.partitions}
 
     def _group_offsets(self, seen: LogSnapshot) -> Offsets:
-        """The group's committed offsets; an undecided batch of the sink that owns the group is aborted first."""
+        """What the group committed; of a sink's group, what is decided, also while a batch is not.
+
+        A look ends nobody's batch. A query that continues the group does, with its own first batch: its sink aborts the
+        round of the query it takes over, and refuses the batch if the group moved since it was read here (rounds.py).
+        """
         group_id = self._options.group_id or ""
-        described = groups.describe(self._store, group_id)
-        if described is not None and described.owning_prefix is not None:
-            rounds.resolve_prefix(self._store, described.owning_prefix)
         with self._store.snapshot() as reader:
-            committed = groups.fetch(reader, group_id, seen.partitions)
+            record = groups.read_group(reader, group_id)
+            is_of_sink = record is not None and record.owning_prefix is not None
+            committed = groups.fetch(reader, group_id, seen.partitions, require_stable=not is_of_sink)
         return {partition: value.offset for partition, value in committed.items()}
 
     def _explicit(self, offsets: Mapping[TopicPartition, int], seen: LogSnapshot, option: str) -> Offsets:

@@ -773,7 +773,21 @@ SPARK = [
         "clients/admin.py",
         " and committed.offset > log_end",
         " and False",
-        ("unit/test_cli.py",),
+        ("unit/clients/test_admin_groups.py",),
+    ),
+    Fault(
+        "a look at the group of a sink waits for its batch",
+        "spark/planner.py",
+        "require_stable=not is_of_sink",
+        "require_stable=True",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "offsets that are committed while they are read are torn",
+        "coordinator/groups.py",
+        "        if _version(reader, group_id) != version:\n            continue\n",
+        "",
+        ("unit/coordinator/test_groups.py",),
     ),
     Fault(
         "a topic is missing before a sync",

@@ -41,6 +41,13 @@ def test_a_group_shows_its_old_offset_while_a_newer_one_is_undecided(log: Log) -
     assert (found.offset, found.undecided) == (1, ())
 
 
+def test_an_offset_above_the_log_end_has_no_lag(log: Log) -> None:
+    with log.consumer(group_id="readers") as consumer:
+        consumer.commit({tp(0): 99, tp(1): 0})
+
+    assert [(p.is_beyond_log, p.lag) for p in progress(log)] == [(True, None), (False, 0)]
+
+
 def test_a_group_keeps_the_offsets_of_a_topic_that_was_deleted_without_a_lag(log: Log) -> None:
     log.admin.alter_offsets("readers", {tp(): 0})
     log.admin.delete_topic(TOPIC)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from oncelog import limits
 from oncelog.coordinator import groups
 from oncelog.errors import GroupOwnedError, StoreUnavailableError, UsageError
+from oncelog.ports import Znode, ZnodeReader
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths
-from tests.faulty import Fault, FaultyStore
+from tests.faulty import Fault, FaultyStore, RivalledStore
 from tests.logs import LogWorld, partition, partitions, started, tp
 
 
@@ -39,6 +43,43 @@ def test_the_first_commit_of_a_further_topic_does_not_disturb_the_order(log: Log
         consumer.commit({TopicPartition("other", 0): 1})
 
     assert version(log) == 1
+
+
+class SlowReads(RivalledStore):
+    """Each read is of a moment of its own, and somebody else acts once one offset is read."""
+
+    def get_many(self, wanted: Iterable[str]) -> list[Znode | None]:
+        return list(map(self._read, wanted))
+
+    def _read(self, path: str) -> Znode | None:
+        found = self.get(path)
+        if path.startswith(f"{paths.GROUPS}/"):
+            self.is_overtaken()
+        return found
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        yield self
+
+
+def test_offsets_that_are_committed_while_they_are_read_are_read_together(world: LogWorld) -> None:
+    """conformance: 44."""
+    store = SlowReads(world.store())
+    where = partitions(world.log)
+    groups.commit(store, "g", dict.fromkeys(where, OffsetAndMetadata(1)))
+    copier = started(world.log)
+
+    def commit() -> None:
+        copier.begin_transaction()
+        copier.send_offsets_to_transaction({found.topic_partition: 2 for found in where}, "g")
+        copier.commit_transaction()
+
+    store.rival = commit
+    with store.snapshot() as reader:
+        found = groups.fetch(reader, "g", where)
+
+    assert store.rival is None
+    assert [value.offset for value in found.values()] == [2, 2]
 
 
 @pytest.mark.parametrize("value", [3, OffsetAndMetadata(3)])

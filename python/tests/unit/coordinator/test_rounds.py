@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.coordinator import groups, metadata, rounds
 from oncelog.coordinator.rounds import BatchOffsets
-from oncelog.errors import CorruptDataError, OutcomeUnknownError, RoundAbortedError, RunSupersededError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError, RunSupersededError
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, Outcome
@@ -151,21 +151,6 @@ def test_aborting_is_idempotent_and_never_undoes_a_decision(log: Log) -> None:
     assert not rounds.abort(store, PREFIX, 1)
     assert not rounds.abort(store, "nobody", 1)
     assert record_of(log, 1).outcome is Outcome.COMMIT
-
-
-def test_resolving_a_prefix_aborts_its_open_round_and_nothing_else(log: Log) -> None:
-    """conformance: 57."""
-    store = log.services.store
-    rounds.resolve_prefix(store, "nobody")
-    decided = begin(log, 0)
-    decided.decide()
-    rounds.resolve_prefix(store, PREFIX)
-    assert record_of(log, 1).outcome is Outcome.COMMIT
-    opened = begin(log, 1)
-    rounds.resolve_prefix(store, PREFIX)
-
-    with pytest.raises(RoundAbortedError):
-        opened.decide()
 
 
 def test_a_query_whose_prefix_was_taken_over_is_told_by_whom(log: Log) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 import oncelog
 from oncelog import limits, runtime
-from oncelog.errors import DataLossError
+from oncelog.errors import BatchRefusedError, DataLossError
 from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
@@ -29,6 +29,8 @@ from oncelog.znodes import paths
 from tests.faulty import RivalledStore
 from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, write_committed, write_open
 from tests.rounds import GROUP, SOURCE, run_batch
+from tests.rounds import begin as begin_batch
+from tests.rounds import offsets as batch_offsets
 from tests.rounds import request as batch_request
 
 ALL = ReadAllAvailable()
@@ -360,6 +362,41 @@ def test_a_group_that_is_above_the_log_end_is_an_error_or_starts_at_the_end(log:
             planned.bounds()
     else:
         assert [start for _, start, _ in planned.bounds()] == [1, 0]
+
+
+# A sink's group -------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_at_the_group_of_a_sink_shows_what_is_decided_and_ends_no_batch(log: Log) -> None:
+    """conformance: 44, 57."""
+    log.create_topic(SOURCE)
+    write(log, *numbered("a", 30), topic=SOURCE)
+    run_batch(log, batch_request(0, group_id=GROUP))
+    live = begin_batch(log, 1, group_id=GROUP)
+    live.stage_offsets(batch_offsets(log, 1))
+    given: dict[str, object] = {"subscribe": SOURCE, "startingOffsets": "group", "groupId": GROUP}
+    planned = SourcePlanner(log, options(log.path, **given))
+
+    assert [start for _, start, _ in planned.bounds()] == [10]
+    _, start = begun(log, **given)
+    assert start["topics"][SOURCE]["offsets"] == {"0": 10}
+
+    live.decide()
+    assert [start for _, start, _ in planned.bounds()] == [20]
+
+
+def test_a_query_that_continues_a_group_is_refused_if_a_batch_was_decided_since_it_looked(log: Log) -> None:
+    """conformance: 57, 58."""
+    log.create_topic(SOURCE)
+    write(log, *numbered("a", 30), topic=SOURCE)
+    run_batch(log, batch_request(0, group_id=GROUP))
+    begun(log, subscribe=SOURCE, startingOffsets="group", groupId=GROUP)
+    run_batch(log, batch_request(1, group_id=GROUP))
+
+    heir = begin_batch(log, 0, "run-2", group_id=GROUP, query_id="heir", takeover="query")
+    with pytest.raises(BatchRefusedError, match="new checkpoint and startingOffsets=group"):
+        heir.stage_offsets(batch_offsets(log, 1))
+    heir.abort()
 
 
 class Follower:
