@@ -12,7 +12,13 @@ from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import BatchOffsets, Round
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import OncelogError, OutcomeUnknownError, PartitionPinnedError, RetriableError
+from oncelog.errors import (
+    OncelogError,
+    OutcomeUnknownError,
+    PartitionPinnedError,
+    RetriableError,
+    UnknownPartitionError,
+)
 from oncelog.log import generations, topics
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
@@ -177,13 +183,25 @@ class BatchDriver:
 
 
 def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:
-    """Blocks by log partition, in the order of the rows."""
+    """Blocks by log partition, in the order of the rows.
+
+    Raises:
+        UnknownTopicError, UnknownPartitionError: a topic was deleted, or created again smaller, while the tasks worked.
+    """
     identified: dict[str, list[TopicIdPartition]] = {}
     found: dict[TopicIdPartition, list[Block]] = {}
     for piece in written:
         if piece.topic not in identified:
             identified[piece.topic] = topics.partitions_of(log.services.store, piece.topic)
-        found.setdefault(identified[piece.topic][piece.partition], []).append(piece.block)
+        places = identified[piece.topic]
+        if piece.partition >= len(places):
+            raise UnknownPartitionError(
+                "the topic was created again with fewer partitions while the tasks wrote to it; run the batch again",
+                topic=piece.topic,
+                partition=piece.partition,
+                partitions=len(places),
+            )
+        found.setdefault(places[piece.partition], []).append(piece.block)
     return found
 
 

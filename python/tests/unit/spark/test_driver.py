@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
-from oncelog.errors import BatchRefusedError, OncelogError
+from oncelog.errors import BatchRefusedError, OncelogError, UnknownPartitionError
 from oncelog.log import generations
 from oncelog.log.partition_log import PARTITIONS_PER_STEP
 from oncelog.spark.context import BatchContext
@@ -44,6 +44,21 @@ def some_blocks(world: LogWorld, topic: str, numbers: Iterable[int]) -> list[Wri
     """What the tasks of a batch hand over: a row for each of these partitions."""
     found = written(world.log, {number: [b"row"] for number in numbers}, topic)
     return [Written(topic, place.partition, block) for place, blocks in found.items() for block in blocks]
+
+
+def test_a_topic_that_is_created_again_smaller_while_the_tasks_work_is_an_error_that_says_so(world: LogWorld) -> None:
+    driver = BatchDriver(world.log, options(world))
+
+    def work(task: WriteTask) -> Iterable[Written]:
+        found = some_blocks(world, TOPIC, [0, 1])
+        world.log.admin.delete_topic(TOPIC)
+        world.log.create_topic(TOPIC, partitions=1)
+        return found
+
+    with pytest.raises(UnknownPartitionError, match=r"created again with fewer.*partition=1, partitions=1"):
+        driver.run(request(0), None, work)
+
+    assert values(world.log) == []
 
 
 def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
