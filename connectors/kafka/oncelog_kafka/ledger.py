@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from oncelog.arguments import check_name
+from oncelog.coordinator import former_names
+from oncelog.coordinator.former_names import QueryIds
 from oncelog.coordinator.sweeper import store_now_ms
 from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError, UnknownPrefixError, UsageError
-from oncelog.names import check_name
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
@@ -207,7 +209,11 @@ class Ledger:
         """
         nonce = random_id()
         began_ms = resolving(lambda: store_now_ms(self._store))
-        return self._run(lambda view: self._begin(view, nonce, began_ms, lease, buckets))
+
+        def plan(query_ids: QueryIds | None) -> OpenRound | None:
+            return self._run(lambda view: self._begin(view, nonce, began_ms, lease, buckets, query_ids))
+
+        return former_names.planning(self._store, ROOT, plan)
 
     def unfinished(self) -> dict[int, KafkaRound]:
         """Decided rounds whose commits may not all be done, oldest first."""
@@ -327,7 +333,13 @@ class Ledger:
         return resolving(lambda: self._store.transact(step))
 
     def _begin(
-        self, view: ZnodeView, nonce: str, began_ms: int, lease: int | None, buckets: int | None
+        self,
+        view: ZnodeView,
+        nonce: str,
+        began_ms: int,
+        lease: int | None,
+        buckets: int | None,
+        query_ids: QueryIds | None,
     ) -> OpenRound | None:
         request = self.request
         ledger = read_ledger(view, request.prefix)
@@ -344,6 +356,8 @@ class Ledger:
             return None
         if verdict.previous is not None:
             _abort_in(view, request.prefix, verdict.previous)
+        for former in former_names.supersede(view, ROOT, request, ledger, verdict.ledger, query_ids):
+            _abort_in(view, *former)
         lease = lease or verdict.number
         record = KafkaRound(
             Outcome.OPEN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore
 
 def request(batch_id: int = 0, *, run: str = "run-1", fingerprint: str = "", query: str = "query") -> BatchRequest:
     return BatchRequest("copier", query, "sink", run, batch_id, fingerprint or f"fp-{batch_id}")
+
+
+def renamed(batch_id: int, run: str) -> BatchRequest:
+    return replace(request(batch_id, run=run), prefix="renamed")
 
 
 def participant(number: int, *, lease: int = 1, rows: int = 5, content: int = 17) -> Participant:
@@ -353,3 +358,27 @@ def test_a_ledger_may_share_its_store_with_a_log(tmp_path: Path) -> None:
         assert [found.topic for found in log.admin.list_topics()] == ["flights"]
         assert log.admin.list_prefixes() == []
         assert ledger.prefixes(log.services.store) == ["copier"]
+
+
+def test_a_changed_name_right_behind_a_decided_batch_is_refused_until_the_former_one_has_noted_it(
+    store: ZnodeStore,
+) -> None:
+    """conformance: 57, 58."""
+    Ledger(store, request()).decide(begin(store, request()), [])
+    with pytest.raises(BatchRefusedError, match=r"former_prefixes=\['copier'\]"):
+        begin(store, renamed(0, "run-2"))
+    assert ledger.prefixes(store) == ["copier"]
+
+    assert Ledger(store, request(run="run-3")).begin(lease=None, buckets=None) is None
+    begin(store, renamed(1, "run-4"))
+
+
+def test_a_changed_name_ends_the_round_of_the_former_one(store: ZnodeStore) -> None:
+    """conformance: 57, 62."""
+    left = begin(store, request())
+    opened = begin(store, renamed(0, "run-2"))
+    assert record(store, left.number).outcome is Outcome.ABORT
+    with pytest.raises(RunSupersededError):
+        Ledger(store, request()).decide(left, [])
+
+    Ledger(store, renamed(0, "run-2")).decide(opened, [])

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from oncelog import limits
-from oncelog.coordinator import groups, metadata, settler
+from oncelog.coordinator import former_names, groups, metadata, settler
+from oncelog.coordinator.former_names import QueryIds
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
@@ -91,12 +92,20 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
     """
     nonce = random_id()
     reach(CrashPoint.SINK_PLAN)
-    number = resolving(lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms)))
+
+    def plan(query_ids: QueryIds | None) -> int | None:
+        return resolving(
+            lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms, query_ids))
+        )
+
+    number = former_names.planning(services.store, paths.QUERIES, plan)
     reach(CrashPoint.SINK_PLANNED)
     return None if number is None else Round(services, request, number, nonce)
 
 
-def _plan(view: ZnodeView, request: BatchRequest, nonce: str, timeout_ms: int) -> int | None:
+def _plan(
+    view: ZnodeView, request: BatchRequest, nonce: str, timeout_ms: int, query_ids: QueryIds | None
+) -> int | None:
     path = paths.query(request.prefix)
     ledger = read_ledger(view, request.prefix)
     if ledger is not None and ledger.current_round:
@@ -113,6 +122,8 @@ def _plan(view: ZnodeView, request: BatchRequest, nonce: str, timeout_ms: int) -
         return None
     if verdict.previous is not None:
         abort_in(view, request.prefix, verdict.previous)
+    for former in former_names.supersede(view, paths.QUERIES, request, ledger, verdict.ledger, query_ids):
+        abort_in(view, *former)
     owner = OwnerRecord(
         Outcome.OPEN,
         participants=(),

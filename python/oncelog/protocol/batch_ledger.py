@@ -7,6 +7,7 @@ history and is refused, because writing it could lose or copy records. Pure: (le
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from oncelog.errors import BatchRefusedError, RunSupersededError
@@ -47,6 +48,11 @@ class QueryLedger:
     current_round: int = 0
     last: LastBatch | None = None
     group_id: str | None = None
+
+    @property
+    def runs(self) -> set[str]:
+        """The runs that asked for a batch under the prefix, as far as the ledger remembers."""
+        return {self.run_id, *self.superseded_runs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,48 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
     return _new_round(_superseding(ledger, request.run_id), request)
 
 
+def former_names(
+    planned: QueryLedger, request: BatchRequest, others: Mapping[str, QueryLedger]
+) -> dict[str, QueryLedger]:
+    """Tell the other sinks of a query from former names of this one, when a run has its first batch under a prefix.
+
+    Sinks of which one run has heard stand side by side in the query's function. What is left may be this sink before
+    its prefix or its sinkName was changed: nothing may be written in its name any more, and what was, is not repeated.
+
+    Args:
+        planned: the sink's ledger once it has the batch's round.
+        request: the batch.
+        others: the other ledgers of the same query, by prefix.
+
+    Returns:
+        ledgers to store, by prefix: those of a run that began a round and did not decide it, with the run superseded.
+
+    Raises:
+        BatchRefusedError: the batch was written under another name.
+    """
+    former = {
+        prefix: other
+        for prefix, other in sorted(others.items())
+        if other.query_id == request.query_id and not other.runs & planned.runs
+    }
+    held = [prefix for prefix, other in former.items() if other.last and other.last.batch_id == request.batch_id]
+    if held:
+        raise BatchRefusedError(
+            "this query wrote the batch under another name, and Spark had not noted it as done: start the query once "
+            "with its former transactionalIdPrefix/sinkName until it has noted the batch, then change it; a sink that "
+            "was added comes behind those that there were",
+            former_prefixes=held,
+            prefix=request.prefix,
+            query_id=request.query_id,
+            batch_id=request.batch_id,
+        )
+    return {
+        prefix: replace(other, superseded_runs=_with_run(other.superseded_runs, other.run_id))
+        for prefix, other in former.items()
+        if other.run_id not in other.superseded_runs and other.current_round > (other.last.round if other.last else 0)
+    }
+
+
 def check_run(ledger: QueryLedger, run_id: str, prefix: str) -> None:
     """Raise unless `run_id` may still write: a superseded run gets a fatal error at its next step."""
     if run_id in ledger.superseded_runs:
@@ -136,8 +184,11 @@ def _new_round(ledger: QueryLedger, request: BatchRequest) -> NewRound:
 def _superseding(ledger: QueryLedger, run_id: str) -> QueryLedger:
     if run_id == ledger.run_id:
         return ledger
-    superseded = (*ledger.superseded_runs, ledger.run_id)[-REMEMBERED_RUNS:]
-    return replace(ledger, run_id=run_id, superseded_runs=superseded)
+    return replace(ledger, run_id=run_id, superseded_runs=_with_run(ledger.superseded_runs, ledger.run_id))
+
+
+def _with_run(superseded_runs: tuple[str, ...], run_id: str) -> tuple[str, ...]:
+    return (*(known for known in superseded_runs if known != run_id), run_id)[-REMEMBERED_RUNS:]
 
 
 def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:

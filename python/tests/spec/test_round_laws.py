@@ -159,20 +159,6 @@ def test_a_restart_may_write_to_fewer_or_more_partitions(world: LogWorld, partit
     assert sorted(values(log, topic="wide"), key=str) == [*[b"kept"] * len(partitions), b"next", b"next"]
 
 
-def test_a_changed_prefix_leaves_the_old_round_to_its_time_out(world: LogWorld) -> None:
-    """conformance: 56, 57."""
-    log = world.log
-    begin(log, 0, timeout_ms=5000).write(written(log, {0: [b"lost"]}))
-    other = begin(log, 0, "run-2", prefix="renamed")
-    other.write(written(log, {0: [b"kept"]}))
-    other.decide()
-    assert values(log) == []
-    world.time.pass_ms(5001)
-    assert [overdue.owner for overdue in world.sweep()] == [paths.round_owner(PREFIX, 1)]
-
-    assert values(log) == [b"kept"]
-
-
 def test_an_empty_batch_decides_too_and_leaves_nothing_but_its_place_in_the_ledger(log: Log) -> None:
     """conformance: 51."""
     for batch_id in range(3):
@@ -425,7 +411,7 @@ def test_two_sinks_of_one_run_under_one_prefix_are_refused(log: Log) -> None:
 
 def test_prefixes_do_not_disturb_each_other_also_where_one_begins_like_the_other(log: Log) -> None:
     """conformance: 57, 62."""
-    first, second = begin(log, 0, prefix="sink"), begin(log, 0, "run-2", prefix="sink-a")
+    first, second = begin(log, 0, prefix="sink"), begin(log, 0, "run-2", prefix="sink-a", query_id="another")
     first.write(written(log, {0: [b"first"]}))
     second.write(written(log, {0: [b"second"]}))
     log.admin.abort_round("sink")

@@ -19,6 +19,7 @@ from oncelog.protocol.batch_ledger import (
     QueryLedger,
     check_run,
     decided,
+    former_names,
     plan_batch,
 )
 
@@ -132,6 +133,49 @@ def test_a_takeover_happens_once_and_then_the_option_says_nothing_more() -> None
     owned = decided(plan_batch(LEDGER, heir).ledger, heir, 10)
 
     assert isinstance(plan_batch(owned, replace(heir, run_id="run-4")), AlreadyDecided)
+
+
+ELSEWHERE = replace(LEDGER, run_id="run-b", superseded_runs=("run-a",), current_round=3, last=replace(LAST, round=3))
+"""A ledger of the same query, of which no run is known under the prefix; batch 5 was decided there."""
+
+AT_FIVE = replace(NEXT, batch_id=5, fingerprint="f5")
+
+OPENED = QueryLedger("query", "sink", "run-3", current_round=1)
+"""The ledger of a new prefix."""
+
+NO_FORMER_NAMES = [
+    ("another query", replace(ELSEWHERE, query_id="other")),
+    ("an older batch", replace(ELSEWHERE, last=replace(LAST, batch_id=4, round=3))),
+    ("a sink that was asked in this run", replace(ELSEWHERE, run_id="run-3")),
+    ("a sink that an earlier run asked beside this one", replace(ELSEWHERE, superseded_runs=("run-2",))),
+]
+
+
+def test_a_batch_that_was_decided_under_another_name_is_refused_with_every_such_name() -> None:
+    """conformance: 57, 58."""
+    with pytest.raises(BatchRefusedError, match="start the query once with its former") as refused:
+        former_names(OPENED, AT_FIVE, {"b": ELSEWHERE, "a": ELSEWHERE, "c": replace(ELSEWHERE, last=None)})
+
+    assert refused.value.fields["former_prefixes"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("other", [row[1] for row in NO_FORMER_NAMES], ids=[row[0] for row in NO_FORMER_NAMES])
+def test_a_ledger_that_is_no_former_name_is_left_alone(other: QueryLedger) -> None:
+    """conformance: 62."""
+    planned = replace(OPENED, superseded_runs=("run-2",))
+
+    assert former_names(planned, AT_FIVE, {"other": other}) == {}
+
+
+def test_the_run_of_an_undecided_round_under_another_name_is_superseded_once() -> None:
+    """conformance: 57, 62."""
+    undecided = replace(ELSEWHERE, current_round=4, last=replace(LAST, batch_id=4, round=3))
+    (superseded,) = former_names(OPENED, AT_FIVE, {"other": undecided}).values()
+
+    assert superseded == replace(undecided, superseded_runs=("run-a", "run-b"))
+    assert former_names(OPENED, AT_FIVE, {"other": superseded}) == {}
+    asked_again = replace(AT_FIVE, run_id="run-4")
+    assert plan_batch(superseded, asked_again).ledger.superseded_runs == ("run-a", "run-b")
 
 
 def test_a_decision_remembers_the_batch_its_round_and_its_run() -> None:
