@@ -134,6 +134,9 @@ ROUND_TIMEOUT_MS = 30 * 60 * 1000
 GENERATION_MIN_AGE_MS = 3600 * 1000
 """The least age of a collection generation: a suspended writer or a slow reader has this long to finish with a file."""
 
+HOLD_TIMEOUT_MS = 24 * 3600 * 1000
+"""A write that Spark planned, and whose end nobody reported, keeps the generation from being raised for this long."""
+
 # Topics ---------------------------------------------------------------------------------------------------------------
 
 MAX_PARTITIONS = 500

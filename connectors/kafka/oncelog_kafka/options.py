@@ -16,7 +16,7 @@ from typing import Any
 
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.limits import MAX_NAME_BYTES
-from oncelog.names import check_name
+from oncelog.arguments import check_name
 
 KAFKA = "kafka."
 ADMIN = "admin."

@@ -6,7 +6,7 @@ from itertools import count
 
 import click
 
-from oncelog.cli.output import as_json, plural, progress, show, show_json, size
+from oncelog.cli.output import as_json, duration, plural, progress, show, show_json, size
 from oncelog.cli.shell import Command, Settings
 from oncelog.clients.descriptions import UpkeepReport
 
@@ -20,8 +20,8 @@ def gc(settings: Settings, dry_run: bool) -> None:
     Aborts transactions that are overdue, writes the control markers of decided ones, applies every topic's retention,
     expires idle transactional ids and offsets, and removes files that nothing names.
 
-    Safe at any time and beside writers and readers. A file goes at the second run after nothing names it, and runs
-    count once an hour. Run it now and then, for instance every hour.
+    Safe at any time and beside writers and readers. A file goes an hour after a run found that nothing names it, and
+    not while a write of its time is at work. Run it now and then, for instance every hour.
     """
     with settings.open() as log, progress("looking at files") as advance:
         total, done = log.admin.count_files(), count(1)
@@ -51,6 +51,10 @@ def _story(report: UpkeepReport, *, dry_run: bool) -> list[str]:
         lines += [f"expired {plural(number, noun)}" for number, noun in expired if number]
     lines.append(f"{would} {plural(len(files.removed), 'file')} ({size(files.size_bytes)})")
     lines += [f"  {name}" for name in files.removed] if dry_run else []
+    lines += [
+        f"the files of now stay while {hold.writer} is at work, for {duration(hold.age_ms)} already: {hold.owner}"
+        for hold in files.held_by
+    ]
     if files.waiting:
         lines.append(f"{plural(len(files.waiting), 'unreferenced file')} must wait for a later run")
     lines += [f"not a file of oncelog, left alone: {name}" for name in files.foreign]

@@ -475,8 +475,9 @@ class Admin:
     def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> UpkeepReport:
         """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
 
-        Safe to run at any time, by several processes at once. Files go two collections after nothing names them, at
-        least `limits.GENERATION_MIN_AGE_MS` each.
+        Safe to run at any time, by several processes at once. Files go at the first collection that
+        comes `limits.GENERATION_MIN_AGE_MS` after one that found them unreferenced, and two generations after they were
+        written; a generation lasts at least as long, and until the writers from before it are done.
 
         Args:
             dry_run: say which records and files would go, and change nothing.
@@ -558,7 +559,7 @@ class Admin:
         return collection.collect(
             self._store,
             self._services.files,
-            now_ms=sweeper.store_now_ms(self._store),
+            now_ms=lambda: sweeper.store_now_ms(self._store),
             dry_run=dry_run,
             on_file=on_file,
         )

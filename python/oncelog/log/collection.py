@@ -1,9 +1,10 @@
 """Collection of files that no znode names: orphans of crashed writers, and what retention let go.
 
 Assumptions: a file's name carries the generation its writer read before the first byte; the step that first names a
-file refuses names older than the previous generation; a generation lasts at least limits.GENERATION_MIN_AGE_MS. Hence a
-file older than the previous generation that no index names can never be named again. A reader may still hold a plan
-that retention overtook, so a file must in addition have been found unreferenced in an earlier generation.
+file refuses names older than the previous generation; a generation lasts at least limits.GENERATION_MIN_AGE_MS, and for
+as long as a writer from before it is at work (holds.py). Hence a file older than the previous generation that no index
+names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition have
+been found unreferenced by a collection at least that long ago. That time counts from after the look at the indexes.
 
 Crash points: after the generation was raised, after candidates were stored, after each removal: each leaves less work.
 """
@@ -13,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import UnknownTopicError
-from oncelog.log import generations, partition_log, topics
+from oncelog.log import generations, holds, partition_log, topics
+from oncelog.log.holds import Hold
 from oncelog.log.index_files import IndexFiles
-from oncelog.ports import FileStore, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.ports import FileStore, Stat, ZnodeStore, ZnodeView
 from oncelog.znodes import fields, paths
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
@@ -35,6 +38,7 @@ class Collected:
         waiting: unreferenced files whose time has not come.
         foreign: files whose names oncelog does not give; they are left alone.
         size_bytes: of `removed`.
+        held_by: writers for which the generation was not raised though it was old enough: files of it stay.
     """
 
     generation: int
@@ -42,13 +46,14 @@ class Collected:
     waiting: tuple[str, ...]
     foreign: tuple[str, ...]
     size_bytes: int
+    held_by: tuple[Hold, ...] = ()
 
 
 def collect(
     store: ZnodeStore,
     files: FileStore,
     *,
-    now_ms: int,
+    now_ms: Callable[[], int],
     dry_run: bool = False,
     on_file: Callable[[str], None] = lambda name: None,
 ) -> Collected:
@@ -56,13 +61,16 @@ def collect(
 
     Args:
         store, files: of the log.
-        now_ms: the store's time.
+        now_ms: asks for the store's time.
         dry_run: say what would be removed, and change nothing.
         on_file: called for each file of the log as it is looked at; for progress.
     """
-    generation = _next_generation(store, now_ms) if dry_run else _raise_generation(store, now_ms)
+    began_ms = now_ms()
+    seen = _next_generation(store, began_ms)
+    generation = seen.next if dry_run else _raise_generation(store, seen)
     found_before = _read_candidates(store)
     referenced = referenced_files(store, IndexFiles(files))
+    looked_ms = now_ms()
     removed, waiting, foreign, size_bytes = [], {}, [], 0
     for name, size, _ in _all_files(files):
         on_file(name)
@@ -71,19 +79,21 @@ def collect(
         if not generations.is_name(name):
             foreign.append(name)
             continue
-        found_in = found_before.get(name, generation)
-        if generations.generation_of(name) < generation - 1 and found_in < generation:
+        found_ms = min(found_before.get(name, looked_ms), looked_ms)
+        is_nameless = generations.generation_of(name) < generation - 1
+        if is_nameless and name in found_before and looked_ms - found_ms >= limits.GENERATION_MIN_AGE_MS:
             removed.append(name)
             size_bytes += size
         else:
-            waiting[name] = found_in
+            waiting[name] = found_ms
     reach(CrashPoint.COLLECT)
     if not dry_run:
+        holds.release_overdue(store, looked_ms)
         _write_candidates(store, waiting)
         for name in removed:
             files.delete(name)
     reach(CrashPoint.COLLECTED)
-    return Collected(generation, tuple(removed), tuple(waiting), tuple(foreign), size_bytes)
+    return Collected(generation, tuple(removed), tuple(waiting), tuple(foreign), size_bytes, seen.held_by)
 
 
 def count_files(files: FileStore) -> int:
@@ -106,22 +116,40 @@ def _all_files(files: FileStore) -> Iterable[tuple[str, int, int]]:
         yield from files.names(folder)
 
 
-def _raise_generation(store: ZnodeStore, now_ms: int) -> int:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The generation as a collection found it: `next` is what it works at, the present one or the one behind it."""
+
+    present: int
+    next: int
+    version: int
+    held_by: tuple[Hold, ...]
+
+
+def _next_generation(store: ZnodeStore, now_ms: int) -> _Seen:
+    """What to raise the generation to: it stays until it is old enough and no writer from before it is at work.
+
+    The generation is read first: whoever began before it was set last has a znode by then.
+    """
+    with store.snapshot() as reader:
+        present = generations.current(reader)
+        znode = reader.get(paths.GENERATION)
+        stat = znode.stat if znode is not None else Stat(0, 0, now_ms, now_ms, 0)
+        if now_ms - stat.mtime_ms < limits.GENERATION_MIN_AGE_MS:
+            return _Seen(present, present, stat.version, ())
+        held_by = holds.before(reader, stat, now_ms)
+    return _Seen(present, present if held_by else present + 1, stat.version, held_by)
+
+
+def _raise_generation(store: ZnodeStore, seen: _Seen) -> int:
     def step(view: ZnodeView) -> int:
-        generation = _next_generation(view, now_ms)
-        if generation != generations.current(view):
-            view.set(paths.GENERATION, paths.encode({"generation": generation}))
-        return generation
+        znode = view.get(paths.GENERATION)
+        if seen.next == seen.present or znode is None or znode.stat.version != seen.version:
+            return generations.current(view)  # another collection may have raised it
+        view.set(paths.GENERATION, paths.encode({"generation": seen.next}))
+        return seen.next
 
     return store.transact(step)
-
-
-def _next_generation(reader: ZnodeReader, now_ms: int) -> int:
-    """The generation that a collection works at: the present one until it is old enough, then the next."""
-    generation = generations.current(reader)
-    znode = reader.get(paths.GENERATION)
-    is_young = znode is None or now_ms - znode.stat.mtime_ms < limits.GENERATION_MIN_AGE_MS
-    return generation if is_young else generation + 1
 
 
 CANDIDATES = "/files/candidates"
@@ -130,21 +158,24 @@ MAX_CANDIDATES = 3000
 
 
 def _read_candidates(store: ZnodeStore) -> dict[str, int]:
+    """The unreferenced files that collections before this one found, and when each was found first."""
     znode = store.get(CANDIDATES)
     if znode is None:
         return {}
-    return paths.decode(
-        CANDIDATES,
-        znode.data,
-        lambda payload: {name: fields.number(generation) for name, generation in payload["files"].items()},
-    )
+    return paths.decode(CANDIDATES, znode.data, _candidates_from_json)
+
+
+def _candidates_from_json(payload: dict[str, Any]) -> dict[str, int]:
+    if "files" in payload:  # they were remembered by the generation once, which does not tell for how long
+        return {}
+    return {name: fields.number(found_ms) for name, found_ms in payload["found_ms"].items()}
 
 
 def _write_candidates(store: ZnodeStore, waiting: dict[str, int]) -> None:
     kept = dict(sorted(waiting.items(), key=lambda item: (item[1], item[0]))[:MAX_CANDIDATES])
 
     def step(view: ZnodeView) -> None:
-        data = paths.encode({"files": kept})
+        data = paths.encode({"found_ms": kept})
         if view.get(CANDIDATES) is None:
             view.create(CANDIDATES, data)
         else:

@@ -20,7 +20,7 @@ from oncelog.errors import (
     UnknownTopicError,
     UnsupportedFormatError,
 )
-from oncelog.log import partition_log, segment, topics
+from oncelog.log import holds, partition_log, segment, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, TailNode
@@ -242,6 +242,7 @@ Decode = Callable[[str, bytes], object]
 
 def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
     yield from ((path, _decode_object) for path in (paths.FORMAT, paths.PRODUCER_IDS, paths.GENERATION))
+    yield from ((f"{paths.HOLDS}/{name}", holds.decode) for name in store.children(paths.HOLDS))
     for name in store.children(paths.TRANSACTIONS):
         path = f"{paths.TRANSACTIONS}/{name}"
         yield path, payloads.decode_transaction

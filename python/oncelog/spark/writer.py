@@ -2,13 +2,15 @@
 
 What this file owns are Spark's habits: `write` gets no batch id, so the task's local properties travel in its message;
 `commit` runs in another process, and is called again after a crash, also when it had succeeded (the ledger makes that a
-no-op); `streamWriter` runs at planning and again before each commit, so it writes nothing.
+no-op); `streamWriter` runs at planning and again before each commit, so all it writes is a hold: the tasks' files must
+outlive the job, which begins before anything else knows of the write.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from oncelog.errors import BatchRefusedError, InvalidOptionError, ensure
+from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
+from oncelog.log import holds
+from oncelog.ports import ZnodeStore
 from oncelog.spark import context, group_offsets, schema
 from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
 from oncelog.spark.logs import open_log
@@ -26,11 +30,12 @@ from oncelog.spark.writing import Written, write_all
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What one task wrote, and of which run of which query."""
+    """What one task wrote, of which run of which query, and the hold under which it did."""
 
     written: Sequence[Written]
     query_id: str | None
     run_id: str | None
+    hold: str
 
 
 class _Writer:
@@ -39,7 +44,10 @@ class _Writer:
     def __init__(self, options: SinkOptions, columns: StructType) -> None:
         schema.check_sink_schema(columns, options.topic)
         self._options = options
-        self._task = write_task(open_log(options.path, options.znodes), options)
+        log = open_log(options.path, options.znodes)
+        writer = f"a write of Spark into {options.topic or 'topics its rows name'}"
+        self._hold = holds.take(log.services.store, writer, options.checkpoint_location or "")
+        self._task = write_task(log, options)
 
     def _write(self, rows: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
@@ -48,7 +56,17 @@ class _Writer:
             write_all(self._task, rows),
             task.getLocalProperty("sql.streaming.queryId"),  # type: ignore[union-attr]
             task.getLocalProperty("spark.jobGroup.id"),  # type: ignore[union-attr]
+            self._hold,
         )
+
+    def _release(self, messages: Sequence[WriterCommitMessage | None], *also: str) -> None:
+        """The write is over. A hold that cannot be given back now ends by itself."""
+        held = {self._hold, *also, *(message.hold for message in messages if isinstance(message, TaskMessage))}
+        with suppress(RetriableError, OutcomeUnknownError):
+            holds.release(self._store(), held)
+
+    def _store(self) -> ZnodeStore:
+        return open_log(self._options.path, self._options.znodes).services.store
 
 
 def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:
@@ -75,9 +93,16 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        sent = _messages(messages)
+        try:
+            self._commit(_messages(messages), batchId)
+        except BaseException:
+            self._release(messages)
+            raise
+        self._release(messages, *holds.of_stream(self._store(), self._hold))
+
+    def _commit(self, sent: Sequence[TaskMessage], batch_id: int) -> None:
         options = self._options
-        batch = context.of_checkpoint(options.checkpoint_location or "", batchId)
+        batch = context.of_checkpoint(options.checkpoint_location or "", batch_id)
         runs = {message.run_id for message in sent}
         if len(runs) != 1 or None in runs:
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
@@ -86,7 +111,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         _driver_of(options).run(request, offsets, lambda _: (piece for message in sent for piece in message.written))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to undo: what the tasks wrote are orphan files, which collection removes."""
+        """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""
+        self._release(messages)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -101,8 +127,12 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        written = [piece for message in _messages(messages) for piece in message.written]
-        commit_once(open_log(self._options.path, self._options.znodes), written)
+        try:
+            written = [piece for message in _messages(messages) for piece in message.written]
+            commit_once(open_log(self._options.path, self._options.znodes), written)
+        finally:
+            self._release(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to undo: what the tasks wrote are orphan files, which collection removes."""
+        """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""
+        self._release(messages)

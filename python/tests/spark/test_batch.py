@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
+from oncelog.znodes import paths
 from tests.logs import lso, numbered, records, started, state, tp, values, write_aborted, write_committed, write_open
 from tests.spark.faults import armed_source, failing_always, failing_once
 from tests.spark.queries import place, table
@@ -105,6 +106,7 @@ def test_a_write_appends_all_of_its_rows_each_time_it_is_run(spark: SparkSession
 
     assert sorted(filter(None, values(log, topic="out"))) == sorted(numbered("a", 6) * 2)
     assert values(log, 0, "out") == [b"a-0", b"a-2", b"a-4"] * 2
+    assert log.services.store.children(paths.HOLDS) == []
 
 
 def test_a_write_of_no_rows_writes_nothing(spark: SparkSession, log: Log) -> None:
@@ -125,6 +127,7 @@ def test_a_write_that_fails_writes_nothing(spark: SparkSession, log: Log) -> Non
         save(rows_of(spark, *numbered("a", 6)).mapInArrow(failing_always, "value binary, partition int"), log)
 
     assert state(log, 0, "out").log_end == state(log, 1, "out").log_end == 0
+    assert log.services.store.children(paths.HOLDS) == []
 
 
 def test_a_task_that_is_tried_again_leaves_one_copy(spark: SparkSession, log: Log, tmp_path: Path) -> None:

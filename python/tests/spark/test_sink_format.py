@@ -42,7 +42,7 @@ def test_a_committing_worker_that_dies_alone_fails_the_query_and_the_next_run_fi
     assert values(log, topic="out") == numbered("a", 5)
 
 
-def test_a_long_run_neither_piles_up_unsettled_rounds_nor_writes_files_of_an_old_generation(
+def test_a_long_run_neither_piles_up_unsettled_rounds_and_holds_nor_writes_files_of_an_old_generation(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     """Each batch has writers of its own, in processes that Spark may keep or start anew."""
@@ -58,6 +58,7 @@ def test_a_long_run_neither_piles_up_unsettled_rounds_nor_writes_files_of_an_old
 
     assert values(log, topic="out") == [b"%d" % at for at in range(6)]
     assert len(state(log, 0, "out").owners) + len(state(log, 1, "out").owners) < 6
+    assert len(log.services.store.children(paths.HOLDS)) <= 1, "of a batch in the midst of which the query was stopped"
 
 
 def raise_generation(log: Log) -> None:

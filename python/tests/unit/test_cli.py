@@ -26,6 +26,7 @@ from oncelog import limits
 from oncelog.cli import main
 from oncelog.cli.output import duration, moment, printable, quoted, readable, size
 from oncelog.cli.shell import Command, Root
+from oncelog.log import holds
 from oncelog.runtime import ZNODES_FILE
 from oncelog.znodes import copying
 from tests.copies import open_round, written_blocks
@@ -471,6 +472,20 @@ def test_a_dry_run_names_the_files_that_the_run_removes(
     assert shell.json("gc")["collected"]["removed"] == [lost]
     assert not Path(shell.folder, lost).exists()
     assert shell.lines("gc") == ["removed 0 files (0 B)"]
+
+
+def test_collecting_names_the_writes_for_which_files_stay(
+    shell: Shell, log: oncelog.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GENERATION_MIN_AGE_MS", 0)
+    held = holds.take(log.services.store, "a write of Spark")
+    shell("gc")
+
+    assert re.fullmatch(
+        f"the files of now stay while a write of Spark is at work, for .* already: {held}", shell.lines("gc")[-1]
+    )
+    (hold,) = shell.json("gc")["collected"]["held_by"]
+    assert hold.keys() == {"owner", "writer", "age_ms"}
 
 
 def test_collecting_aborts_what_is_overdue_and_applies_retention(shell: Shell, log: oncelog.Log) -> None:

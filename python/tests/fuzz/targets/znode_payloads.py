@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
-from oncelog.log import collection, generations
+from oncelog.log import collection, generations, holds
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -177,7 +177,7 @@ def _text(pairs: Pairs) -> str:
 
 
 class SmallPayload(Target):
-    """The payloads that the log as a whole has: its format, the generation, producer ids, candidates of collection.
+    """The payloads that the log as a whole has: its format, the generation, producer ids, candidates, holds.
 
     Oracle: the reader's value is of its documented type and within 64 bits, and equal to what the field of the JSON
     says; or a clear error with the znode's path. Producer ids that are used up are an error too.
@@ -187,12 +187,13 @@ class SmallPayload(Target):
     weight = 0.8
 
     def prepare(self) -> None:
-        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, collection.CANDIDATES]
+        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, collection.CANDIDATES, f"{paths.HOLDS}/a"]
         self.written = [
             paths.encode({"cluster_id": "c1"}),
             paths.encode({"generation": 3}),
             paths.encode({"next": 2000, "nonce": "n"}),
-            paths.encode({"files": {"data/00000001-a.avro": 2, "index/00000002-b.avro": 3}}),
+            paths.encode({"found_ms": {"data/00000001-a.avro": 2, "index/00000002-b.avro": 3}}),
+            paths.encode({"writer": "a job"}),
         ]
         self.trees = [parsed(data) for data in self.written]
 
@@ -200,11 +201,11 @@ class SmallPayload(Target):
         return [bytes([at]) + data for at, data in enumerate(self.written)]
 
     def make(self, chance: Random) -> bytes:
-        at = chance.randrange(4)
+        at = chance.randrange(5)
         return bytes([at]) + mutated_json(chance, self.written[at], self.trees)
 
     def check(self, data: bytes) -> Verdict:
-        at, payload = data[0] % 4, data[1:]
+        at, payload = data[0] % 5, data[1:]
         path = self.paths[at]
         try:
             found = self._read(at, payload)
@@ -215,14 +216,18 @@ class SmallPayload(Target):
             expect(at == 2, "an error that nobody documents")
             return Verdict.REFUSED
         fields = json.loads(payload)
-        expect_of(found, (str, int, int, dict[str, int])[at], path)
-        expected = [fields.get(name) for name in ("cluster_id", "generation", "next", "files")][at]
+        expect_of(found, (str, int, int, dict[str, int], str)[at], path)
+        expected = [fields.get(name) for name in ("cluster_id", "generation", "next", "found_ms", "writer")][at]
+        if at == 3 and "files" in fields:
+            expected = {}
         expect(found == expected, "another value than stands there", found=found)
         return Verdict.CORRECT
 
     def _read(self, at: int, payload: bytes) -> object:
         if at == 0:
             return copying.cluster_id_of(payload)
+        if at == 4:
+            return holds.decode(self.paths[at], payload)
         store = MemoryZnodeStore()
         store.transact(lambda view: _create_below(view, self.paths[at], payload))
         if at == 1:

@@ -12,13 +12,14 @@ from oncelog.errors import FileUnavailableError
 from oncelog.log import collection, generations
 from oncelog.log.collection import Collected
 from oncelog.runtime import Log
+from oncelog.znodes import paths
 from tests.faulty import Crashed, Fault, FaultyStore
 from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, values, write_open
 
 
 def collect(log: Log, world: LogWorld, *, dry_run: bool = False) -> Collected:
     services = log.services
-    return collection.collect(services.store, services.files, now_ms=world.time.now_ms(), dry_run=dry_run)
+    return collection.collect(services.store, services.files, now_ms=world.time.now_ms, dry_run=dry_run)
 
 
 def orphan(world: LogWorld, folder: str = generations.DATA) -> str:
@@ -55,6 +56,63 @@ def test_a_file_that_was_found_in_its_own_generation_waits_for_two_more(world: L
         (2, (), (name,)),
         (3, (name,), ()),
     ]
+
+
+def test_a_file_that_retention_let_go_stays_for_its_readers_an_hour_from_when_that_was_found(world: LogWorld) -> None:
+    """However soon the next generation comes. conformance: 28."""
+    with world.log.producer() as producer:
+        for value in numbered("a", 2):
+            send(producer, value)
+    for _ in range(3):
+        later(world)
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS - 60_000)
+    world.log.admin.delete_records({tp(): 1})
+    assert len(collect(world.log, world).waiting) == 1
+    for pause_ms in (60_000, limits.GENERATION_MIN_AGE_MS - 60_001):
+        world.time.pass_ms(pause_ms)
+        assert collect(world.log, world).removed == ()
+    world.time.pass_ms(1)
+
+    assert len(collect(world.log, world).removed) == 1
+
+
+def test_the_hour_counts_from_after_the_look_at_the_indexes(world: LogWorld) -> None:
+    """Retention may let go of a file while a collection looks, which may take long."""
+    name = orphan(world)
+    for _ in range(2):
+        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+        collect(world.log, world, dry_run=True)
+    began_ms = world.time.now_ms()
+    asked = iter([began_ms, began_ms + 60_000])
+    collection.collect(world.store(), world.files, now_ms=lambda: next(asked))
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+    assert collect(world.log, world).removed == ()
+    world.time.pass_ms(60_000)
+
+    assert collect(world.log, world).removed == (name,)
+
+
+def test_a_clock_that_is_set_back_makes_a_file_wait_an_hour_and_no_longer(world: LogWorld) -> None:
+    name = orphan(world)
+    for _ in range(2):
+        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+        collect(world.log, world, dry_run=True)
+    collection.collect(world.store(), world.files, now_ms=lambda: world.time.now_ms() + 10**12)
+    later(world)
+    assert collect(world.log, world).waiting == (name,)
+
+    assert later(world).removed == (name,)
+
+
+def test_candidates_of_the_time_when_generations_were_remembered_are_found_anew(world: LogWorld) -> None:
+    name = orphan(world)
+    later(world)
+    data = paths.encode({"files": {name: 1}})
+    world.store().transact(lambda view: view.set(collection.CANDIDATES, data))
+    world.time.pass_ms(2 * limits.GENERATION_MIN_AGE_MS)
+
+    assert collect(world.log, world).waiting == (name,)
+    assert later(world).removed == (name,)
 
 
 def test_a_file_that_is_named_in_time_is_no_orphan(world: LogWorld) -> None:

@@ -51,7 +51,7 @@ class ObjectWorld:
 
     def collect_later(self) -> Collected:
         self.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
-        return collection.collect(self.log.services.store, self.files, now_ms=self.time.now_ms())
+        return collection.collect(self.log.services.store, self.files, now_ms=self.time.now_ms)
 
     def data_files(self) -> list[str]:
         return [name for name, _, _ in self.files.names(generations.DATA)]

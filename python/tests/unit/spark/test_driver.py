@@ -79,6 +79,19 @@ def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
     assert values(world.log, 0) == [b"row"]
 
 
+def test_a_job_that_lasts_longer_than_two_collections_is_committed(world: LogWorld) -> None:
+    def work(task: WriteTask) -> Iterable[Written]:
+        found = some_blocks(world, TOPIC, [0])
+        for _ in range(4):
+            world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+            assert world.log.admin.upkeep().timed_out == ()
+        return found
+
+    BatchDriver(world.log, options(world, roundTimeoutMs=24 * 3600 * 1000)).run(request(0), None, work)
+
+    assert values(world.log, 0) == [b"row"]
+
+
 def test_a_batch_that_fails_leaves_no_round_open(world: LogWorld) -> None:
     driver = BatchDriver(world.log, options(world))
 
