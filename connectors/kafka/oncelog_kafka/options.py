@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from oncelog.arguments import check_name
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.limits import MAX_NAME_BYTES
-from oncelog.arguments import check_name
 
 KAFKA = "kafka."
 ADMIN = "admin."
