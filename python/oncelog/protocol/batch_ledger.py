@@ -131,7 +131,7 @@ def former_names(
         others: the other ledgers of the same query, by prefix.
 
     Returns:
-        ledgers to store, by prefix: those of a run that began a round and did not decide it, with the run superseded.
+        ledgers to store, by prefix, with their run superseded: it may be alive still, also between two batches.
 
     Raises:
         BatchRefusedError: the batch was written under another name.
@@ -155,7 +155,7 @@ def former_names(
     return {
         prefix: replace(other, superseded_runs=_with_run(other.superseded_runs, other.run_id))
         for prefix, other in former.items()
-        if other.run_id not in other.superseded_runs and other.current_round > (other.last.round if other.last else 0)
+        if other.run_id not in other.superseded_runs
     }
 
 

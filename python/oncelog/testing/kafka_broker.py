@@ -247,12 +247,20 @@ class KafkaBroker:
             offset: that is read next.
             metadata: a text that is kept with it.
         """
+        from kafka.errors import KafkaError
         from kafka.structs import OffsetAndMetadata, TopicPartition
 
+        wanted = {TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, -1)}
+        deadline_s = time.monotonic() + STARTED_WITHIN_S
         with self.admin() as admin:
-            admin.alter_group_offsets(
-                group_id, {TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, -1)}
-            )
+            while True:
+                try:
+                    admin.alter_group_offsets(group_id, wanted)
+                    return
+                except KafkaError as error:  # a fresh broker has no coordinator of groups until one is asked for
+                    if not error.retriable or time.monotonic() > deadline_s:
+                        raise
+                time.sleep(_PAUSE_S)
 
     def change_settings(self, settings: Mapping[str, str]) -> None:
         """Settings for the next start."""

@@ -78,6 +78,16 @@ def test_a_changed_name_ends_the_round_of_the_former_one_in_its_first_step(world
     assert values(log) == [b"kept"]
 
 
+def test_a_driver_of_the_former_name_that_slept_between_two_batches_writes_no_more(log: Log) -> None:
+    """conformance: 57, 62."""
+    write(log, 0, "run-1")
+    write(log, 1, "run-2", "renamed")
+    with pytest.raises(RunSupersededError):
+        write(log, 1, "run-1")
+
+    assert values(log) == [b"row"] * 2
+
+
 @pytest.mark.parametrize("is_decided", [False, True])
 @pytest.mark.parametrize("has_history", [False, True])
 def test_a_driver_of_the_former_name_that_comes_between_reads_and_write_is_seen(

@@ -145,7 +145,6 @@ OPENED = QueryLedger("query", "sink", "run-3", current_round=1)
 
 NO_FORMER_NAMES = [
     ("another query", replace(ELSEWHERE, query_id="other")),
-    ("an older batch", replace(ELSEWHERE, last=replace(LAST, batch_id=4, round=3))),
     ("a sink that was asked in this run", replace(ELSEWHERE, run_id="run-3")),
     ("a sink that an earlier run asked beside this one", replace(ELSEWHERE, superseded_runs=("run-2",))),
 ]
@@ -167,12 +166,13 @@ def test_a_ledger_that_is_no_former_name_is_left_alone(other: QueryLedger) -> No
     assert former_names(planned, AT_FIVE, {"other": other}) == {}
 
 
-def test_the_run_of_an_undecided_round_under_another_name_is_superseded_once() -> None:
+@pytest.mark.parametrize("current_round", [3, 4])
+def test_the_run_of_a_former_name_is_superseded_once_between_two_batches_too(current_round: int) -> None:
     """conformance: 57, 62."""
-    undecided = replace(ELSEWHERE, current_round=4, last=replace(LAST, batch_id=4, round=3))
-    (superseded,) = former_names(OPENED, AT_FIVE, {"other": undecided}).values()
+    other = replace(ELSEWHERE, current_round=current_round, last=replace(LAST, batch_id=4, round=3))
+    (superseded,) = former_names(OPENED, AT_FIVE, {"other": other}).values()
 
-    assert superseded == replace(undecided, superseded_runs=("run-a", "run-b"))
+    assert superseded == replace(other, superseded_runs=("run-a", "run-b"))
     assert former_names(OPENED, AT_FIVE, {"other": superseded}) == {}
     asked_again = replace(AT_FIVE, run_id="run-4")
     assert plan_batch(superseded, asked_again).ledger.superseded_runs == ("run-a", "run-b")
