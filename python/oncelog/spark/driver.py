@@ -17,6 +17,7 @@ from oncelog.errors import (
     OutcomeUnknownError,
     PartitionPinnedError,
     RetriableError,
+    RoundAbortedError,
     UnknownPartitionError,
 )
 from oncelog.log import generations, topics
@@ -100,7 +101,12 @@ class BatchDriver:
         self._clock = log.services.clock
 
     def run(
-        self, request: BatchRequest, offsets: BatchOffsets | None, write: Callable[[WriteTask], Iterable[Written]]
+        self,
+        request: BatchRequest,
+        offsets: BatchOffsets | None,
+        write: Callable[[WriteTask], Iterable[Written]],
+        *,
+        is_repeatable: bool = False,
     ) -> BatchReport:
         """Write one batch, exactly once.
 
@@ -108,11 +114,23 @@ class BatchDriver:
             request: which batch of which query.
             offsets: the source offsets that become the group's with the batch.
             write: runs the tasks and returns what they wrote, in the order of the rows.
+            is_repeatable: whether `write` may be called a second time, in a new round, where others aborted the first
+                one before its decision (a time-out, an operator), as a restart of the query would do.
 
         Raises:
             RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was written.
             Whatever `write` raises; the round is aborted then.
         """
+        try:
+            return self._run(request, offsets, write)
+        except RoundAbortedError:
+            if not is_repeatable:
+                raise
+            return self._run(request, offsets, write)
+
+    def _run(
+        self, request: BatchRequest, offsets: BatchOffsets | None, write: Callable[[WriteTask], Iterable[Written]]
+    ) -> BatchReport:
         round_ = rounds.begin(self._services, request, timeout_ms=self._options.round_timeout_ms)
         if round_ is None:
             self._settle(request.prefix, ())

@@ -1,8 +1,8 @@
 """The main door of the sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``, for any plan and source.
 
-It runs in the user's driver process, once per micro-batch. The batch's plan is run once and nothing here acts on the
-DataFrame a second time. After `query.stop()` Spark lets this function run on to its end: the ledger's fence, not Spark,
-decides what may still be written.
+It runs in the user's driver process, once per micro-batch. The batch's plan is run once, and a second time if others
+aborted what it wrote before it was decided; a plan with state leaves that to the query's restart. After `query.stop()`
+Spark lets this function run on to its end: the ledger's fence, not Spark, decides what may still be written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ class Sink:
         batch = context.of_foreach_batch(df, batch_id)
         request = batch_request(options, batch, batch.run_id)
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
-        self.last_report = self._driver_here().run(request, offsets, lambda task: writing.run_job(rows, task))
+        self.last_report = self._driver_here().run(
+            request,
+            offsets,
+            lambda task: writing.run_job(rows, task),
+            is_repeatable=not batch.has_state,  # whose stores take a batch once
+        )
         if self.last_report.is_replay and batch.has_state:
             # Spark fails a batch after which a state store did not commit: run its plan, and write nothing.
             df.write.format("noop").mode("overwrite").save()

@@ -108,7 +108,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
         request = batch_request(options, batch, str(runs.pop()))
         offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
-        _driver_of(options).run(request, offsets, lambda _: (piece for message in sent for piece in message.written))
+        written = [piece for message in sent for piece in message.written]
+        _driver_of(options).run(request, offsets, lambda _: written, is_repeatable=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""

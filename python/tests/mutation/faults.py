@@ -727,6 +727,15 @@ FILES = [
 
 SPARK = [
     Fault(
+        "a batch that others aborted is given up",
+        "spark/driver.py",
+        "            if not is_repeatable:\n                raise\n            return self._run(request, offsets, write)\n",
+        "            raise\n",
+        (
+            "unit/spark/test_driver.py::test_a_batch_that_others_aborted_before_its_decision_is_run_once_more_where_it_may_be",
+        ),
+    ),
+    Fault(
         "an offset of another log is accepted",
         "spark/offsets.py",
         "    if offset.cluster_id != cluster_id:\n",

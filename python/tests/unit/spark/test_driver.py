@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
-from oncelog.errors import BatchRefusedError, OncelogError, UnknownPartitionError
+from oncelog.errors import BatchRefusedError, OncelogError, RoundAbortedError, UnknownPartitionError
 from oncelog.log import generations
 from oncelog.log.partition_log import PARTITIONS_PER_STEP
 from oncelog.spark.context import BatchContext
@@ -77,6 +77,43 @@ def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
     BatchDriver(world.log, options(world, roundTimeoutMs=30)).run(request(0), None, work)
 
     assert values(world.log, 0) == [b"row"]
+
+
+@pytest.mark.parametrize("is_repeatable", [True, False])
+def test_a_batch_that_others_aborted_before_its_decision_is_run_once_more_where_it_may_be(
+    world: LogWorld, *, is_repeatable: bool
+) -> None:
+    driver = BatchDriver(world.log, options(world))
+    runs = 0
+
+    def work(task: WriteTask) -> Iterable[Written]:
+        nonlocal runs
+        runs += 1
+        found = some_blocks(world, TOPIC, [0])
+        if runs == 1:
+            assert world.log.admin.abort_round(PREFIX) == 1
+        return found
+
+    if is_repeatable:
+        assert driver.run(request(0), None, work, is_repeatable=True).rows == 1
+    else:
+        with pytest.raises(RoundAbortedError):
+            driver.run(request(0), None, work)
+
+    assert values(world.log) == [b"row"] * is_repeatable
+    assert runs == 1 + is_repeatable
+
+
+def test_a_batch_that_others_abort_each_time_ends_its_query(world: LogWorld) -> None:
+    def work(task: WriteTask) -> Iterable[Written]:
+        found = some_blocks(world, TOPIC, [0])
+        world.log.admin.abort_round(PREFIX)
+        return found
+
+    with pytest.raises(RoundAbortedError):
+        BatchDriver(world.log, options(world)).run(request(0), None, work, is_repeatable=True)
+
+    assert values(world.log) == []
 
 
 def test_a_job_that_lasts_longer_than_two_collections_is_committed(world: LogWorld) -> None:
