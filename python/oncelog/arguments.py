@@ -31,7 +31,7 @@ def check_name(kind: str, name: object) -> str:
         raise UsageError(f"a {kind} is text that can be encoded; half a surrogate cannot", found=repr(name)) from None
     if size_bytes > limits.MAX_NAME_BYTES:
         raise UsageError(
-            f"a {kind} is shorter; what is no letter or digit counts three times a byte",
+            f"the {kind} is too long; what is no letter or digit counts three times a byte",
             found=f"{name[:100]}...",
             size_bytes=size_bytes,
             maximum_bytes=limits.MAX_NAME_BYTES,

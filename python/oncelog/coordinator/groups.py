@@ -63,7 +63,7 @@ def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> Offse
     """What a user commits for `partition`.
 
     Raises:
-        UsageError: the offset is none, or its metadata is too long.
+        UsageError: no offset, or its metadata is too long.
     """
     value = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     check_number("offset", value.offset, partition=str(partition))

@@ -453,21 +453,27 @@ STEPS = [
         "log/partition_log.py",
         " or grown_bytes > limits.MAX_PARTITION_BYTES):",
         "):",
-        ("unit/coordinator/test_step_sizes.py",),
+        (
+            "unit/coordinator/test_step_sizes.py::test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_once_settled",
+        ),
     ),
     Fault(
         "a transaction grows until nothing can end it",
         "coordinator/metadata.py",
         "    if len(data) > limits.MAX_TRANSACTION_BYTES:\n",
         "    if False:\n",
-        ("unit/coordinator/test_step_sizes.py",),
+        (
+            "unit/coordinator/test_step_sizes.py::test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted",
+        ),
     ),
     Fault(
         "pending offsets wait for their settlers",
         "coordinator/groups.py",
         "        if len(state.pending) >= limits.PENDING_OFFSETS_KEPT:\n",
         "        if False:\n",
-        ("unit/coordinator/test_step_sizes.py",),
+        (
+            "unit/coordinator/test_step_sizes.py::test_pending_offsets_of_decided_transactions_are_folded_before_their_settlers_come",
+        ),
     ),
     Fault(
         "the settling behind a commit fails it",
@@ -986,7 +992,7 @@ OPENING = [
         "log/records.py",
         "not 0 <= found <= limits.MAX_TIMESTAMP_MS:",
         "found < 0:",
-        ("unit/clients/test_arguments.py",),
+        ("unit/clients/test_arguments.py::test_a_time_that_no_reader_could_show_is_refused_in_a_batch_too",),
     ),
 ]
 

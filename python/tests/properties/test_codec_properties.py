@@ -34,7 +34,7 @@ SYNC_MARKER = bytes(16)
 
 byte_strings = st.binary(max_size=8) | st.binary(max_size=4).map(lambda part: part * 100)
 header_lists = st.lists(st.tuples(st.text(max_size=4), st.none() | byte_strings), max_size=3)
-timestamps = st.integers(0, 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_000_300)
+timestamps = st.integers(0, limits.MAX_TIMESTAMP_MS) | st.integers(1_700_000_000_000, 1_700_000_000_300)
 rows = st.tuples(st.none() | byte_strings, st.none() | byte_strings, st.none() | header_lists, timestamps)
 codecs = st.sampled_from(codec.CODECS)
 

@@ -132,16 +132,11 @@ def test_a_round_that_an_operator_aborts_is_written_anew(spark: SparkSession, lo
     copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
     write(log, *numbered("a", 5))
 
-    with (
-        at(CrashPoint.ROUND_APPENDED, lambda: log.admin.abort_round("copier")),
-        pytest.raises(StreamingQueryException, match="the round was aborted"),
-    ):
+    with at(CrashPoint.ROUND_APPENDED, lambda: log.admin.abort_round("copier")):
         copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
 
-    assert values(log, topic="out") == []
-    assert state(log, 0, "out").log_end > 0
-    copy(stream(spark, log), log, "foreachBatch", tmp_path / "ck", **PREFIX)
     assert values(log, topic="out") == numbered("a", 5)
+    assert state(log, 0, "out").log_end > 5, "the aborted rows are there, and nobody sees them"
 
 
 def test_a_stopped_query_whose_function_runs_on_decides_its_batch_once(
