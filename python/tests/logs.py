@@ -202,6 +202,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
 
 
 @pytest.fixture
+def memory_world(tmp_path: Path) -> Iterator[LogWorld]:
+    """The same in memory, for what all stores do alike."""
+    with log_world(tmp_path) as found:
+        found.log.create_topic(TOPIC, partitions=2)
+        yield found
+
+
+@pytest.fixture
 def log(world: LogWorld) -> Log:
     return world.log
 

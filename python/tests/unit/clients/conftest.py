@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.logs import log, world
+from tests.logs import log, memory_world, world
 
-__all__ = ["log", "world"]
+__all__ = ["log", "memory_world", "world"]

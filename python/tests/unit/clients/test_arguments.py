@@ -13,7 +13,7 @@ from oncelog.clients.producer import PreparedTransaction
 from oncelog.errors import InvalidRecordError, OncelogError
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicPartition
-from tests.logs import TOPIC, columns, started
+from tests.logs import TOPIC, LogWorld, columns, started
 
 TP = TopicPartition(TOPIC, 0)
 
@@ -23,6 +23,12 @@ NO_PARTITION: tuple[Any, ...] = (
     *(None, 5, "flights-0", (TOPIC, 0), object()),
     *(TopicPartition(TOPIC, "0"), TopicPartition(None, 0), TopicPartition(TOPIC, -1), TopicPartition(TOPIC, 1.0)),  # type: ignore[arg-type]
 )
+
+
+@pytest.fixture
+def world(memory_world: LogWorld) -> LogWorld:
+    """The doors are before all stores."""
+    return memory_world
 
 
 def reading(log: Log) -> Any:

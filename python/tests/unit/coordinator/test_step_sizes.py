@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -16,7 +15,7 @@ from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.transact import in_parts
-from tests.logs import TOPIC, LogWorld, log_world, lso, send, started, state, uncommitted, values
+from tests.logs import LogWorld, lso, send, started, state, uncommitted, values
 from tests.rounds import begin, written
 
 LONG = "n" * (limits.MAX_NAME_BYTES - 4)
@@ -27,16 +26,9 @@ MANY = 100
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LogWorld]:
-    """In memory: all stores refuse the same."""
-    with log_world(tmp_path) as found:
-        found.log.create_topic(TOPIC, partitions=2)
-        yield found
-
-
-@pytest.fixture
-def log(world: LogWorld) -> Log:
-    return world.log
+def world(memory_world: LogWorld) -> LogWorld:
+    """All stores refuse the same."""
+    return memory_world
 
 
 def opened(log: Log, name: str) -> Producer:
