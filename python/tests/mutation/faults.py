@@ -119,7 +119,7 @@ ENDING = [
     Fault(
         "any token commits a prepared transaction",
         "protocol/coordinator_core.py",
-        "outcome = Outcome.COMMIT if event.token == prepared else Outcome.ABORT",
+        "outcome = Outcome.COMMIT if event.owner == metadata.owner else Outcome.ABORT",
         "outcome = Outcome.COMMIT",
         ("spec/test_two_phase_laws.py",),
     ),

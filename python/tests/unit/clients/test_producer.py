@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -625,14 +626,16 @@ def test_a_forked_child_has_no_part_in_the_producer_of_its_parent(log: Log) -> N
     child = os.fork()
     if child == 0:
         refused = 0
-        for call in (lambda: producer.send(TOPIC, b"child"), opened.commit_transaction):
-            try:
-                call()
-            except IllegalStateTransitionError:
+        try:
+            for call in (lambda: producer.send(TOPIC, b"child"), opened.commit_transaction):
+                with suppress(IllegalStateTransitionError):
+                    call()
+                    continue
                 refused += 1
-        producer.close()
-        opened.close()
-        os._exit(refused)
+            producer.close()
+            opened.close()
+        finally:
+            os._exit(refused)
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 2

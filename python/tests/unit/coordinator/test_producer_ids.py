@@ -38,13 +38,15 @@ def test_a_forked_child_never_gives_out_its_parents_ids(world: LogWorld) -> None
     with ids._lock:  # as another thread may hold it at the fork
         child = os.fork()
         if child == 0:
-            signal.alarm(10)  # instead of waiting for ever
-            os.write(writing, b"%d" % ids.take())
-            os._exit(0)
-    found = os.read(reading, 100)
-    os.waitpid(child, 0)
-    os.close(reading)
+            signal.alarm(5)  # instead of waiting for ever
+            try:
+                os.write(writing, b"%d" % ids.take())
+            finally:
+                os._exit(0)
     os.close(writing)
+    found = os.read(reading, 100)
+    os.close(reading)
+    os.waitpid(child, 0)
 
     assert int(found) == limits.PRODUCER_ID_BLOCK
     assert ids.take() == 1
