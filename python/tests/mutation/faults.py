@@ -311,8 +311,8 @@ VISIBILITY = [
         "the reader reads /commits last",
         "log/snapshot.py",
         "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n"
-        "            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)\n",
-        "            found, owners = _read(reader, wanted, with_neighbours=with_neighbours)\n"
+        "            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)\n",
+        "            found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)\n"
         "            zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid\n",
         ("properties/test_live_reads.py", "unit/log/test_snapshot.py"),
     ),
@@ -560,7 +560,9 @@ BATCHES = [
         "coordinator/rounds.py",
         "        if self._group_order is not None:\n            self._check_group_unmoved",
         "        if False:\n            self._check_group_unmoved",
-        ("unit/coordinator/test_rounds.py", "simulation/test_round_interleavings.py"),
+        (
+            "simulation/test_round_interleavings.py::test_the_check_at_the_decision_keeps_strangers_out_of_the_group_by_itself",
+        ),
     ),
     Fault(
         "a decision is not written into the ledger",
