@@ -64,6 +64,7 @@ def test_after_a_lost_checkpoint_a_query_goes_on_where_its_last_batch_ended(
     assert values(log, 1, "out") == [b"0-1", b"1-1", b"2-1"]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [CrashPoint.ROUND_STAGED, CrashPoint.ROUND_DECIDED])
 def test_a_checkpoint_that_is_lost_with_a_batch_half_done_loses_and_doubles_nothing(
     spark: SparkSession, log: Log, tmp_path: Path, point: CrashPoint

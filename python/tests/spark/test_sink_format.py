@@ -23,6 +23,7 @@ def write(log: Log, *sent: bytes) -> None:
         write_committed(producer, *sent, topic="in")
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [CrashPoint.ROUND_APPENDED, CrashPoint.ROUND_DECIDE, CrashPoint.ROUND_DECIDED])
 def test_a_committing_worker_that_dies_alone_fails_the_query_and_the_next_run_finishes_its_batch(
     spark: SparkSession, log: Log, tmp_path: Path, point: CrashPoint
