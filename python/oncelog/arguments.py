@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from oncelog import limits
-from oncelog.errors import UsageError
+from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.types import MAX_LONG, TopicPartition
 from oncelog.znodes import paths
 
@@ -68,13 +68,14 @@ def check_partition(partition: object) -> TopicPartition:
     return partition
 
 
-def check_choice(kind: str, choices: type[Choice], value: object) -> Choice:
+def check_choice(name: str, choices: type[Choice], value: object) -> Choice:
     """One of the members of `choices`, or its value.
 
     Raises:
-        UsageError: it is none.
+        InvalidOptionError: it is none.
     """
     try:  # what is no text is no member, either
         return choices(value)  # type: ignore[arg-type]
     except ValueError:
-        raise UsageError(f"unknown {kind}", found=repr(value), known=[choice.value for choice in choices]) from None
+        unknown = f"unknown {name.replace('_', ' ')}"
+        raise InvalidOptionError(unknown, **{name: value, "known": list(choices)}) from None

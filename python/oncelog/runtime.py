@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from oncelog import limits
+from oncelog.arguments import check_choice
 from oncelog.clients.admin import Admin
 from oncelog.clients.background import Threads
 from oncelog.clients.consumer import Consumer
@@ -18,7 +19,7 @@ from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.errors import UsageError
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store, is_object_store, local_path, usable
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
@@ -107,7 +108,7 @@ class Log:
         return Consumer(
             self.services,
             group_id=group_id,
-            isolation_level=_isolation_level(isolation_level),
+            isolation_level=check_choice("isolation_level", IsolationLevel, isolation_level),
             auto_offset_reset=auto_offset_reset,
         )
 
@@ -209,13 +210,6 @@ def _log(
     producer_ids = ProducerIds(store)
     coordinator = TransactionCoordinator(store, producer_ids)
     return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background))
-
-
-def _isolation_level(name: IsolationLevel | str) -> IsolationLevel:
-    try:
-        return IsolationLevel(name)
-    except ValueError as error:
-        raise InvalidOptionError("unknown isolation level", isolation_level=name, known=list(IsolationLevel)) from error
 
 
 def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:

@@ -164,7 +164,7 @@ class Admin:
         Raises:
             UnknownTopicError, UnknownPartitionError: mend the name.
         """
-        isolation = check_choice("isolation level", IsolationLevel, isolation_level)
+        isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
         return {tp: self._list_offset(self._identify(tp), spec, isolation) for tp, spec in wanted.items()}
 
     def _list_offset(self, partition: TopicIdPartition, spec: OffsetSpec, isolation: IsolationLevel) -> int | None:
@@ -216,7 +216,7 @@ class Admin:
             prefix: of the transactional id.
             producer_ids: of their present identities.
         """
-        wanted = {check_choice("state of a transactional id", TxnState, state) for state in states}
+        wanted = {check_choice("state", TxnState, state) for state in states}
         found = inspection.list_transactions(
             self._store, states=wanted, prefix=prefix, producer_ids=frozenset(producer_ids)
         )
@@ -431,7 +431,7 @@ class Admin:
             OffsetOutOfRangeError: `start` is not within the log.
             DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
         """
-        isolation = check_choice("isolation level", IsolationLevel, isolation_level)
+        isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
         if partition is None:
             wanted = topics.partitions_of(self._store, topic)
         else:
