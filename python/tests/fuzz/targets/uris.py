@@ -10,6 +10,7 @@ from random import Random
 
 import oncelog
 from oncelog import runtime
+from oncelog.arguments import check_choice
 from oncelog.errors import OncelogError, UsageError
 from oncelog.log.files import absolute, is_object_store
 from oncelog.log.object_files import ObjectPlace
@@ -172,7 +173,7 @@ class Names(Target):
     def check(self, data: bytes) -> Verdict:
         text = _decoded(data)
         try:
-            level = runtime._isolation_level(text)
+            level = check_choice("isolation_level", IsolationLevel, text)
             expect(text == level.value, "another text than a level's name", text=text)
         except UsageError:
             pass
