@@ -492,10 +492,9 @@ class Producer:
     def _check_sendable(self, call: str) -> None:
         if self._transactional_id is not None:
             self._check_call(call)
-            return
-        self._check_usable(call)
-        if self._identity is None:
-            self._identity = ProducerIdAndEpoch(self._services.producer_ids.take(), 0)
+        else:
+            self._check_usable(call)
+            self._need_identity()
 
     def _check_usable(self, call: str) -> None:
         if self._is_closed:
@@ -537,9 +536,11 @@ class Producer:
         return self._transactional_id
 
     def _need_identity(self) -> ProducerIdAndEpoch:
-        identity = self._identity
-        ensure(identity is not None, "a producer that writes has an identity")
-        return identity  # type: ignore[return-value]
+        """The identity that `init_transactions` gave, or one that an idempotent producer takes for itself."""
+        if self._identity is None:
+            ensure(self._transactional_id is None, "a transactional producer that writes was initialised")
+            self._identity = ProducerIdAndEpoch(self._services.producer_ids.take(), 0)
+        return self._identity
 
     def close(self) -> None:
         """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice.

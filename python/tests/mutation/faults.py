@@ -200,6 +200,13 @@ SEQUENCES = [
         ("unit/clients/test_producer.py::test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer",),
     ),
     Fault(
+        "records that are sent behind dropped ones keep their identity",
+        "clients/producer.py",
+        "            self._identity = None\n",
+        "",
+        ("unit/clients/test_producer.py",),
+    ),
+    Fault(
         "a send that cannot make room takes its record all the same",
         "clients/producer.py",
         "        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:\n",

@@ -34,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     sys.stderr.write("\n")
     if asked.report:
         asked.report.write_text(json.dumps(report.to_json(), indent=2) + "\n")
-    for _, story in sorted(report.failures.items()):
-        sys.stdout.write(f"{story}\n\n")
     sys.stdout.write(f"{report}\n")
+    for _, story in sorted(report.failures.items()):
+        sys.stdout.write(f"\n{story}\n")
     return 1 if report.failures else 0
 
 

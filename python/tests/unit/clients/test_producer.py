@@ -550,6 +550,27 @@ def test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer(
     assert [values(log, number) for number in (0, 1)] == [[b"0"], [b"1"]]
 
 
+def test_what_an_idempotent_producer_buffered_behind_dropped_records_is_sent(world: LogWorld) -> None:
+    """As the simulation's seed 4108 found it: a flush again failed for good, with later records in the buffer."""
+    store, log = faulty(world)
+    log.create_topic("other")
+    with log.producer(delivery_timeout_ms=0) as producer:
+        send(producer, b"first")
+        dropped = producer.send("other", b"dropped")
+        store.fail_next(Fault.UNAVAILABLE)
+        with pytest.raises(RetriableError):
+            producer.flush()
+        buffered = producer.send(TOPIC, b"buffered", partition=0)
+        log.admin.delete_topic("other")
+        with pytest.raises(UnknownTopicError):
+            producer.flush()
+
+    with pytest.raises(UnknownTopicError):
+        dropped.result()
+    assert buffered.result().offset == 1
+    assert values(log) == [b"first", b"buffered"]
+
+
 def test_closing_a_producer_that_gets_no_answer_fails_the_receipts_of_all_it_has(world: LogWorld) -> None:
     store, log = faulty(world)
     producer = log.producer(delivery_timeout_ms=0)
