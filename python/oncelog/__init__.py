@@ -15,7 +15,8 @@ from importlib import import_module
 from types import ModuleType
 
 from oncelog.clients.consumer import Consumer
-from oncelog.clients.producer import PreparedTransaction, Producer
+from oncelog.clients.prepared import PreparedTransaction
+from oncelog.clients.producer import Producer
 from oncelog.runtime import Log, open
 from oncelog.types import (
     ConsumerRecord,

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -21,8 +20,9 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number, check_partition
-from oncelog.clients import partitioner
 from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record
+from oncelog.clients.prepared import PreparedTransaction
+from oncelog.clients.routes import Routes
 from oncelog.clients.sender import Sender
 from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
@@ -39,48 +39,16 @@ from oncelog.errors import (
     UsageError,
     ensure,
 )
-from oncelog.log import codec, partition_log, topics
-from oncelog.log.routing import split_rows
+from oncelog.log import codec, partition_log
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
-from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartition, TopicPartition
+from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
 BUFFER_BYTES = 32 * 1024 * 1024
 """Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
 
 RECORD_OVERHEAD_BYTES = 64
 """What a buffered record costs beside its key and value, roughly."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedTransaction:
-    """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
-
-    `str(token)` and `PreparedTransaction.parse` carry it through another database.
-    """
-
-    transactional_id: str
-    producer: ProducerIdAndEpoch
-
-    def __str__(self) -> str:
-        return f"{self.producer.producer_id}:{self.producer.epoch}:{self.transactional_id}"
-
-    @classmethod
-    def parse(cls, text: str) -> PreparedTransaction:
-        """Read what `str` wrote.
-
-        Raises:
-            UsageError: `text` is no such token.
-        """
-        if not isinstance(text, str):
-            raise UsageError("a token is text", token=repr(text))
-        producer_id, _, rest = text.partition(":")
-        epoch, _, transactional_id = rest.partition(":")
-        if not (producer_id.isdecimal() and epoch.isdecimal() and transactional_id):
-            raise UsageError(
-                "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
-            )
-        return cls(transactional_id, ProducerIdAndEpoch(int(producer_id), int(epoch)))
 
 
 class Producer:
@@ -115,8 +83,7 @@ class Producer:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._sender = Sender(services, codec=codec_name, delivery_timeout_ms=delivery_timeout_ms)
         self._accumulator = Accumulator()
-        self._partitions: dict[str, list[TopicIdPartition]] = {}
-        self._spread = 0
+        self._routes = Routes(services.store)
         self._state = ClientState.UNINITIALIZED
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
@@ -352,7 +319,7 @@ class Producer:
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
         size_bytes = check_record(key, value, headers, timestamp_ms)
         self._flush_if_full()
-        target = self._target(topic, key, partition)
+        target = self._routes.of_record(topic, key, partition)
         receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
         buffer = self._accumulator.buffer(target, size_bytes + RECORD_OVERHEAD_BYTES)
         buffer.add(key, value, headers, timestamp_ms, receipt)
@@ -377,25 +344,11 @@ class Producer:
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
         self._flush_if_full()
         receipts = []
-        for number, rows in self._split(topic, records, partition):
-            target = self._target(topic, None, number)
-            receipt = Receipt(self.flush, topic, number, _now_ms())
+        for target, rows in self._routes.of_rows(topic, records, partition):
+            receipt = Receipt(self.flush, topic, target.partition, _now_ms())
             self._accumulator.buffer(target, rows.nbytes).add_batch(rows, receipt)
             receipts.append(receipt)
         return receipts
-
-    def _split(
-        self, topic: str, records: pa.RecordBatch, partition: int | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if records.num_rows == 0:
-            return
-        count = len(self._partitions_of(topic))
-        if partition is not None or count == 1:
-            yield partition or 0, records
-            return
-        numbers = partitioner.partitions_for_keys(records.column("key"), count)
-        spread_to = self._next_spread(count) if numbers.null_count else 0
-        yield from split_rows(records, numbers.fill_null(spread_to).to_numpy())
 
     def flush(self) -> None:
         """Append everything sent so far; afterwards every receipt is done.
@@ -466,26 +419,7 @@ class Producer:
         elif self._state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
             self._state = client_state.after_error(self._state, _abortable(error))
         if isinstance(error, UnknownTopicError):
-            self._partitions.clear()  # a topic was deleted, and may have been created again
-
-    def _target(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
-        partitions = self._partitions_of(topic)
-        if partition is not None:
-            if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
-                partition_log.identify(self._services.store, topic, partition)
-            return partitions[partition]
-        if key is not None:
-            return partitions[partitioner.partition_for_key(key, len(partitions))]
-        return partitions[self._next_spread(len(partitions))]
-
-    def _next_spread(self, count: int) -> int:
-        self._spread += 1
-        return self._spread % count
-
-    def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
-        if check_name("topic's name", topic) not in self._partitions:
-            self._partitions[topic] = topics.partitions_of(self._services.store, topic)
-        return self._partitions[topic]
+            self._routes.forget()  # a topic was deleted, and may have been created again
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog.clients.producer import PreparedTransaction, Producer
+from oncelog.clients.prepared import PreparedTransaction
+from oncelog.clients.producer import Producer
 from oncelog.errors import FatalError, IllegalStateTransitionError, InvalidTxnStateError
 from oncelog.runtime import Log
 from oncelog.types import MAX_PRODUCER_EPOCH, OffsetAndMetadata, ProducerIdAndEpoch

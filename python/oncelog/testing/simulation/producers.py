@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncelog.clients.accumulator import Receipt
-from oncelog.clients.producer import PreparedTransaction, Producer
+from oncelog.clients.prepared import PreparedTransaction
+from oncelog.clients.producer import Producer
 from oncelog.errors import (
     AbortableError,
     FatalError,

@@ -9,7 +9,7 @@ import pytest
 
 import oncelog
 from oncelog import limits
-from oncelog.clients.producer import PreparedTransaction
+from oncelog.clients.prepared import PreparedTransaction
 from oncelog.errors import InvalidRecordError, OncelogError
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicPartition

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog import limits
-from oncelog.clients.producer import PreparedTransaction
+from oncelog.clients.prepared import PreparedTransaction
 from oncelog.coordinator import metadata
 from oncelog.errors import InvalidTxnStateError
 from oncelog.log import partition_log, topics

@@ -13,7 +13,8 @@ import pytest
 
 from oncelog import limits
 from oncelog.clients import producer as producer_module
-from oncelog.clients.producer import PreparedTransaction, Producer
+from oncelog.clients.prepared import PreparedTransaction
+from oncelog.clients.producer import Producer
 from oncelog.errors import (
     FileWriteError,
     IllegalStateTransitionError,

@@ -1,0 +1,39 @@
+"""The token of a prepared transaction, and its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.errors import UsageError
+from oncelog.types import ProducerIdAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
+
+    `str(token)` and `PreparedTransaction.parse` carry it through another database.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+    def __str__(self) -> str:
+        return f"{self.producer.producer_id}:{self.producer.epoch}:{self.transactional_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """Read what `str` wrote.
+
+        Raises:
+            UsageError: `text` is no such token.
+        """
+        if not isinstance(text, str):
+            raise UsageError("a token is text", token=repr(text))
+        producer_id, _, rest = text.partition(":")
+        epoch, _, transactional_id = rest.partition(":")
+        if not (producer_id.isdecimal() and epoch.isdecimal() and transactional_id):
+            raise UsageError(
+                "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
+            )
+        return cls(transactional_id, ProducerIdAndEpoch(int(producer_id), int(epoch)))

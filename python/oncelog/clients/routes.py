@@ -1,0 +1,80 @@
+"""Where a producer's records go: to the partition they name, or their key's, or, without either, each one in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from oncelog.arguments import check_name, check_number
+from oncelog.clients import partitioner
+from oncelog.log import partition_log, topics
+from oncelog.log.routing import split_rows
+from oncelog.ports import ZnodeStore
+from oncelog.types import MAX_LONG, TopicIdPartition
+
+
+class Routes:
+    """The partitions of the topics that a producer writes to, asked for once."""
+
+    def __init__(self, store: ZnodeStore) -> None:
+        self._store = store
+        self._partitions: dict[str, list[TopicIdPartition]] = {}
+        self._turn = 0
+
+    def forget(self) -> None:
+        """Ask anew: a topic was deleted, and may have been created again."""
+        self._partitions.clear()
+
+    def of_record(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
+        """The partition of one record.
+
+        Args:
+            topic: an existing one.
+            key: of the record; None means that any partition will do.
+            partition: instead of the key's.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none.
+        """
+        partitions = self._partitions_of(topic)
+        if partition is not None:
+            if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
+                partition_log.identify(self._store, topic, partition)
+            return partitions[partition]
+        if key is not None:
+            return partitions[partitioner.partition_for_key(key, len(partitions))]
+        return partitions[self._next_turn(len(partitions))]
+
+    def of_rows(
+        self, topic: str, records: pa.RecordBatch, partition: int | None
+    ) -> Iterator[tuple[TopicIdPartition, pa.RecordBatch]]:
+        """The rows of each partition that has any, in their order. Rows without a key stay together.
+
+        Args:
+            topic: an existing one.
+            records: as in `codec.RECORD_SCHEMA`.
+            partition: of all rows, instead of their keys'.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is none; nothing was yielded.
+        """
+        if records.num_rows == 0:
+            return
+        partitions = self._partitions_of(topic)
+        if partition is not None or len(partitions) == 1:
+            yield self.of_record(topic, None, partition), records
+            return
+        numbers = partitioner.partitions_for_keys(records.column("key"), len(partitions))
+        turn = self._next_turn(len(partitions)) if numbers.null_count else 0
+        for number, rows in split_rows(records, numbers.fill_null(turn).to_numpy()):
+            yield partitions[number], rows
+
+    def _next_turn(self, count: int) -> int:
+        self._turn += 1
+        return self._turn % count
+
+    def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
+        if check_name("topic's name", topic) not in self._partitions:
+            self._partitions[topic] = topics.partitions_of(self._store, topic)
+        return self._partitions[topic]
