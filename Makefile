@@ -54,7 +54,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test crash: WORKERS = 4# tests on Spark and Kafka wait for half of their time
+test crash: WORKERS = 3# tests on Spark and Kafka wait for a third of their time
 
 test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.parts import missing_part, require_java
+from tests.spark_home import lean_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         environment.setenv("PYTHONPATH", SOURCES, prepend=os.pathsep)
+        environment.setenv("SPARK_HOME", lean_spark_home())
         session = _start(SparkSession.builder, folder)
         yield session
         session.stop()

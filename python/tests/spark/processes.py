@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.spark_home import lean_spark_home
+
 SOURCES = str(Path(__file__).parents[2])
 PATIENCE_S = 300
 LAST_LINES = 40
@@ -86,7 +88,13 @@ def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str)
 
 def _environment() -> dict[str, str]:
     path = os.pathsep.join([SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": lean_spark_home(),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 def _members(session: int) -> Iterator[int]:

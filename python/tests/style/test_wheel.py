@@ -46,8 +46,12 @@ JARS = (
 )
 
 
+LEAD_ELSEWHERE = {"PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+"""Variables that may lead to the sources, or to another PySpark."""
+
+
 def run(*command: str | Path, cwd: Path, is_refused: bool = False, **more: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it may lead to sources
+    environment = {name: value for name, value in os.environ.items() if name not in LEAD_ELSEWHERE}
     done = subprocess.run(command, cwd=cwd, env={**environment, **more}, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr
     if done.returncode != 0 and "pip" in command and any(sign in output for sign in UNREACHABLE):
