@@ -9,7 +9,7 @@ driver renews, a hold, which nobody renews, for limits.HOLD_TIMEOUT_MS.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,7 +18,7 @@ from oncelog.ports import Stat, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths, payloads
-from oncelog.znodes.transact import resolving
+from oncelog.znodes.transact import in_parts, resolving
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,16 @@ def take(store: ZnodeStore, writer: str, stream: str = "") -> str:
 
 def release(store: ZnodeStore, held: Iterable[str]) -> None:
     """Give holds back; those that are gone already are no error."""
-    going = list(held)
 
-    def step(view: ZnodeView) -> None:
-        for path in going:
-            if view.get(path) is not None:
-                view.delete(path)
+    def release_some(some: Sequence[str]) -> None:
+        def step(view: ZnodeView) -> None:
+            for path in some:
+                if view.get(path) is not None:
+                    view.delete(path)
 
-    resolving(lambda: store.transact(step))
+        resolving(lambda: store.transact(step))
+
+    in_parts(list(held), release_some)
 
 
 def of_stream(reader: ZnodeReader, held: str) -> list[str]:

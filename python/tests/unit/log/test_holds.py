@@ -14,7 +14,7 @@ from oncelog.log.collection import Collected
 from oncelog.ports import ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition
-from oncelog.znodes import paths
+from oncelog.znodes import paths, rules
 from tests.faulty import Fault, FaultyStore, RivalledStore
 from tests.logs import LogWorld, values
 from tests.rounds import PREFIX, begin, written
@@ -82,6 +82,19 @@ def test_a_hold_that_nobody_releases_ends_by_itself(world: LogWorld, log: Log) -
     world.time.pass_ms(limits.HOLD_TIMEOUT_MS)
 
     assert later(world).generation == 3
+    assert log.services.store.children(paths.HOLDS) == []
+
+
+def test_more_holds_than_a_step_takes_end_all_the_same(
+    world: LogWorld, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else collection would fail for good behind a day of jobs that were killed."""
+    monkeypatch.setattr(rules, "MULTI_MAX_OPS", 10)
+    for _ in range(15):
+        holds.take(log.services.store, "a job that died")
+    world.time.pass_ms(limits.HOLD_TIMEOUT_MS + 1)
+    log.admin.collect()
+
     assert log.services.store.children(paths.HOLDS) == []
 
 
