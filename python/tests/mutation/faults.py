@@ -694,6 +694,13 @@ SETTLING = [
         ("unit/log/test_holds.py",),
     ),
     Fault(
+        "all holds of the dead are removed in one step",
+        "log/holds.py",
+        "in_parts(list(held), release_some)",
+        "release_some(list(held))",
+        ("unit/log/test_holds.py",),
+    ),
+    Fault(
         "a slow collection sets the generation back",
         "log/collection.py",
         " or znode.stat.version != seen.version:",
