@@ -67,7 +67,7 @@ class IdleSource(DataSource):
 def run(folder: Path, spark: SparkSession, *, quick: bool) -> list[Finding]:
     """Measure 100-byte and 1 kB values."""
     spark.dataSource.register(IdleSource)
-    sizes = {100: 2_000_000 if quick else 8_000_000, 1000: 300_000 if quick else 1_500_000}
+    sizes = {100: 1_000_000 if quick else 8_000_000, 1000: 150_000 if quick else 1_500_000}
     return [
         found for size, rows in sizes.items() for found in _scan(folder / str(size), spark, size, rows, quick=quick)
     ]
@@ -79,7 +79,7 @@ def _scan(folder: Path, spark: SparkSession, value_bytes: int, rows: int, *, qui
     contenders = _contenders(spark, folder, rows, value_bytes)
     contenders["jvm", "all columns"]().write.parquet(str(folder / "parquet"))
     times: dict[tuple[str, str], list[float]] = {name: [] for name in contenders}
-    for number in range(5 if quick else 10):
+    for number in range(4 if quick else 10):
         for name, read in contenders.items():
             started = time.perf_counter()
             read().write.format("noop").mode("overwrite").save()
