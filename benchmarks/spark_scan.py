@@ -67,7 +67,7 @@ class IdleSource(DataSource):
 def run(folder: Path, spark: SparkSession, *, quick: bool) -> list[Finding]:
     """Measure 100-byte and 1 kB values."""
     spark.dataSource.register(IdleSource)
-    sizes = {100: 1_000_000 if quick else 8_000_000, 1000: 150_000 if quick else 1_500_000}
+    sizes = {100: 500_000 if quick else 8_000_000, 1000: 100_000 if quick else 1_500_000}
     return [
         found for size, rows in sizes.items() for found in _scan(folder / str(size), spark, size, rows, quick=quick)
     ]
