@@ -61,12 +61,13 @@ class TransactionCoordinator:
             ProducerFencedError, InvalidTransactionTimeoutError, ConcurrentTransactionsError: see the core.
         """
         nonce = random_id()
-        seen: list[str] = []  # the stored nonce that each attempt was based on
+        seen: list[str] = []  # the stored nonce that each write was based on; to find itself fenced is no base
 
         def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
             found = metadata.load(view, transactional_id)
             base_nonce = seen[-1] if is_repeated and seen else None  # without one, no attempt came as far as a write
-            seen.append(found.nonce if found else "")
+            if base_nonce is None:
+                seen.append(found.nonce if found else "")
             event = events.InitProducerId(
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,

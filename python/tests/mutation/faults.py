@@ -86,6 +86,13 @@ IDENTITY = [
         ("unit/coordinator/test_producer_ids.py",),
     ),
     Fault(
+        "an init that lost to a rival begins anew",
+        "coordinator/transactions.py",
+        "            if base_nonce is None:\n                seen.append(",
+        "            if True:\n                seen.append(",
+        ("simulation/test_found_bugs.py",),
+    ),
+    Fault(
         "a forked child gives out its parent's producer ids",
         "coordinator/producer_ids.py",
         "if os.getpid() != self._process_id:",

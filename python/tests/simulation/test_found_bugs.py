@@ -11,8 +11,8 @@ import pytest
 
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.settler import Settler
-from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.coordinator.transactions import Initialised, TransactionCoordinator
+from oncelog.errors import OutcomeUnknownError, ProducerFencedError, StoreUnavailableError
 from oncelog.limits import TRANSACT_DEADLINE_MS
 from oncelog.log import collection, partition_log
 from oncelog.log.index_files import IndexFiles
@@ -217,3 +217,34 @@ def test_a_settler_goes_on_beside_the_deletion_of_a_topic(tmp_path: Path) -> Non
         settler.settle_now(partitions)
 
         assert store.rival is None
+
+
+class UnsureStore(FaultyStore):
+    """The answer of an init is lost, and so is the one that its repetition finds itself fenced by a rival."""
+
+    rival: Callable[[], object] | None = None
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        try:
+            result = super().transact(step, deadline_ms=deadline_ms)
+        except ProducerFencedError as error:
+            if self.rival is None:
+                raise
+            self.rival = None
+            raise OutcomeUnknownError("the answer was lost") from error
+        if self.rival is None or not isinstance(result, Initialised):
+            return result
+        self.rival()
+        raise OutcomeUnknownError("the answer was lost")
+
+
+def test_an_init_that_lost_to_a_rival_does_not_come_back_though_it_was_not_told(tmp_path: Path) -> None:
+    """It took the rival's identity for the base of its own next try, with a producer id that it had used before: two
+    lives had one identity, and what one of them aborted the other one committed (seed 44665)."""
+    with log_world(tmp_path) as world:
+        store = UnsureStore(world.store())
+        coordinator = world.open(store).services.coordinator
+        store.rival = lambda: started(world.log, "writer")
+
+        with pytest.raises(ProducerFencedError):
+            coordinator.init_producer_id("writer")
