@@ -173,7 +173,7 @@ class KafkaCopying:
         self.sent += count
         _send(self._feeder, numbers)
         _send(self._quitter, range(-ABORTED, 0))
-        self._quitter.abort_transaction(30)  # readers come to it with the others: those are still open
+        self._quitter.abort_transaction(PATIENCE_S)  # readers come to it with the others: those are still open
         while not _is_committed(self._feeder):
             _send(self._feeder, numbers)
 
@@ -206,8 +206,15 @@ class KafkaCopying:
 
 
 def _producer(kafka: Kafka, transactional_id: str) -> Producer:
-    producer = Producer({**kafka.client, "transactional.id": transactional_id, "linger.ms": 20})
-    producer.init_transactions(30)
+    settings = {
+        "transactional.id": transactional_id,
+        "linger.ms": 20,
+        # Brokers go and come back, and one that left the network may leave a connection open with nobody behind it.
+        "reconnect.backoff.max.ms": 1_000,
+        "socket.timeout.ms": 10_000,
+    }
+    producer = Producer({**kafka.client, **settings})
+    producer.init_transactions(PATIENCE_S)
     return producer
 
 
@@ -218,17 +225,17 @@ def _send(producer: Producer, numbers: range) -> None:
         for number in numbers:
             producer.produce(SOURCE, value=str(number), partition=number % PARTITIONS)
             producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def _is_committed(producer: Producer) -> bool:
     """Commit, or abort what cannot be: a cluster that loses a broker may refuse some of a transaction's records."""
     try:
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_S)
     except KafkaException as problem:
         if not problem.args[0].txn_requires_abort():
             raise
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE_S)
         return False
     return True
 
