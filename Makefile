@@ -96,7 +96,7 @@ integration: shims ## The tests on servers in containers; as root on Debian, wit
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
-crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (a quarter of an hour)
+crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (ten minutes)
 	$(PYTEST) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
 
 crash-zookeeper: shims ## The same with the metadata on a real ZooKeeper

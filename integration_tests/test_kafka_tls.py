@@ -14,9 +14,9 @@ from integration_tests.certificates import Authority
 from integration_tests.engine import KAFKA_IMAGE
 from integration_tests.kafka_copying import kafka_copying
 from integration_tests.kafka_servers import Kafka, running_kafka
+from tests import spark_home
 from tests.kafka import require_shims
 from tests.parts import require_java
-from tests.spark.jobs.sessions import JVM_OPTIONS
 
 COUNT = 1_000
 USER = "alice"
@@ -133,7 +133,7 @@ def test_a_copy_over_tls_is_exact_and_its_secrets_show_nowhere(engine: docker.Do
     logging.write_text(LOGGING.format(file=log))
     spark = {
         "spark.log.level": "INFO",
-        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={logging}",
+        "spark.driver.extraJavaOptions": f"{spark_home.jvm_options()} -Dlog4j2.configurationFile={logging}",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file://{events}",
     }

@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oncelog.spark
 from integration_tests.soak.records import SOURCE
-from tests.spark.jobs.sessions import JVM_OPTIONS
+from tests import spark_home
 
 ROWS_PER_BATCH = 400_000
 PAUSE_S = 0.1
 
 
 def session(settings: Mapping[str, Any]) -> SparkSession:
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    os.environ |= spark_home.environment()
     builder = SparkSession.builder.master(settings["master"])
     if "brokers" in settings:
         import oncelog_kafka
@@ -38,8 +38,8 @@ def session(settings: Mapping[str, Any]) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "700m",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
-        "spark.executor.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.extraJavaOptions": spark_home.jvm_options(),
+        "spark.executor.extraJavaOptions": spark_home.jvm_options(),
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.task.maxFailures": "8",
         "spark.local.dir": f"{settings['folder']}/spark",

@@ -6,21 +6,17 @@ test asks first.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import spark_home
 from tests.parts import missing_part, require_java
-from tests.spark_home import lean_spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SOURCES = str(Path(__file__).parents[1])
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         missing_part("PySpark", "install oncelog[spark]")
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
-        # The JVM starts Python's workers from its own environment: they take this interpreter and these sources.
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-        environment.setenv("PYTHONPATH", SOURCES, prepend=os.pathsep)
-        environment.setenv("SPARK_HOME", lean_spark_home())
+        for name, value in spark_home.environment().items():  # for Python's workers, too: the JVM hands it on
+            environment.setenv(name, value)
         session = _start(SparkSession.builder, folder)
         yield session
         session.stop()
@@ -57,8 +50,6 @@ def _leaves_no_query_running(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
-    from tests.spark.jobs.sessions import JVM_OPTIONS
-
     session = (
         _with_jars(builder)
         .master("local[2,4]")
@@ -66,7 +57,7 @@ def _start(builder: SparkSession.Builder, folder: Path) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dderby.system.home={folder}")
+        .config("spark.driver.extraJavaOptions", f"{spark_home.jvm_options()} -Dderby.system.home={folder}")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")

@@ -11,7 +11,7 @@ GROWTH = 1.5
 """Pauses grow: what comes at once is seen at once, and what takes long is not slowed down by who waits for it."""
 
 
-def until(is_reached: Callable[[], object], *, within_s: float = 60, tell: Callable[[], object] | None = None) -> None:
+def until(is_reached: Callable[[], object], *, within_s: float = 120, tell: Callable[[], object] | None = None) -> None:
     """Wait until something is so. What `is_reached` raises is raised at once.
 
     Args:

@@ -18,9 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.spark_home import lean_spark_home
+from tests import spark_home
 
-SOURCES = str(Path(__file__).parents[2])
 PATIENCE_S = 300
 LAST_LINES = 40
 
@@ -34,7 +33,7 @@ class Program:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=_environment(),
+                env={**os.environ, **spark_home.environment()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -84,17 +83,6 @@ class Program:
 def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
     """Start ``tests.spark.jobs.<module>`` with settings that JSON can carry; its output goes to a file in `folder`."""
     return Program([sys.executable, "-m", f"tests.spark.jobs.{module}", json.dumps(settings)], folder, name)
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join([SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": lean_spark_home(),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
 
 
 def _members(session: int) -> Iterator[int]:

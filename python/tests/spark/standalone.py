@@ -7,24 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyspark
-
+from tests import spark_home
 from tests.parts import require_java
-from tests.spark.jobs.sessions import JVM_OPTIONS
 from tests.spark.processes import Program
 from tests.spark.queries import PATIENCE_S
 from tests.waiting import until
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """To Spark, two hosts. Linux answers on the whole of 127.0.0.0/8; macOS needs ``ifconfig lo0 alias``."""
-
-EXECUTORS = {
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": JVM_OPTIONS,
-}
-"""Settings of a session on this cluster: an executor with one core on each host."""
 
 
 @contextmanager
@@ -43,9 +33,19 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
         yield url
 
 
+def executors() -> dict[str, str]:
+    """Settings of a session on this cluster: an executor with one core on each host."""
+    return {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": spark_home.jvm_options(),
+    }
+
+
 def _start(folder: Path, name: str, kind: str, host: str, *more: str) -> Program:
+    spark_class = spark_home.lean_spark_home() / "bin" / "spark-class"
     place = ["--host", host, "--port", "0", "--webui-port", "0"]
-    return Program([str(SPARK_CLASS), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name)
+    return Program([str(spark_class), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name)
 
 
 def _printed(program: Program, pattern: str) -> str:

@@ -13,7 +13,7 @@ from tests.parts import require_java
 from tests.spark.jobs import plain_copier
 from tests.spark.processes import start_job
 from tests.spark.queries import DOORS, PATIENCE_S, last_batch, place
-from tests.spark.standalone import EXECUTORS, standalone_cluster
+from tests.spark.standalone import executors, standalone_cluster
 from tests.waiting import until
 from tests.zookeeper import ZookeeperServer
 
@@ -85,7 +85,7 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
     stop, marks = tmp_path / "stop", [tmp_path / f"{door}.killed" for door in DOORS]
     copies = Copies(log)
     settings = {"log": place(log), "stop": str(stop)}
-    on_cluster = {"master": master, "spark": EXECUTORS, "folder": str(tmp_path)}
+    on_cluster = {"master": master, "spark": executors(), "folder": str(tmp_path)}
 
     with (
         start_job("plain_copier", {**settings, "topics": copies.topics}, tmp_path, "plain") as plain,

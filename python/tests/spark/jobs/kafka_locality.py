@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 import oncelog_kafka
 from tests.spark.jobs.sessions import spark_session
-from tests.spark.standalone import EXECUTORS
+from tests.spark.standalone import executors
 
 
 def with_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -31,7 +31,7 @@ def main(settings: dict[str, Any]) -> None:
         found = rows.mapInArrow(with_executor, "partition int, executor long").distinct().collect()
         readers.append({str(row.partition): row.executor for row in found})
 
-    with spark_session(settings["master"], {**EXECUTORS, "spark.jars": oncelog_kafka.jars()}) as spark:
+    with spark_session(settings["master"], {**executors(), "spark.jars": oncelog_kafka.jars()}) as spark:
         rows = spark.readStream.format("oncelog-kafka").options(**settings["source"]).load().select("partition")
         query = (
             rows.writeStream.foreachBatch(note)

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Without the optimising compiler and a parallel collector, such a JVM starts in half the time."""
+from tests import spark_home
 
 
 @contextmanager
-def spark_session(master: str = "local[2,4]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+def spark_session(
+    master: str = "local[2,4]", settings: Mapping[str, str] | None = None, jvm_options: str | None = None
+) -> Iterator[SparkSession]:
     """A session with little around it; Spark's scratch space is in the working folder."""
     builder = (
         SparkSession.builder.master(master)
@@ -23,7 +24,7 @@ def spark_session(master: str = "local[2,4]", settings: Mapping[str, str] | None
         .config("spark.log.level", "ERROR")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
+        .config("spark.driver.extraJavaOptions", jvm_options or spark_home.jvm_options())
         .config("spark.local.dir", "spark")
         .config("spark.sql.warehouse.dir", "spark/warehouse")
         .config("spark.sql.shuffle.partitions", "2")
