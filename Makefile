@@ -6,6 +6,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash crash-zookeeper run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
+# Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,7 +57,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-test crash: WORKERS = 3# tests on Spark and Kafka wait for a third of their time
+unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
 test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
@@ -97,10 +100,10 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (ten minutes)
-	$(PYTEST) -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
+	$(PYTEST) --dist worksteal -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
 
 crash-zookeeper: shims ## The same with the metadata on a real ZooKeeper
-	$(PYTEST) python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
+	$(PYTEST) --dist worksteal python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py

@@ -64,7 +64,7 @@ def test_a_query_waits_for_a_restart_of_zookeeper_and_after_a_longer_outage_goes
     tmp_path: Path, s3: S3Server, zookeeper: ZookeeperServer, door: str
 ) -> None:
     """conformance: 52, 53, 64."""
-    path, znodes = s3.url(), zookeeper.url("timeout_ms=8000")
+    path, znodes = s3.url(), zookeeper.url("timeout_ms=20000")
     settings = {
         "crash_point": None,
         "log": {"path": path, "znodes": znodes},
