@@ -70,17 +70,27 @@ class Settler:
         return self._settle(sorted(partitions), due[-1]) if due else 0
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
-        """Wait out the settle lag, then settle everything decided before the call."""
+        """Settle everything decided before the call, once the settle lag is over; where there is nothing, at once."""
+        named = list(partitions)
         zxid = snapshot.commits_zxid(self._store)
+        seen = self._look(named, zxid)
+        if seen is None or not _ready(seen):
+            return 0
         self._clock.sleep_ms(limits.SETTLE_LAG_MS)
-        return self._settle(partitions, zxid)
+        return self._settle(named, zxid)
+
+    def _look(self, partitions: Iterable[TopicIdPartition], zxid: int) -> LogSnapshot | None:
+        """None if another settler used a younger snapshot: its work covers this one."""
+        try:
+            return snapshot.take(self._store, partitions, snapshot_zxid=zxid, with_neighbours=True)
+        except PlanOvertakenError:
+            return None
 
     def _settle(self, partitions: Iterable[TopicIdPartition], zxid: int) -> int:
-        try:
-            seen = snapshot.take(self._store, partitions, snapshot_zxid=zxid, with_neighbours=True)
-        except PlanOvertakenError:
-            return 0  # another settler used a younger snapshot: its work covers this one
-        ready = seen.plan.visible | seen.plan.gone
+        seen = self._look(partitions, zxid)
+        if seen is None:
+            return 0
+        ready = _ready(seen)
         reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)
         unlisted = {owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)}
@@ -112,6 +122,11 @@ class Settler:
         except StepTooLargeError:
             self._settle_chunk(chunk, ready, zxid)
             _finish(self._store, [first, *others])
+
+
+def _ready(seen: LogSnapshot) -> frozenset[str]:
+    """The owners that are decided, and those that are gone."""
+    return seen.plan.visible | seen.plan.gone
 
 
 def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartition]]:

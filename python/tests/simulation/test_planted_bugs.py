@@ -25,7 +25,7 @@ from oncelog.znodes.view import BufferedView
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-SEEDS_MAX = 120
+SEEDS_MAX = 400
 
 
 def _without_the_epoch_check(patch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,20 @@ def test_the_order_in_which_partitions_are_named_decides_nothing(world: LogWorld
     assert len(read[0][0]) > 1
 
 
+def test_where_nothing_is_decided_nobody_waits_for_it_to_be_settled(world: LogWorld) -> None:
+    settling = Settler(world.log.services.store, world.time)
+    write_open(started(world.log, "open"), b"a")
+    write_committed(started(world.log), b"b", number=1)
+    began_ms, waited_ms = world.time.monotonic_ms(), []
+    for _ in range(2):
+        settling.settle_now(partitions(world.log))
+        waited_ms.append(world.time.monotonic_ms() - began_ms)
+
+    assert waited_ms == [limits.SETTLE_LAG_MS, limits.SETTLE_LAG_MS]
+    assert owners(world.log) != []
+    assert owners(world.log, 1) == []
+
+
 def test_a_settler_that_another_overtook_leaves_the_work_to_it(world: LogWorld) -> None:
     services = world.log.services
     slow = Settler(services.store, world.time)
