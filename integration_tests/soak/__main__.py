@@ -18,6 +18,7 @@ from integration_tests.soak.disks import remove_leftovers
 from integration_tests.soak.lap import Lap, Result, laps
 from integration_tests.soak.programs import ROOT
 from integration_tests.soak.stacks import STACKS
+from tests.spark_home import lean_spark_home
 
 WORK = ROOT / "build" / "soak"
 ENDING_S = 20
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     chance, results = random.Random(seed), list[Result]()
     remove_leftovers(WORK)
     shutil.rmtree(WORK, ignore_errors=True)
+    lean_spark_home()  # or drivers would make it, and be killed before they have
     show = _Progress(console)
     try:
         for number, (stack, seconds) in enumerate(laps(chosen.minutes, chosen.stacks)):

@@ -7,11 +7,11 @@ On a desk the test is skipped, and the summary says what is missing and how to g
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+from tests.java import java
 
 MISSING_PART = "missing part: "
 
@@ -38,7 +38,5 @@ def missing_part(part: str, remedy: str) -> NoReturn:
 
 
 def require_java() -> None:
-    java_home = os.environ.get("JAVA_HOME")
-    java = shutil.which(Path(java_home, "bin", "java") if java_home else "java")
-    if java is None:
+    if java() is None:
         missing_part("Java", "install a JRE of version 17 or newer, or set JAVA_HOME to one")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.java import java
 
 PYTHON_SOURCES = Path(__file__).parents[1]
 BUILD = PYTHON_SOURCES.parent / "build"
@@ -74,9 +75,7 @@ def _variables(home: Path) -> dict[str, str]:
 
 def _marks_of_origin() -> str:
     """Tell this PySpark and this Java from others of the same version."""
-    java_home = os.environ.get("JAVA_HOME")
-    java = shutil.which(Path(java_home, "bin", "java") if java_home else "java")
-    origin = f"{_pyspark()} {Path(java).resolve() if java else None}"
+    origin = f"{_pyspark()} {Path(java() or '').resolve()}"
     return hashlib.sha256(origin.encode()).hexdigest()[:8]
 
 
