@@ -27,8 +27,6 @@ from tests.spark.processes import Program
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 120
-"""How long a copy of some thousand records may take. A test that waits so long has failed."""
 
 
 class Place(TypedDict):
@@ -145,10 +143,10 @@ class Copying:
         """The names of the errors that the copier met so far."""
         return re.findall(r"^error (\w+)$", self._program.output.read_text(), re.MULTILINE)
 
-    def wait_for_errors(self) -> None:
-        """The copier meets an error, which it did not know before."""
+    def wait_for_error(self, *names: str) -> None:
+        """The copier meets an error of one of these names, from now on."""
         before = len(self.errors())
-        self._wait(lambda: len(self.errors()) > before)
+        self._wait(lambda: not set(names).isdisjoint(self.errors()[before:]))
 
     def close(self) -> None:
         self.reader.stop()
@@ -170,7 +168,7 @@ class Copying:
             self.reader.check()
             return is_reached()
 
-        until(is_reached_alive, within_s=PATIENCE_S)
+        until(is_reached_alive)
 
 
 @contextmanager

@@ -14,13 +14,16 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import docker
 import docker.errors
 
+from tests.locks import locked
 from tests.parts import missing_part
 
 ZOOKEEPER_IMAGE = os.environ.get("ONCELOG_ZOOKEEPER_IMAGE") or "zookeeper:3.9"
@@ -38,6 +41,8 @@ HOST = socket.gethostname()
 LABELS = {LABEL: f"{HOST}:{os.getpid()}"}
 """On every container and network of ours: which run it belongs to."""
 
+LOCK = Path(tempfile.gettempdir(), f"oncelog-integration-{os.getuid()}.lock")
+
 REMEDY = "`make integration` starts one on Debian as root; elsewhere install Docker, start it, and try again"
 
 
@@ -47,7 +52,8 @@ def running_engine() -> Iterator[docker.DockerClient]:
     with closing(_client()) as client:
         for image in IMAGES:
             _require_image(client, image)
-        _remove_leftovers(client)
+        with locked(LOCK):
+            _remove_leftovers(client)
         yield client
 
 
@@ -74,7 +80,8 @@ def _require_image(client: docker.DockerClient, image: str) -> None:
 
 def _remove_leftovers(client: docker.DockerClient) -> None:
     ours = {"label": LABEL}
-    for container in client.containers.list(all=True, filters=ours):
+    # Runs that are alive remove their own meanwhile.
+    for container in client.containers.list(all=True, filters=ours, ignore_removed=True):
         if not _is_alive(container.labels[LABEL]):
             with suppress(docker.errors.NotFound):
                 container.remove(force=True, v=True)

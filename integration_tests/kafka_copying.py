@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from integration_tests.copying import PATIENCE_S, ROOT
+from integration_tests.copying import ROOT
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.options import KAFKA
 from tests.spark.processes import Program
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SOURCE, TARGET, PREFIX = "source", "target", "copies"
 PARTITIONS = 4
@@ -202,7 +202,7 @@ class KafkaCopying:
             self._program.check_runs()
             return is_reached()
 
-        until(is_reached_alive, within_s=PATIENCE_S, tell=lambda: self.output.read_text()[-4000:])
+        until(is_reached_alive, tell=lambda: self.output.read_text()[-4000:])
 
 
 def _producer(kafka: Kafka, transactional_id: str) -> Producer:

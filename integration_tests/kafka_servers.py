@@ -20,7 +20,7 @@ from integration_tests.engine import KAFKA_CLUSTER_IMAGE
 from integration_tests.servers import ANSWER_WITHIN_S, Server, new_network, removed_at_the_end
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog_kafka.brokers import Brokers
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 COORDINATORS = "__transaction_state"
 """The topic whose leader coordinates all transactions: it has one partition here."""
@@ -119,15 +119,18 @@ class Kafka:
         """Create a topic of which every broker has a copy, and wait until each partition has a leader."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=len(self.servers))
         admin = self._admin()  # the answer comes while it lives
-        admin.create_topics([new])[name].result(30)
+        admin.create_topics([new])[name].result(PATIENCE_S)
         self.wait_until_serving()
         return name
 
     def leader_of(self, topic: str, partition: int = 0) -> KafkaServer:
-        """The broker that leads a partition now."""
-        number = self._metadata().topics[topic].partitions[partition].leader
-        (found,) = [server for server in self.servers if server.number == number]
-        return found
+        """The broker that leads a partition now; waits until there is one."""
+
+        def leaders() -> list[KafkaServer]:
+            number = self._metadata().topics[topic].partitions[partition].leader
+            return [server for server in self.servers if server.number == number]
+
+        return until(leaders)[0]
 
     def transactions(self, *states: str) -> list[str]:
         """The transactional ids in these states."""

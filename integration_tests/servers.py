@@ -177,14 +177,15 @@ class ZookeeperServer(Server):
 
     def sessions(self) -> int:
         """How many sessions there are; only a leader knows, or a server that is alone."""
-        found = re.search(r"^Session Sets \(\d+\)/\((\d+)\)", self._command("dump"), re.MULTILINE)
+        answer = self._command("dump", within_s=30)
+        found = re.search(r"^Session Sets \(\d+\)/\((\d+)\)", answer, re.MULTILINE)
         if found is None:
             raise RuntimeError("the server tells nothing of its sessions")
         return int(found[1])
 
-    def _command(self, word: str) -> str:
+    def _command(self, word: str, *, within_s: float = ANSWER_WITHIN_S) -> str:
         """The answer to a four-letter word; empty if there is none."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), ANSWER_WITHIN_S) as connection:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), within_s) as connection:
             connection.sendall(word.encode())
             with connection.makefile() as answer:
                 return answer.read()
@@ -214,13 +215,12 @@ class ZookeeperEnsemble:
     @property
     def leader(self) -> ZookeeperServer:
         """The server that leads; waits until there is one."""
-        until(lambda: self._find("leader"))
-        return self._find("leader")[0]
+        return until(lambda: self._in_mode("leader"))[0]
 
     @property
     def followers(self) -> list[ZookeeperServer]:
-        """The servers that follow now."""
-        return self._find("follower")
+        """The two servers that follow; waits until all three serve."""
+        return until(lambda: found if len(found := self._in_mode("follower")) == 2 else [])
 
     def restart(self) -> None:
         """Kill all servers, and start them again on their data."""
@@ -239,7 +239,7 @@ class ZookeeperEnsemble:
         for server in self.servers:
             server.wait_until_serving()
 
-    def _find(self, mode: str) -> list[ZookeeperServer]:
+    def _in_mode(self, mode: str) -> list[ZookeeperServer]:
         return [server for server in self.servers if server.mode() == mode]
 
 

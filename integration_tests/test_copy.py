@@ -41,14 +41,14 @@ def quorum_is_lost(ensemble: ZookeeperEnsemble, copy: Copying) -> None:
     lost = ensemble.followers
     for server in lost:
         server.kill()
-    copy.wait_for_errors()
+    copy.wait_for_error("StoreUnavailableError")
     ensemble.start(lost)
 
 
 def everything_is_paused(ensemble: ZookeeperEnsemble, copy: Copying) -> None:
     for server in ensemble.servers:
         server.pause()
-    copy.wait_for_errors()
+    copy.wait_for_error("StoreUnavailableError")
     for server in ensemble.servers:
         server.resume()
 
@@ -116,7 +116,6 @@ def test_a_copy_of_100_000_records_is_exact_though_zookeeper_and_the_copier_die_
         assert_exact(copies(log), COUNT)
         assert copy.reader.values == copies(log)
         assert set(copy.errors()) <= RETRIABLE
-        assert "StoreUnavailableError" in copy.errors()
         with log.consumer(group_id=GROUP, auto_offset_reset="none") as consumer:
             consumer.subscribe([SOURCE])
             assert consumer.poll() == []

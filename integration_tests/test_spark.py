@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tests.waiting import until
 
 PARTITIONS = 2
 COUNT = 40
-PATIENCE_S = 120
 
 
 class Topic:
@@ -51,7 +51,7 @@ class Topic:
             job.check_runs()
             return sum(map(len, self.copies())) >= expected
 
-        until(is_copied, within_s=PATIENCE_S)
+        until(is_copied)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_query_waits_for_a_restart_of_zookeeper_and_after_a_longer_outage_goes
             topic.write("second")
             zookeeper.kill()
             assert job.wait() != 0
-            assert "StoreUnavailableError" in job.output.read_text()
+            assert re.search("StoreUnavailableError|OutcomeUnknownError", job.output.read_text())
         zookeeper.start().wait_until_serving()
 
         with start_job("copier", settings, tmp_path, "copier-again") as job:

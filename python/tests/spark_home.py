@@ -13,7 +13,6 @@ and one file of its own:
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import subprocess
@@ -25,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tests.java import java
+from tests.locks import locked
 
 PYTHON_SOURCES = Path(__file__).parents[1]
 BUILD = PYTHON_SOURCES.parent / "build"
@@ -50,8 +50,7 @@ def lean_spark_home() -> Path:
     home = BUILD / f"spark-home-{version('pyspark')}-{_marks_of_origin()}"
     if not _archive(home).exists():
         home.mkdir(parents=True, exist_ok=True)
-        with Path(home, "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(home / "lock"):
             if not _archive(home).exists():
                 _link_parts(home)
                 _make_archive(home)
