@@ -62,9 +62,9 @@ unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core 
 test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
-NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz)
+NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
 
-unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, servers, programs and packaging
+unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs and packaging
 	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario

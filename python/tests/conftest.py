@@ -5,6 +5,7 @@ Warnings are errors (pyproject.toml). Random tests print how to replay a failure
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -45,6 +46,12 @@ def _leaves_nothing_behind(request: pytest.FixtureRequest, tmp_path_factory: pyt
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what shares the Spark session last: a quick test's failure is seen early, and without a JVM beside it."""
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests live until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -53,7 +53,8 @@ def start_before_leak_check(item: pytest.Item) -> None:
     callspec = getattr(item, "callspec", None)
     if callspec is not None and "zookeeper" in callspec.params.values():
         names: list[str] = item.fixturenames  # type: ignore[attr-defined]
-        names.insert(0, "zookeeper")
+        # A new list: the old one is shared with the tests of the other parameters.
+        item.fixturenames = ["zookeeper", *names]  # type: ignore[attr-defined]
 
 
 def require_zookeeper() -> None:
