@@ -94,7 +94,7 @@ zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once mo
 	$(PYTEST) -m "on_zookeeper and not walk"
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
-	tools/integration $(BIN)/python $(PYTEST) integration_tests
+	tools/integration $(BIN)/python $(PYTEST) integration_tests -o faulthandler_timeout=900
 
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))

@@ -34,6 +34,9 @@ AT_ONCE = 4_000
 ABORTED = 100
 """Records of each aborted transaction."""
 
+COPIED_WITHIN_S = 240
+"""A client of Kafka that lost its broker may wait for it for two minutes before it fails, and is started again."""
+
 ENDING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of transactions that are not over yet."""
 
@@ -202,7 +205,7 @@ class KafkaCopying:
             self._program.check_runs()
             return is_reached()
 
-        until(is_reached_alive, tell=lambda: self.output.read_text()[-4000:])
+        until(is_reached_alive, within_s=COPIED_WITHIN_S, tell=lambda: self.output.read_text()[-4000:])
 
 
 def _producer(kafka: Kafka, transactional_id: str) -> Producer:
