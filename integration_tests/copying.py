@@ -20,7 +20,7 @@ import pytest
 import oncelog
 from integration_tests.copier import PARTITIONS, SOURCE, TARGET
 from integration_tests.logs import write_surely
-from oncelog.errors import OutcomeUnknownError, RetriableError
+from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
 from tests.logs import started
 from tests.spark.processes import Program
@@ -143,10 +143,10 @@ class Copying:
         """The names of the errors that the copier met so far."""
         return re.findall(r"^error (\w+)$", self._program.output.read_text(), re.MULTILINE)
 
-    def wait_for_error(self, *names: str) -> None:
-        """The copier meets an error of one of these names, from now on."""
-        before = len(self.errors())
-        self._wait(lambda: not set(names).isdisjoint(self.errors()[before:]))
+    def wait_for_error(self, *kinds: type[OncelogError]) -> None:
+        """The copier meets an error of one of these kinds, from now on."""
+        names, before = {kind.__name__ for kind in kinds}, len(self.errors())
+        self._wait(lambda: not names.isdisjoint(self.errors()[before:]))
 
     def close(self) -> None:
         self.reader.stop()

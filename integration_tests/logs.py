@@ -17,6 +17,9 @@ from oncelog.testing import invariants
 from tests.logs import TOPIC, started, values
 
 TIMEOUT = "timeout_ms=5000"
+AWAY = (StoreUnavailableError, OutcomeUnknownError)
+"""What the loss of ZooKeeper is to a call: the second if it had been asked to write."""
+
 LATE_S = 30
 """How long a call with that time-out may take, on a loaded machine: three calls of the store may be in it."""
 
@@ -34,7 +37,7 @@ def assert_away(log: Log) -> None:
     """While ZooKeeper is away every call ends within its time, with the error that says so."""
     for call in (log.admin.list_topics, lambda: values(log), lambda: started(log, "another")):
         error = fails_in_time(call)
-        assert isinstance(error, StoreUnavailableError | OutcomeUnknownError)
+        assert isinstance(error, AWAY)
 
 
 def fails_in_time(call: Callable[[], object]) -> OncelogError:

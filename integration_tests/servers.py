@@ -26,7 +26,7 @@ from testcontainers.core.container import DockerContainer
 from integration_tests.engine import LABELS, S3_IMAGE, ZOOKEEPER_IMAGE
 from oncelog.testing.zookeeper_server import TICK_MS, free_ports
 from tests.s3 import BUCKET, ENVIRONMENT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ANSWER_WITHIN_S = 2
 """How long a server has for the question how it is."""
@@ -177,7 +177,7 @@ class ZookeeperServer(Server):
 
     def sessions(self) -> int:
         """How many sessions there are; only a leader knows, or a server that is alone."""
-        answer = self._command("dump", within_s=30)
+        answer = self._command("dump", within_s=PATIENCE_S)
         found = re.search(r"^Session Sets \(\d+\)/\((\d+)\)", answer, re.MULTILINE)
         if found is None:
             raise RuntimeError("the server tells nothing of its sessions")

@@ -10,6 +10,7 @@ import oncelog
 from integration_tests.copier import GROUP, SOURCE
 from integration_tests.copying import Copying, Place, assert_exact, copies, copying
 from integration_tests.servers import ZookeeperEnsemble
+from oncelog.errors import StoreUnavailableError
 from oncelog.testing import invariants
 from tests.waiting import until
 
@@ -41,14 +42,14 @@ def quorum_is_lost(ensemble: ZookeeperEnsemble, copy: Copying) -> None:
     lost = ensemble.followers
     for server in lost:
         server.kill()
-    copy.wait_for_error("StoreUnavailableError")
+    copy.wait_for_error(StoreUnavailableError)
     ensemble.start(lost)
 
 
 def everything_is_paused(ensemble: ZookeeperEnsemble, copy: Copying) -> None:
     for server in ensemble.servers:
         server.pause()
-    copy.wait_for_error("StoreUnavailableError")
+    copy.wait_for_error(StoreUnavailableError)
     for server in ensemble.servers:
         server.resume()
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import docker
@@ -26,27 +23,10 @@ def started_container(engine: docker.DockerClient, labels: dict[str, str], netwo
     return engine.containers.run(ZOOKEEPER_IMAGE, "60", entrypoint="sleep", detach=True, labels=labels, network=network)
 
 
-@contextmanager
-def coming_and_going(engine: docker.DockerClient) -> Iterator[None]:
-    """Containers of a run that is alive are made and removed for the time of the block."""
-    is_over = threading.Event()
-
-    def come_and_go() -> None:
-        while not is_over.is_set():
-            engine.containers.create(ZOOKEEPER_IMAGE, labels=LABELS).remove(force=True, v=True)
-
-    thread = threading.Thread(target=come_and_go)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def begin(_: int) -> None:
-    with running_engine():
-        pass
+def begin() -> None:
+    """What a run does first; others come and go while it does."""
+    with running_engine() as engine:
+        engine.containers.create(ZOOKEEPER_IMAGE, labels=LABELS).remove(force=True, v=True)
 
 
 def test_runs_that_begin_together_remove_what_the_dead_left_and_nothing_of_who_is_alive(
@@ -57,8 +37,9 @@ def test_runs_that_begin_together_remove_what_the_dead_left_and_nothing_of_who_i
     left = [started_container(engine, dead, network.name) for _ in range(2)]
     kept = engine.containers.create(ZOOKEEPER_IMAGE, labels=LABELS)
     try:
-        with coming_and_going(engine), ThreadPoolExecutor(3) as runs:
-            list(runs.map(begin, range(RUNS)))
+        with ThreadPoolExecutor(4) as runs:
+            for run in [runs.submit(begin) for _ in range(RUNS)]:
+                run.result()
         containers = {container.id for container in engine.containers.list(all=True, sparse=True)}
         assert kept.id in containers
         assert containers.isdisjoint(container.id for container in left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
@@ -10,16 +10,15 @@ import pytest
 
 import oncelog
 from integration_tests.copying import Place, assert_exact, copies, copying
-from integration_tests.logs import TIMEOUT, assert_away, fails_in_time, opened
+from integration_tests.logs import AWAY, TIMEOUT, assert_away, fails_in_time, opened
 from integration_tests.servers import S3Server, ZookeeperServer
-from oncelog.errors import FileUnavailableError, FileWriteError
+from oncelog.errors import FileUnavailableError, FileWriteError, OncelogError
 from oncelog.testing import invariants
 from tests.logs import numbered, started, values, write_aborted, write_committed, write_open
 
 FIRST, SECOND = numbered("first", 20), numbered("second", 20)
 ABSENCES: list[Callable[[S3Server], AbstractContextManager[None]]] = [S3Server.paused, S3Server.away]
-STORE_ERRORS = ("StoreUnavailableError", "OutcomeUnknownError")
-FILE_ERRORS = ("FileWriteError", "FileUnavailableError")
+FILE_ERRORS = (FileWriteError, FileUnavailableError)
 
 
 def test_what_is_committed_is_read_by_another_client_and_what_is_aborted_is_not(
@@ -82,7 +81,9 @@ def test_a_copy_in_an_object_store_is_exact_though_both_servers_and_the_copier_a
     with oncelog.open(**place) as log:
         with copying(log, place, tmp_path) as copy:
 
-            def is_away(*absences: Callable[[], AbstractContextManager[None]], error: Sequence[str]) -> None:
+            def is_away(
+                *absences: Callable[[], AbstractContextManager[None]], errors: tuple[type[OncelogError], ...]
+            ) -> None:
                 copy.feed(100)
                 copy.pause()  # it would be done before the absence begins
                 copy.add(1000)
@@ -90,12 +91,12 @@ def test_a_copy_in_an_object_store_is_exact_though_both_servers_and_the_copier_a
                     for absence in absences:
                         stack.enter_context(absence())
                     copy.resume()
-                    copy.wait_for_error(*error)
+                    copy.wait_for_error(*errors)
                 copy.wait_until_copied()
 
-            is_away(zookeeper.paused, error=STORE_ERRORS)
-            is_away(s3.away, error=FILE_ERRORS)
-            is_away(s3.away, zookeeper.away, error=(*STORE_ERRORS, *FILE_ERRORS))
+            is_away(zookeeper.paused, errors=AWAY)
+            is_away(s3.away, errors=FILE_ERRORS)
+            is_away(s3.away, zookeeper.away, errors=AWAY + FILE_ERRORS)
             copy.feed(1000)
             copy.kill()
             zookeeper.restart()
