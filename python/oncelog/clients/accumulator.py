@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -153,15 +154,15 @@ class Accumulator:
     """All unsent records of a producer, by partition."""
 
     def __init__(self) -> None:
-        self.buffers: dict[TopicIdPartition, PartitionBuffer] = {}
+        self.buffers: defaultdict[TopicIdPartition, PartitionBuffer] = defaultdict(PartitionBuffer)
         self.size_bytes = 0
 
     def buffer(self, partition: TopicIdPartition, added_bytes: int) -> PartitionBuffer:
         """The partition's buffer, to which the caller adds about `added_bytes`."""
         self.size_bytes += added_bytes
-        return self.buffers.setdefault(partition, PartitionBuffer())
+        return self.buffers[partition]
 
     def drain(self) -> dict[TopicIdPartition, PartitionBuffer]:
         """Take everything out."""
-        drained, self.buffers, self.size_bytes = self.buffers, {}, 0
+        drained, self.buffers, self.size_bytes = self.buffers, defaultdict(PartitionBuffer), 0
         return drained

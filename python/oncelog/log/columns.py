@@ -11,6 +11,7 @@ at most twice the space. docs/data-format.md describes the layout for readers in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -185,9 +186,7 @@ def encode(records: pa.RecordBatch, codec: str) -> tuple[Field, list[pa.Buffer]]
     Returns:
         the fields before the body, and the body in parts.
     """
-    ensure(
-        records.schema.equals(RECORD_SCHEMA), "a batch is normalised before it is written", found=str(records.schema)
-    )
+    ensure(records.schema.equals(RECORD_SCHEMA), "a batch is normalised before it is written", found=records.schema)
     ensure(1 <= records.num_rows <= MAX_ENTRIES, "a block holds some records", count=records.num_rows)
     key, value, headers, stamps = records.columns
     timestamps = stamps.to_numpy()
@@ -252,14 +251,18 @@ def decode(batch: Field, body: pa.Buffer, columns: Sequence[str] | None = None) 
     Raises:
         ValueError, or OSError of a codec: it is damaged.
     """
-    names = RECORD_SCHEMA.names if columns is None else columns
-    ensure(set(names) <= set(RECORD_SCHEMA.names), "only columns of a record are read", asked=names)
+    schema = RECORD_SCHEMA if columns is None else _schema_of(tuple(columns))
     count = batch["count"]
     if not 1 <= count <= MAX_ENTRIES:
         raise ValueError(f"a batch of {count} records")
     source = _BodyReader(body, batch["compression"])
-    schema = pa.schema([RECORD_SCHEMA.field(name) for name in names])
-    return pa.RecordBatch.from_arrays([_decode_column(name, batch, source) for name in names], schema=schema)
+    return pa.RecordBatch.from_arrays([_decode_column(name, batch, source) for name in schema.names], schema=schema)
+
+
+@cache
+def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    ensure(set(columns) <= set(RECORD_SCHEMA.names), "only columns of a record are read", asked=columns)
+    return pa.schema([RECORD_SCHEMA.field(name) for name in columns])
 
 
 def _decode_column(name: str, batch: Field, body: _BodyReader) -> pa.Array:
