@@ -16,7 +16,7 @@ from typing import Any
 
 from oncelog.errors import CorruptDataError, DataLossError, UnsupportedFormatError, UsageError
 from oncelog.strict_json import without_duplicates
-from oncelog.types import MAX_LONG, TopicIdPartition
+from oncelog.types import MAX_LONG, TopicIdPartition, TopicPartition
 
 VERSION = 1
 
@@ -57,6 +57,10 @@ class SourceOffset:
             for name, topic in sorted(self.topics.items())
             for partition in sorted(topic.offsets)
         }
+
+    def names(self) -> set[str | TopicPartition]:
+        """Topics and partitions, as options name them."""
+        return {*self.topics, *(partition.topic_partition for partition in self.partitions())}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that Spark keeps; equal offsets give equal text."""

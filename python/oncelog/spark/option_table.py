@@ -262,7 +262,7 @@ OPTIONS: tuple[Option, ...] = (
         "failOnDataLoss",
         SOURCE,
         _boolean,
-        "Fails when records to be read are gone; `false` goes on behind the gap.",
+        "Fails when records to be read are gone, or a topic was deleted; `false` goes on without them.",
         default="true",
     ),
     Option("includeHeaders", SOURCE, _boolean, "Adds the column `headers`.", default="false"),

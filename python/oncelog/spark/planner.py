@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
-from oncelog.errors import DataLossError, InvalidOptionError, OffsetOutOfRangeError, UnknownTopicError
+from oncelog.errors import (
+    DataLossError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
@@ -61,6 +68,7 @@ class SourcePlanner:
         self._index_files = IndexFiles(log.services.files)
         self._options = options
         self._upkeep = Upkeep(log.services)
+        self._lost: set[TopicIdPartition] = set()
 
     # Plans ------------------------------------------------------------------------------------------------------------
 
@@ -71,19 +79,27 @@ class SourcePlanner:
             known: where a query stands; its partitions that are gone are left out without failOnDataLoss.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: a named topic or partition does not exist.
+            UnknownTopicError, UnknownPartitionError: a named topic or partition does not exist, and the query never
+                read it.
             DataLossError: under failOnDataLoss, a topic that the query reads is gone.
             PlanOvertakenError: keep the previous ends, or try again.
         """
+        return self._taken(lambda reader: self._wanted(reader, known))
+
+    def latest(self) -> Offsets:
+        """Where a read would end now, of what there is of all that the options name."""
+        return self.ends(self._taken(lambda reader: self._selected(reader, lambda named: True)))
+
+    def _taken(self, wanted: Callable[[ZnodeReader], list[TopicIdPartition]]) -> LogSnapshot:
         self._store.sync()
-        seen = snapshot.take_selected(self._store, lambda reader: self._wanted(reader, known))
+        seen = snapshot.take_selected(self._store, wanted)
         self._upkeep.after_planning(seen)
         return seen
 
     def _wanted(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
-        selected = self._selected(reader)
         if known is None:
-            return selected
+            return self._selected(reader, lambda named: False)
+        selected = self._selected(reader, known.names().__contains__)
         if self._options.fail_on_data_loss:
             check_topics_remain(known, {partition.topic: partition.topic_id for partition in selected})
         existing = partition_log.read_existing(reader, known.partitions())
@@ -92,14 +108,21 @@ class SourcePlanner:
                 self._lose(partition)
         return sorted({*selected, *existing})
 
-    def _selected(self, reader: ZnodeReader) -> list[TopicIdPartition]:
+    def _selected(
+        self, reader: ZnodeReader, may_be_gone: Callable[[str | TopicPartition], bool]
+    ) -> list[TopicIdPartition]:
         options = self._options
-        if options.assign is not None:
-            return [partition_log.identify(reader, tp.topic, tp.partition) for tp in options.assign]
         if options.subscribe_pattern is not None:
             pattern = re.compile(options.subscribe_pattern)
             return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
-        return [p for name in options.subscribe or () for p in topics.partitions_of(reader, name)]
+        selected = []
+        for name in options.subscribe or ():
+            with _left_out(if_gone=may_be_gone(name)):
+                selected += topics.partitions_of(reader, name)
+        for tp in options.assign or ():
+            with _left_out(if_gone=may_be_gone(tp)):
+                selected.append(partition_log.identify(reader, tp.topic, tp.partition))
+        return selected
 
     def _lose(self, partition: TopicIdPartition) -> None:
         """Go on without a partition that is gone, if the query may."""
@@ -110,6 +133,9 @@ class SourcePlanner:
                 topic_id=partition.topic_id,
                 partition=partition.partition,
             )
+        if partition not in self._lost:
+            self._lost.add(partition)
+            _log.warning("a topic that this query reads was deleted; reading goes on without it: %r", partition)
 
     def ends(self, seen: LogSnapshot) -> Offsets:
         """Where a reader of the source's isolation level ends."""
@@ -322,6 +348,11 @@ class SourcePlanner:
         except UnknownTopicError:
             self._lose(partition)
             return snapshot.VisibleRange((), end)
+
+
+def _left_out(*, if_gone: bool) -> AbstractContextManager[None]:
+    """What the block looks for is left out where it does not exist, if it may be gone."""
+    return suppress(UnknownTopicError, UnknownPartitionError) if if_gone else nullcontext()
 
 
 def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:

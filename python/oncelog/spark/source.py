@@ -99,8 +99,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        planner = self._planner()
-        self._frozen = planner.ends(planner.plan())
+        self._frozen = self._planner().latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._has_planned = True
@@ -121,7 +120,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self) -> dict[str, Any] | None:
         planner = self._planner()
         try:
-            return planner.source_offset(planner.ends(planner.plan())).to_dict()
+            return planner.source_offset(planner.latest()).to_dict()
         except RetriableError:
             return None
 

@@ -369,16 +369,19 @@ def test_a_topic_that_was_created_anew_is_an_error_or_is_read_from_its_beginning
     assert rows.values() == [b"new"]
 
 
-def test_a_deleted_topic_is_an_error_or_is_left_out(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [{"subscribe": "in,in-2"}, {"subscribePattern": "in.*"}], ids=["name", "pattern"])
+def test_a_deleted_topic_is_an_error_or_is_left_out(
+    spark: SparkSession, log: Log, tmp_path: Path, named: dict[str, str]
+) -> None:
     log.create_topic("in-2")
     write(log, b"old", topic="in-2")
-    read_available(stream(spark, log, None, subscribePattern="in.*"), tmp_path / "ck")
+    read_available(stream(spark, log, None, **named), tmp_path / "ck")
     log.admin.delete_topic("in-2")
     write(log, b"a")
 
     with pytest.raises(StreamingQueryException, match="a topic was deleted since the query read it"):
-        read_available(stream(spark, log, None, subscribePattern="in.*"), tmp_path / "ck")
-    rows = read_available(stream(spark, log, None, subscribePattern="in.*", failOnDataLoss=False), tmp_path / "ck")
+        read_available(stream(spark, log, None, **named), tmp_path / "ck")
+    rows = read_available(stream(spark, log, None, **named, failOnDataLoss=False), tmp_path / "ck")
 
     assert rows.values() == [b"a"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -14,12 +15,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 import oncelog
 from oncelog import limits, runtime
-from oncelog.errors import BatchRefusedError, DataLossError
+from oncelog.errors import BatchRefusedError, DataLossError, UnknownPartitionError, UnknownTopicError
 from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
 from oncelog.spark import planner, schema
 from oncelog.spark.logs import close_logs
+from oncelog.spark.offsets import parse_offset
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
@@ -309,6 +311,70 @@ def test_a_topic_that_goes_while_a_batch_is_planned_is_an_error_or_left_out(
             go_on()
     else:
         assert go_on() == [b"kept"]
+
+
+BY_NAME = [{"subscribe": f"{TOPIC},other"}, {"subscribe": None, "assign": json.dumps({TOPIC: [0], "other": [0]})}]
+OF_MANY = pytest.mark.parametrize("named", [*BY_NAME, MANY_TOPICS], ids=["subscribe", "assign", "subscribePattern"])
+
+
+@OF_MANY
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_topic_that_was_deleted_ends_a_query_or_is_left_out_of_it(
+    log: Log, named: dict[str, object], caplog: pytest.LogCaptureFixture, *, is_available_now: bool
+) -> None:
+    log.create_topic("other")
+    _, start = begun(log, **named)
+    log.admin.delete_topic("other")
+    write(log, b"kept")
+    strict, lenient = reader(log, **named), reader(log, **named, failOnDataLoss=False)
+    if is_available_now:
+        strict.prepareForTriggerAvailableNow()
+        lenient.prepareForTriggerAvailableNow()
+
+    with pytest.raises(DataLossError, match=r"failOnDataLoss=false goes on .*topic='other'"):
+        strict.latestOffset(start, ALL)
+    assert batches(lenient, start) == [[b"kept"]]
+    assert list(parse_offset(lenient.reportLatestOffset() or {}).topics) == [TOPIC]
+    assert [record.message for record in caplog.records if "deleted" in record.message] == [
+        f"a topic that this query reads was deleted; reading goes on without it: {gone!r}"
+        for gone in parse_offset(start).partitions()
+        if gone.topic == "other"
+    ]
+
+
+@pytest.mark.parametrize("named", BY_NAME, ids=["subscribe", "assign"])
+def test_a_query_of_which_every_topic_was_deleted_waits_for_them(log: Log, named: dict[str, object]) -> None:
+    log.create_topic("other")
+    made, start = begun(log, **named, failOnDataLoss=False)
+    log.admin.delete_topic(TOPIC)
+    log.admin.delete_topic("other")
+    assert made.latestOffset(start, ALL) == start
+
+    log.create_topic("other")
+    write(log, b"new", topic="other")
+
+    assert batches(made, start) == [[], [b"new"]]
+
+
+@pytest.mark.parametrize(
+    ("named", "error"),
+    [
+        ({"subscribe": f"{TOPIC},another"}, UnknownTopicError),
+        ({"subscribe": None, "assign": json.dumps({TOPIC: [0], "another": [0]})}, UnknownTopicError),
+        ({"subscribe": None, "assign": json.dumps({TOPIC: [0, 2]})}, UnknownPartitionError),
+    ],
+)
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_what_a_query_never_read_is_not_taken_for_deleted(
+    log: Log, named: dict[str, object], error: type[Exception], *, is_strict: bool
+) -> None:
+    _, start = begun(log)
+    made = reader(log, **named, failOnDataLoss=is_strict)
+
+    with pytest.raises(error):
+        made.latestOffset(start, ALL)
+    with pytest.raises(error):
+        made.initialOffset()
 
 
 # An older copy of the log ---------------------------------------------------------------------------------------------
