@@ -106,8 +106,8 @@ def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
     named: set[str] = set()
     for partition in topics.all_partitions(store):
         with suppress(UnknownTopicError):  # deleted meanwhile
-            _, index = partition_log.read_with_index(store, partition)
-            named.update(index.files_named(index_files))
+            _, found = partition_log.walk_index(store, partition, lambda _, index: set(index.files_named(index_files)))
+            named |= found
     return named
 
 

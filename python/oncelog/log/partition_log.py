@@ -261,6 +261,32 @@ def read_with_index(store: ZnodeStore, partition: TopicIdPartition) -> tuple[Par
     return consistently(store, read)
 
 
+def walk_index(
+    store: ZnodeStore, partition: TopicIdPartition, walk: Callable[[PartitionState, PartitionIndex], T]
+) -> tuple[PartitionState, T]:
+    """Run a walk over the whole index of a partition, and again over the newer one if it lasted too long.
+
+    A process may stand still in its midst: what retention let go or a roll replaced meanwhile is removed in the end.
+
+    Returns:
+        the state to which the index belongs, and what the walk returned.
+
+    Raises:
+        UnknownTopicError, CorruptDataError: see `read_with_index`.
+        DataLossError: an index file is gone that the index still names.
+        whatever `walk` raises.
+    """
+    while True:
+        state, index = read_with_index(store, partition)
+        try:
+            return state, walk(state, index)
+        except DataLossError:
+            store.sync()
+            now = read_partition(store, partition)
+            if (now.roots, now.log_start) == (state.roots, state.log_start):
+                raise
+
+
 def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:
     """The names of all tail nodes, and the nodes from the one that holds `start` on."""
     if start is None:

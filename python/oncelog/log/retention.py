@@ -6,10 +6,12 @@ whole record batch may go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from oncelog.errors import OffsetOutOfRangeError
 from oncelog.log import partition_log
+from oncelog.log.index import PartitionIndex
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol.partition import IndexEntry, PartitionState, TopicState
@@ -48,11 +50,22 @@ def enforce(
     Returns:
         what was removed; None if nothing may go.
     """
-    state, index = partition_log.read_with_index(store, partition)
+
+    def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
+        return _outlived(state, index.entries(files, state.log_start, removable_end(state)), topic, now_ms)
+
+    state, going = partition_log.walk_index(store, partition, find)
+    if not any(entry.block for entry in going):
+        return None
+    return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
+
+
+def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: TopicState, now_ms: int) -> list[IndexEntry]:
+    """The oldest entries that the topic's retention lets go."""
     going: list[IndexEntry] = []
     excess_bytes = state.size_bytes - topic.retention_bytes if topic.retention_bytes is not None else 0
     horizon_ms = now_ms - topic.retention_ms if topic.retention_ms is not None else -1
-    for entry in index.entries(files, state.log_start, removable_end(state)):
+    for entry in entries:
         size_bytes = entry.block.length if entry.block else 0
         is_old = entry.block is not None and entry.block.max_timestamp_ms < horizon_ms
         if entry.block is not None and not is_old and excess_bytes < size_bytes:
@@ -63,9 +76,7 @@ def enforce(
         going.append(entry)
     while going and going[-1].block is None and going[-1].end_offset == state.log_end:
         going.pop()  # the newest marker stays with what follows it
-    if not any(entry.block for entry in going):
-        return None
-    return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
+    return going
 
 
 def delete_records(
@@ -76,17 +87,20 @@ def delete_records(
     Raises:
         OffsetOutOfRangeError: the offset is below the log start or above the log end.
     """
-    state, index = partition_log.read_with_index(store, partition)
-    if not state.log_start <= before_offset <= state.log_end:
-        raise OffsetOutOfRangeError(
-            "the offset is not within the log",
-            partition=str(partition),
-            offset=before_offset,
-            log_start=state.log_start,
-            log_end=state.log_end,
-        )
-    end = min(before_offset, removable_end(state))
-    going = [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
+
+    def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
+        if not state.log_start <= before_offset <= state.log_end:
+            raise OffsetOutOfRangeError(
+                "the offset is not within the log",
+                partition=str(partition),
+                offset=before_offset,
+                log_start=state.log_start,
+                log_end=state.log_end,
+            )
+        end = min(before_offset, removable_end(state))
+        return [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
+
+    state, going = partition_log.walk_index(store, partition, find)
     return _move_log_start(store, partition, state, going) if going else None
 
 

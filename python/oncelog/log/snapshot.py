@@ -276,8 +276,9 @@ def offset_for_time(
 
     Like Kafka's, it looks at every record, also at those an isolation level does not show.
     """
-    state, index = partition_log.read_with_index(store, partition)
-    entry = index.first_entry_since(index_files, timestamp_ms, state.log_start)
+    state, entry = partition_log.walk_index(
+        store, partition, lambda state, index: index.first_entry_since(index_files, timestamp_ms, state.log_start)
+    )
     if entry is None or entry.block is None:
         return None
     stamps = segment.read_block(data_files, entry.block, columns=("timestamp_ms",)).column("timestamp_ms")

@@ -812,6 +812,13 @@ SPARK = [
         ("unit/spark/test_stream_reader.py",),
     ),
     Fault(
+        "an index that was overtaken while it was walked counts as damaged",
+        "log/partition_log.py",
+        "            if (now.roots, now.log_start) == (state.roots, state.log_start):\n                raise",
+        "            raise",
+        ("simulation/test_found_bugs.py",),
+    ),
+    Fault(
         "a topic that never was is taken for a deleted one",
         "spark/planner.py",
         "self._selected(reader, known.names().__contains__)",

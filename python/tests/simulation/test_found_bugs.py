@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from oncelog import limits, runtime
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.settler import Settler
 from oncelog.coordinator.transactions import Initialised, TransactionCoordinator
-from oncelog.errors import OutcomeUnknownError, ProducerFencedError, StoreUnavailableError
+from oncelog.errors import DataLossError, OutcomeUnknownError, ProducerFencedError, StoreUnavailableError
 from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.log import collection, partition_log
+from oncelog.log import collection, generations, partition_log
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeView
 from oncelog.runtime import Log
@@ -22,11 +23,13 @@ from oncelog.znodes import paths
 from tests.faulty import FaultyStore, RivalledStore
 from tests.logs import (
     TOPIC,
+    CountingFiles,
     log_world,
     numbered,
     partition,
     send,
     started,
+    tp,
     values,
     write_aborted,
     write_committed,
@@ -193,6 +196,72 @@ def test_upkeep_goes_on_beside_the_deletion_of_a_topic(work: str, tmp_path: Path
         UPKEEP[work](log)
 
         assert store.rival is None
+
+
+class OvertakenFiles(CountingFiles):
+    """Somebody else acts right before the next file of an index is read, and that takes hours."""
+
+    rival: Callable[[], object] | None = None
+
+    def size(self, name: str) -> int:
+        if self.rival is not None and name.startswith(generations.INDEX):
+            rival, self.rival = self.rival, None
+            rival()
+        return super().size(name)
+
+
+WALKS: dict[str, Callable[[Log], object]] = {
+    "collect": UPKEEP["collect"],
+    "enforce_retention": UPKEEP["enforce_retention"],
+    "delete_records": lambda log: log.admin.delete_records({tp(): 5}),
+    "offsets_for_times": lambda log: log.consumer().offsets_for_times({tp(): 2**40}),
+}
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_over_an_index_that_lasts_until_its_files_are_removed_begins_anew(
+    walk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection that stood still for hours called its index damaged (seed 183166)."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC, retention_bytes=2**20)
+        for number in range(6):
+            write_committed(started(world.log), b"%d" % number)
+        files = OvertakenFiles(world.files)
+        log = runtime.open_with(str(tmp_path), "memory", world.store(), files, world.time)
+
+        def remove() -> None:
+            world.log.admin.settle()
+            world.log.admin.delete_records({tp(): 2})
+            for _ in range(4):
+                world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+                removed.extend(world.log.admin.collect().removed)
+
+        removed: list[str] = []
+        files.rival = remove
+        WALKS[walk](log)
+
+        assert files.rival is None
+        assert any(name.startswith(generations.INDEX) for name in removed)
+        assert values(log)[-1:] == [b"5"]
+
+
+def test_an_index_file_that_is_gone_and_still_named_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
+    with log_world(tmp_path) as world:
+        world.is_checked = False
+        world.log.create_topic(TOPIC)
+        for number in range(6):
+            write_committed(started(world.log), b"%d" % number)
+        for name, _, _ in list(world.files.names(generations.INDEX)):
+            world.files.delete(name)
+
+        for walk in ("collect", "delete_records", "offsets_for_times"):
+            with pytest.raises(DataLossError, match="an index file is gone"):
+                WALKS[walk](world.open())
 
 
 class OvertakenAfterPartitions(OvertakenReads):
