@@ -1,7 +1,7 @@
 """Retention: moves the log start over old entries. Files go later (collection.py).
 
 Never moves past the first offset of an unsettled owner (invariant I11), nor past the log end; a record goes when its
-whole record batch may go.
+whole record batch may go, and a marker with the record batch behind it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def enforce(
         return _outlived(state, index.entries(files, state.log_start, removable_end(state)), topic, now_ms)
 
     state, going = partition_log.walk_index(store, partition, find)
-    if not any(entry.block for entry in going):
+    if not going:
         return None
     return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
 
@@ -74,8 +74,16 @@ def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: Topic
             break
         excess_bytes -= size_bytes
         going.append(entry)
-    while going and going[-1].block is None and going[-1].end_offset == state.log_end:
-        going.pop()  # the newest marker stays with what follows it
+    return _but_last_markers(going)
+
+
+def _but_last_markers(going: list[IndexEntry]) -> list[IndexEntry]:
+    """Without the markers behind the last record batch: they stay with what follows them.
+
+    A reader that took every record may stand before them, and must not find the log start behind it.
+    """
+    while going and going[-1].block is None:
+        going.pop()
     return going
 
 
@@ -98,7 +106,8 @@ def delete_records(
                 log_end=state.log_end,
             )
         end = min(before_offset, removable_end(state))
-        return [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
+        entries = index.entries(files, state.log_start, end)
+        return _but_last_markers([entry for entry in entries if entry.end_offset <= end])
 
     state, going = partition_log.walk_index(store, partition, find)
     return _move_log_start(store, partition, state, going) if going else None

@@ -9,6 +9,7 @@ keeps the entry before it. Hence a replay shows the offsets of the first run. Mo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -179,13 +180,19 @@ def of_checkpoint(checkpoint_location: str, batch_id: int) -> BatchContext:
     return _context(folder.query_id(), "", checkpoint_location, batch_id, start, end, folder.has("state"))
 
 
+_FILE_SCHEME = re.compile("^file:(//[^/]*)?")
+"""What follows it Hadoop takes for the path as it stands, with spaces and signs of percent."""
+
+
 class _CheckpointFolder:
     """The files of a checkpoint, read with pyarrow, since there is no JVM to ask."""
 
     def __init__(self, location: str) -> None:
         self._location = location
         with self._readable():
-            if location.startswith("file:") or "://" in location:
+            if location.startswith("file:"):
+                self._files, self._root = arrow_fs.LocalFileSystem(), _FILE_SCHEME.sub("", location)
+            elif "://" in location:
                 self._files, self._root = arrow_fs.FileSystem.from_uri(location.replace("s3a://", "s3://", 1))
             else:
                 self._files, self._root = arrow_fs.LocalFileSystem(), str(Path(location).absolute())

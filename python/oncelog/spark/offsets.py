@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelog.errors import CorruptDataError, DataLossError, UnsupportedFormatError, UsageError
+from oncelog.errors import CorruptDataError, UnsupportedFormatError, UsageError
 from oncelog.strict_json import without_duplicates
 from oncelog.types import MAX_LONG, TopicIdPartition, TopicPartition
 
@@ -166,27 +166,6 @@ def check_same_log(offset: SourceOffset, cluster_id: str) -> None:
             checkpoint_cluster_id=offset.cluster_id,
             cluster_id=cluster_id,
         )
-
-
-def check_topics_remain(offset: SourceOffset, topic_ids: Mapping[str, str]) -> None:
-    """Refuse to go on over a topic that was deleted, or deleted and created again, since the offset was made.
-
-    Args:
-        offset: where the query stands.
-        topic_ids: id of each topic that exists now.
-
-    Raises:
-        DataLossError: records the query had not read may be gone.
-    """
-    for name, topic in sorted(offset.topics.items()):
-        if topic_ids.get(name) != topic.topic_id:
-            raise DataLossError(
-                "a topic was deleted since the query read it; failOnDataLoss=false goes on without what is lost",
-                topic=name,
-                read_topic_id=topic.topic_id,
-                topic_id=topic_ids.get(name),
-                offsets=dict(topic.offsets),
-            )
 
 
 def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:

@@ -262,7 +262,8 @@ OPTIONS: tuple[Option, ...] = (
         "failOnDataLoss",
         SOURCE,
         _boolean,
-        "Fails when records to be read are gone, or a topic was deleted; `false` goes on without them.",
+        "Fails when records to be read are gone, or a topic was deleted or is no longer selected; `false` goes on "
+        "without them.",
         default="true",
     ),
     Option("includeHeaders", SOURCE, _boolean, "Adds the column `headers`.", default="false"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -27,7 +26,7 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeReader
 from oncelog.runtime import Log
-from oncelog.spark.offsets import PartitionEnd, SourceOffset, TopicOffsets, check_topics_remain
+from oncelog.spark.offsets import PartitionEnd, SourceOffset, TopicOffsets
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.positions import (
     EARLIEST_OFFSET,
@@ -68,20 +67,21 @@ class SourcePlanner:
         self._index_files = IndexFiles(log.services.files)
         self._options = options
         self._upkeep = Upkeep(log.services)
-        self._lost: set[TopicIdPartition] = set()
+        self._gone: set[TopicIdPartition] = set()
+        self._told: set[str | TopicPartition | TopicIdPartition] = set()
 
     # Plans ------------------------------------------------------------------------------------------------------------
 
     def plan(self, known: SourceOffset | None = None) -> LogSnapshot:
-        """A plan over all that the options select now and what a query knows: the ends of a read of all of it together.
+        """A plan over all that the options select now: the ends of a read of all of it together.
 
         Args:
-            known: where a query stands; its partitions that are gone are left out without failOnDataLoss.
+            known: where a query stands; what of it is gone or not selected is left out without failOnDataLoss.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: a named topic or partition does not exist, and the query never
-                read it.
-            DataLossError: under failOnDataLoss, a topic that the query reads is gone.
+            UnknownTopicError, UnknownPartitionError: a new query names a topic or partition that does not exist, or one
+                under failOnDataLoss that never read it.
+            DataLossError: under failOnDataLoss, a topic that the query reads is gone, or no longer selected.
             PlanOvertakenError: keep the previous ends, or try again.
         """
         return self._taken(lambda reader: self._wanted(reader, known))
@@ -99,14 +99,16 @@ class SourcePlanner:
     def _wanted(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
         if known is None:
             return self._selected(reader, lambda named: False)
-        selected = self._selected(reader, known.names().__contains__)
-        if self._options.fail_on_data_loss:
-            check_topics_remain(known, {partition.topic: partition.topic_id for partition in selected})
-        existing = partition_log.read_existing(reader, known.partitions())
-        for partition in known.partitions():
-            if partition not in existing:
+        is_strict, names = self._options.fail_on_data_loss, known.names()
+        selected = self._selected(reader, lambda named: named in names or not is_strict)
+        missing = known.partitions().keys() - set(selected)
+        existing = partition_log.read_existing(reader, sorted(missing))
+        for partition in sorted(missing):
+            if partition in existing:
+                self._leave_out(partition)
+            else:
                 self._lose(partition)
-        return sorted({*selected, *existing})
+        return selected
 
     def _selected(
         self, reader: ZnodeReader, may_be_gone: Callable[[str | TopicPartition], bool]
@@ -115,27 +117,43 @@ class SourcePlanner:
         if options.subscribe_pattern is not None:
             pattern = re.compile(options.subscribe_pattern)
             return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
-        selected = []
-        for name in options.subscribe or ():
-            with _left_out(if_gone=may_be_gone(name)):
-                selected += topics.partitions_of(reader, name)
-        for tp in options.assign or ():
-            with _left_out(if_gone=may_be_gone(tp)):
-                selected.append(partition_log.identify(reader, tp.topic, tp.partition))
+        selected: list[TopicIdPartition] = []
+        for named in options.assign or options.subscribe or ():
+            try:
+                selected += _named(reader, named)
+            except (UnknownTopicError, UnknownPartitionError):
+                if not may_be_gone(named):
+                    raise
+                self._warn_once(named, "what the options name does not exist")
         return selected
 
     def _lose(self, partition: TopicIdPartition) -> None:
         """Go on without a partition that is gone, if the query may."""
+        self._tell(partition, "a topic was deleted since the query read it", "failOnDataLoss=false goes on without it")
+        self._gone.add(partition)
+
+    def _leave_out(self, partition: TopicIdPartition) -> None:
+        """Go on without a partition that is there and no longer selected, if the query may."""
+        self._tell(
+            partition,
+            "the options no longer select a partition that the query reads",
+            "name it again, or begin anew with a new checkpoint; failOnDataLoss=false leaves it where it is",
+        )
+
+    def _tell(self, partition: TopicIdPartition, what: str, way_on: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                "a topic that this query reads was deleted; failOnDataLoss=false goes on without it",
+                f"{what}; {way_on}",
                 topic=partition.topic,
                 topic_id=partition.topic_id,
                 partition=partition.partition,
             )
-        if partition not in self._lost:
-            self._lost.add(partition)
-            _log.warning("a topic that this query reads was deleted; reading goes on without it: %r", partition)
+        self._warn_once(partition, what)
+
+    def _warn_once(self, left_out: str | TopicPartition | TopicIdPartition, why: str) -> None:
+        if left_out not in self._told:
+            self._told.add(left_out)
+            _log.warning("%s; reading goes on without it: %r", why, left_out)
 
     def ends(self, seen: LogSnapshot) -> Offsets:
         """Where a reader of the source's isolation level ends."""
@@ -163,13 +181,16 @@ class SourcePlanner:
         return [(p, start, max(min(wanted[p], limits[p]), start)) for p, start in sorted(starting.items())]
 
     def within(self, known: SourceOffset, seen: LogSnapshot) -> SourceOffset:
-        """Where a query goes on: at `known`, unless the log is an older copy than the one it read.
+        """Where a query goes on: at `known`, but for partitions that are gone, and unless the log is an older copy.
+
+        What was deleted never comes back: once it is left out, the query may have failOnDataLoss again.
 
         Raises:
             DataLossError: under failOnDataLoss, the log ends before `known`.
         """
-        beyond = self._beyond(known.partitions(), seen)
-        return replace(known, topics=self.source_offset(known.partitions() | beyond).topics) if beyond else known
+        kept = {partition: offset for partition, offset in known.partitions().items() if partition not in self._gone}
+        here = kept | self._beyond(kept, seen)
+        return known if here == known.partitions() else replace(known, topics=self.source_offset(here).topics)
 
     def _beyond(self, offsets: Offsets, seen: LogSnapshot) -> Offsets:
         """The partitions whose log ends before their offset, with the end of what is shown of them instead."""
@@ -350,9 +371,11 @@ class SourcePlanner:
             return snapshot.VisibleRange((), end)
 
 
-def _left_out(*, if_gone: bool) -> AbstractContextManager[None]:
-    """What the block looks for is left out where it does not exist, if it may be gone."""
-    return suppress(UnknownTopicError, UnknownPartitionError) if if_gone else nullcontext()
+def _named(reader: ZnodeReader, named: str | TopicPartition) -> list[TopicIdPartition]:
+    """What a name in the options stands for."""
+    if isinstance(named, str):
+        return topics.partitions_of(reader, named)
+    return [partition_log.identify(reader, named.topic, named.partition)]
 
 
 def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:

@@ -2,7 +2,7 @@
 
 What this file owns are Spark's habits, each of which lost or copied rows when it was overlooked:
   - `initialOffset` is not checkpointed and is called again when batch 0 is replayed. Hence batch 0 is always empty: its
-    logged end is the durable start of the query.
+    logged end is the durable start of the query. What makes a start impossible is told only where batch 0 is planned.
   - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
   - `commit` comes one batch late and never for the last one; `stop` is never called.
   - `read` runs in another process, from a pickled reader: tasks carry all they need. Where oncelog's jar is on Spark's
@@ -27,7 +27,14 @@ from pyspark.sql.types import StructType
 
 from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import GroupOwnedError, PlanOvertakenError, RetriableError, ensure
+from oncelog.errors import (
+    GroupOwnedError,
+    OncelogError,
+    OutcomeUnknownError,
+    PlanOvertakenError,
+    RetriableError,
+    ensure,
+)
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.spark import reading, schema
 from oncelog.spark.logs import open_log
@@ -84,14 +91,19 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(options, columns)
         self._is_first_batch_due = False
         self._has_planned = False
+        self._no_start: OncelogError | None = None
         self._frozen: Offsets | None = None
         self._due: LogSnapshot | None = None
         self._waiting_since_ms: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         self._is_first_batch_due = not self._has_planned  # Spark asks again while it runs the first batch
-        planner = self._planner()
-        return planner.source_offset(planner.starting()).to_dict()
+        planner, starting = self._planner(), Offsets()
+        try:
+            starting = planner.starting()
+        except OncelogError as error:
+            self._no_start = error
+        return planner.source_offset(starting).to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:
@@ -105,6 +117,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._has_planned = True
         if self._is_first_batch_due:
             self._is_first_batch_due = False
+            if self._no_start is not None:
+                raise self._no_start
             return start
         reach(CrashPoint.SOURCE_PLAN)
         known = self._known(start)
@@ -115,6 +129,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         try:
             return self._next_end(known, self._planner().plan(known), limit).to_dict()
         except PlanOvertakenError:
+            if self._frozen is not None:
+                raise  # Spark would take no progress for the end of all that is available
             return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -140,7 +156,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         offsets = {p: OffsetAndMetadata(offset) for p, offset in parse_offset(end).partitions().items()}
         try:
             groups.commit(log.services.store, group_id, offsets)
-        except (GroupOwnedError, RetriableError):
+        except (GroupOwnedError, RetriableError, OutcomeUnknownError):
             return  # a sink commits the group's offsets with its batches; or the store is busy
 
     def _known(self, start: dict[str, Any]) -> SourceOffset:

@@ -8,7 +8,6 @@ or that of its key's hash, or, without a key, the one whose turn it is in this t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
@@ -28,6 +27,7 @@ from oncelog.log.records import normalise
 from oncelog.log.routing import split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.ports import FileStore
+from oncelog.randomness import random_bytes
 from oncelog.types import Block, TopicPartition
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TaskWriter:
         self._files = SegmentWriter(files or file_store(task.path), prefix, codec=task.codec)
         self._buffer: BlockBuffer[TopicPartition] = BlockBuffer(self._files)
         self._written: list[Written] = []
-        self._turn = os.getpid()
+        self._turn = int.from_bytes(random_bytes(4))
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take rows in the sink's columns.

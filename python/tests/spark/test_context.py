@@ -152,11 +152,12 @@ def test_the_checkpoint_tells_what_the_running_query_told(
     seen = Seen()
     counted = numbers(spark, tmp_path / "journal", until=2).union(numbers(spark, tmp_path / "journal", until=1))
 
-    run_batches(counted, seen, tmp_path / "ck")
+    folder = tmp_path / "my größe"
+    run_batches(counted, seen, folder)
 
     assert len(seen.contexts) == 2
     for told in seen.contexts:
-        for location in (str(tmp_path / "ck"), f"file:{tmp_path}/ck", f"file://{tmp_path}/ck"):
+        for location in (str(folder), f"file:{folder}", f"file://{folder}"):
             found = context.of_checkpoint(location, told.batch_id)
             assert replace(found, run_id=told.run_id, checkpoint_root=told.checkpoint_root) == told
 
@@ -259,6 +260,14 @@ def test_a_checkpoint_is_read_as_spark_writes_it(tmp_path: Path) -> None:
         end_offsets=("7", None, '{"a":"\\u2028\u2028"}'),
         has_state=False,
     )
+
+
+def test_a_checkpoint_is_read_from_the_very_path_that_its_uri_has(tmp_path: Path) -> None:
+    """As Hadoop does, which undoes no percent-encoding."""
+    folder = tmp_path / "100%20 große#?"
+    folder.mkdir()
+
+    assert context.of_checkpoint(f"file://{checkpoint(folder)}", 0).end_offsets == ("7",)
 
 
 @pytest.mark.parametrize("offsets", ["", "v1", "v1\n{}", "v3\n{}\n7", "v2\n{}\n7", "7"])

@@ -86,15 +86,36 @@ def test_time_is_kept_exactly_at_its_bound(world: LogWorld) -> None:
     assert enforce(world, TopicState("", 2, retention_ms=hour_ms)) is not None
 
 
-def test_markers_go_with_the_data_before_them(world: LogWorld) -> None:
+def test_markers_stay_until_the_data_behind_them_goes(world: LogWorld) -> None:
     for _ in range(3):
         write_committed(started(world.log), b"a")
         world.settle()
     write_open(started(world.log, "open"), b"open")
     enforce(world)
 
-    assert state(world.log).log_start == 6
+    assert state(world.log).log_start == 5
     assert uncommitted(world.log) == [b"open"]
+    assert enforce(world) is None
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_a_reader_that_took_every_record_is_not_behind_the_log_start(world: LogWorld, *, is_purged: bool) -> None:
+    """It stood before the marker, which was written after it had read, and retention took both."""
+    write_committed(started(world.log), b"read")
+    with world.log.consumer(auto_offset_reset="none") as reader:
+        reader.assign([tp()])
+        reader.seek(tp(), 0)
+        assert [record.value for record in reader.poll()] == [b"read"]
+        assert reader.position(tp()) == 1
+
+        world.settle()
+        if is_purged:
+            world.log.admin.delete_records({tp(): state(world.log).log_end})
+        write_committed(started(world.log), b"new")
+        enforce(world, TopicState("", 2, retention_bytes=state(world.log).size_bytes // 2))
+
+        assert state(world.log).log_start == 1
+        assert [record.value for record in reader.poll()] == [b"new"]
 
 
 def test_whoever_finds_the_log_changed_leaves_it_to_the_next_run(

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.errors import CorruptDataError, DataLossError, UnsupportedFormatError, UsageError
+from oncelog.errors import CorruptDataError, UnsupportedFormatError, UsageError
 from oncelog.spark.offsets import (
     PartitionEnd,
     SourceOffset,
     TopicOffsets,
     advance,
     check_same_log,
-    check_topics_remain,
     fingerprint,
     is_source_offset,
     parse_offset,
@@ -160,23 +159,6 @@ def test_an_offset_of_another_incarnation_of_the_topic_says_nothing() -> None:
     assert OFFSET.offset_of(TopicIdPartition("t", "id-t2", 1)) is None
     assert OFFSET.offset_of(at("t", 2)) is None
     assert OFFSET.offset_of(at("u", 0)) is None
-
-
-@pytest.mark.parametrize("now", [{"s": "id-s"}, {"s": "id-s", "t": "id-t2"}])
-def test_a_deleted_or_recreated_topic_is_data_loss(now: dict[str, str]) -> None:
-    with pytest.raises(DataLossError) as caught:
-        check_topics_remain(OFFSET, now)
-
-    assert caught.value.fields == {
-        "topic": "t",
-        "read_topic_id": "id-t",
-        "topic_id": now.get("t"),
-        "offsets": {0: 5, 1: 7},
-    }
-
-
-def test_further_topics_are_no_loss() -> None:
-    check_topics_remain(OFFSET, {"s": "id-s", "t": "id-t", "u": "id-u"})
 
 
 def test_a_checkpoint_of_another_log_is_refused() -> None:

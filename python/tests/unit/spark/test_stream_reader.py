@@ -15,7 +15,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 import oncelog
 from oncelog import limits, runtime
-from oncelog.errors import BatchRefusedError, DataLossError, UnknownPartitionError, UnknownTopicError
+from oncelog.coordinator import groups
+from oncelog.errors import (
+    BatchRefusedError,
+    DataLossError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    PlanOvertakenError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
@@ -117,6 +127,18 @@ def test_a_plan_that_settlers_overtake_is_left_to_the_next_trigger(log: Log, mon
     assert rows(made, start, made.latestOffset(start, ALL)) == [b"a"]
 
 
+def test_a_plan_that_settlers_overtake_is_not_the_end_of_what_is_available_now(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, start = begun(log)
+    write(log, b"a")
+    made.prepareForTriggerAvailableNow()
+    monkeypatch.setattr(limits, "PLAN_ATTEMPTS", 0)
+
+    with pytest.raises(PlanOvertakenError):
+        made.latestOffset(start, ALL)
+
+
 @pytest.mark.parametrize("more", [{}, {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h"}])
 def test_what_is_available_now_is_what_was_there_when_that_was_asked(log: Log, more: dict[str, object]) -> None:
     made, start = begun(log, subscribe=None, subscribePattern=".*", **more)
@@ -167,6 +189,15 @@ def test_a_backlog_is_cut_into_tasks_of_so_many_bytes(log: Log, monkeypatch: pyt
     monkeypatch.setattr(planner, "TASK_BYTES", 1)
     assert len(made.partitions(start, end)) == 3
     assert rows(made, start, end) == numbered("a", 3)
+
+
+def test_progress_that_nobody_answers_is_left_to_the_next_batch(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit(*arguments: object) -> None:
+        raise OutcomeUnknownError("the test's store lost the answer")
+
+    made, start = begun(log, groupId="g")
+    monkeypatch.setattr(groups, "commit", commit)
+    made.commit(start)
 
 
 def test_the_progress_that_a_source_tells_never_moves_the_group_of_a_sink(log: Log) -> None:
@@ -331,15 +362,29 @@ def test_a_topic_that_was_deleted_ends_a_query_or_is_left_out_of_it(
         strict.prepareForTriggerAvailableNow()
         lenient.prepareForTriggerAvailableNow()
 
-    with pytest.raises(DataLossError, match=r"failOnDataLoss=false goes on .*topic='other'"):
+    with pytest.raises(DataLossError, match=r"was deleted .*failOnDataLoss=false goes on .*topic='other'"):
         strict.latestOffset(start, ALL)
-    assert batches(lenient, start) == [[b"kept"]]
+    end = lenient.latestOffset(start, ALL)
+    assert rows(lenient, start, end) == [b"kept"]
     assert list(parse_offset(lenient.reportLatestOffset() or {}).topics) == [TOPIC]
     assert [record.message for record in caplog.records if "deleted" in record.message] == [
-        f"a topic that this query reads was deleted; reading goes on without it: {gone!r}"
+        f"a topic was deleted since the query read it; reading goes on without it: {gone!r}"
         for gone in parse_offset(start).partitions()
         if gone.topic == "other"
     ]
+
+
+@OF_MANY
+def test_a_query_that_left_a_deleted_topic_out_may_be_strict_again(log: Log, named: dict[str, object]) -> None:
+    log.create_topic("other")
+    _, start = begun(log, **named)
+    log.admin.delete_topic("other")
+    end = reader(log, **named, failOnDataLoss=False).latestOffset(start, ALL)
+    write(log, b"more")
+    log.create_topic("other")
+    write(log, b"anew", topic="other")
+
+    assert batches(reader(log, **named), end) == [[], [b"anew", b"more"]]
 
 
 @pytest.mark.parametrize("named", BY_NAME, ids=["subscribe", "assign"])
@@ -348,33 +393,100 @@ def test_a_query_of_which_every_topic_was_deleted_waits_for_them(log: Log, named
     made, start = begun(log, **named, failOnDataLoss=False)
     log.admin.delete_topic(TOPIC)
     log.admin.delete_topic("other")
-    assert made.latestOffset(start, ALL) == start
+    nowhere = made.latestOffset(start, ALL)
+    assert parse_offset(nowhere).topics == {}
+    assert made.latestOffset(nowhere, ALL) == nowhere
 
     log.create_topic("other")
+    log.create_topic(TOPIC)
     write(log, b"new", topic="other")
 
-    assert batches(made, start) == [[], [b"new"]]
+    assert batches(made, nowhere) == [[], [b"new"]]
 
 
 @pytest.mark.parametrize(
     ("named", "error"),
     [
         ({"subscribe": f"{TOPIC},another"}, UnknownTopicError),
-        ({"subscribe": None, "assign": json.dumps({TOPIC: [0], "another": [0]})}, UnknownTopicError),
-        ({"subscribe": None, "assign": json.dumps({TOPIC: [0, 2]})}, UnknownPartitionError),
+        ({"subscribe": None, "assign": json.dumps({TOPIC: [0, 1], "another": [0]})}, UnknownTopicError),
+        ({"subscribe": None, "assign": json.dumps({TOPIC: [0, 1, 2]})}, UnknownPartitionError),
     ],
 )
-@pytest.mark.parametrize("is_strict", [True, False])
 def test_what_a_query_never_read_is_not_taken_for_deleted(
-    log: Log, named: dict[str, object], error: type[Exception], *, is_strict: bool
+    log: Log, named: dict[str, object], error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     _, start = begun(log)
-    made = reader(log, **named, failOnDataLoss=is_strict)
+    write(log, b"a")
 
     with pytest.raises(error):
-        made.latestOffset(start, ALL)
+        reader(log, **named).latestOffset(start, ALL)
+    for is_strict in (True, False):
+        with pytest.raises(error):
+            begun(log, **named, failOnDataLoss=is_strict)
+    assert batches(reader(log, **named, failOnDataLoss=False), start) == [[b"a"]]
+    assert [record.message for record in caplog.records if "does not exist" in record.message] != []
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        {"subscribe": "other"},
+        {"subscribePattern": "o.*", "subscribe": None},
+        {"subscribe": None, "assign": json.dumps({TOPIC: [1], "other": [0]})},
+    ],
+)
+def test_what_is_selected_no_more_is_an_error_or_stays_where_it_is(
+    log: Log, narrow: dict[str, object], *, is_available_now: bool
+) -> None:
+    log.create_topic("other")
+    wide = {"subscribe": f"{TOPIC},other"}
+    _, start = begun(log, **wide)
+    write(log, b"left", number=0)
+    write(log, b"kept", topic="other")
+    strict, lenient = reader(log, **narrow), reader(log, **narrow, failOnDataLoss=False)
+    if is_available_now:
+        strict.prepareForTriggerAvailableNow()
+        lenient.prepareForTriggerAvailableNow()
+
+    with pytest.raises(DataLossError, match=rf"no longer select .*name it again.*topic='{TOPIC}'.*partition=0"):
+        strict.latestOffset(start, ALL)
+    end = lenient.latestOffset(start, ALL)
+    assert rows(lenient, start, end) == [b"kept"]
+    assert batches(reader(log, **wide), end) == [[b"left"]]
+
+
+IMPOSSIBLE: dict[str, tuple[dict[str, object], type[Exception]]] = {
+    "deleted": ({}, UnknownTopicError),
+    "below the log start": (
+        {"startingOffsets": json.dumps({TOPIC: {"0": 0, "1": 0}, "other": {"0": 0}})},
+        OffsetOutOfRangeError,
+    ),
+    "of no time": ({"startingOffsets": None, "startingTimestamp": 1}, InvalidOptionError),
+}
+
+
+@pytest.mark.parametrize("reason", IMPOSSIBLE)
+def test_a_start_that_became_impossible_stops_a_new_query_and_none_that_began_there(log: Log, reason: str) -> None:
+    """Spark asks for the start once more when it replays batch 0, and does without the answer."""
+    more, error = IMPOSSIBLE[reason]
+    given = {"subscribe": f"{TOPIC},other", "failOnDataLoss": False, **more}
+    log.create_topic("other")
+    for number in (0, 1):
+        write(log, b"lost", number=number)
+    write(log, b"lost", topic="other")
+    _, start = begun(log, **given)
+    if reason == "deleted":
+        log.admin.delete_topic("other")
+    else:
+        log.admin.delete_records({tp(0): 1, tp(1): 1, tp(0, "other"): 1})
+
     with pytest.raises(error):
-        made.initialOffset()
+        begun(log, **given)
+    replay = reader(log, **given)
+    assert rows(replay, replay.initialOffset(), start) == []
+    write(log, b"kept")
+    assert b"kept" in rows(replay, start, replay.latestOffset(start, ALL))
 
 
 # An older copy of the log ---------------------------------------------------------------------------------------------
