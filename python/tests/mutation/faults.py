@@ -771,10 +771,24 @@ SPARK = [
     ),
     Fault(
         "a topic that was created again is read on",
-        "spark/offsets.py",
-        "        if topic_ids.get(name) != topic.topic_id:\n",
-        "        if name not in topic_ids:\n",
-        ("unit/spark/test_offsets.py",),
+        "spark/planner.py",
+        "                self._lose(partition)\n        return selected",
+        "                pass\n        return selected",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "what is no longer selected is passed over",
+        "spark/planner.py",
+        "                self._leave_out(partition)\n",
+        "                pass\n",
+        ("unit/spark/test_stream_reader.py",),
+    ),
+    Fault(
+        "retention takes the markers behind the last record",
+        "log/retention.py",
+        "    while going and going[-1].block is None:\n",
+        "    while False:\n",
+        ("unit/log/test_retention.py",),
     ),
     Fault(
         "a position goes backwards",

@@ -375,6 +375,17 @@ def test_a_topic_that_was_deleted_ends_a_query_or_is_left_out_of_it(
 
 
 @OF_MANY
+def test_a_topic_that_was_created_again_ends_a_strict_query(log: Log, named: dict[str, object]) -> None:
+    log.create_topic("other")
+    made, start = begun(log, **named)
+    log.admin.delete_topic("other")
+    log.create_topic("other")
+
+    with pytest.raises(DataLossError, match=r"was deleted .*topic='other'"):
+        made.latestOffset(start, ALL)
+
+
+@OF_MANY
 def test_a_query_that_left_a_deleted_topic_out_may_be_strict_again(log: Log, named: dict[str, object]) -> None:
     log.create_topic("other")
     _, start = begun(log, **named)
