@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,7 +16,19 @@ from oncelog.types import RecordMetadata, TopicIdPartition
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-def check_record(key: object, value: object, headers: Headers, timestamp_ms: object) -> int:
+def pairs_of(headers: Headers) -> Headers:
+    """The headers as they are at this moment: the caller may change or use up what it passed before they are written.
+
+    Raises:
+        InvalidRecordError: they are no pairs.
+    """
+    try:
+        return tuple((name, content) for name, content in headers)
+    except (TypeError, ValueError) as error:
+        raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=repr(headers)) from error
+
+
+def check_record(key: object, value: object, headers: Iterable[tuple[object, object]], timestamp_ms: object) -> int:
     """Refuse what could not be stored, before anything is; returns the bytes of key, value and headers.
 
     Raises:
@@ -24,11 +36,11 @@ def check_record(key: object, value: object, headers: Headers, timestamp_ms: obj
         RecordTooLargeError: together they exceed `limits.MAX_RECORD_BYTES`.
     """
     size_bytes = _bytes_of("key", key) + _bytes_of("value", value)
-    for name, content in _pairs(headers):
+    for name, content in headers:
         if not isinstance(name, str) or not _is_text(name):
             raise InvalidRecordError("a header's name is text", part="headers", found=repr(name))
         size_bytes += len(name.encode()) + _bytes_of("headers", content)
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:  # True is no time
         raise InvalidRecordError(
             "a timestamp is milliseconds since 1970",
             part="timestamp_ms",
@@ -44,13 +56,6 @@ def _bytes_of(part: str, content: object) -> int:
     if content is not None and not isinstance(content, bytes):
         raise InvalidRecordError("a record holds bytes or nothing; encode it", part=part, found=type(content).__name__)
     return len(content or b"")
-
-
-def _pairs(headers: Headers) -> list[tuple[object, object]]:
-    try:
-        return [(name, content) for name, content in headers]
-    except (TypeError, ValueError) as error:
-        raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=repr(headers)) from error
 
 
 def _is_text(name: str) -> bool:

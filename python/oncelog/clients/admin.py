@@ -190,11 +190,12 @@ class Admin:
             the log start of each partition now.
 
         Raises:
-            OffsetOutOfRangeError: an offset is not within the log.
+            OffsetOutOfRangeError: an offset is not within the log; nothing was removed.
         """
         identified = {tp: self._identify(tp) for tp in before}
-        for offset in before.values():
-            check_number("offset", offset, least=-MAX_LONG)
+        for tp, offset in before.items():
+            state = partition_log.read_partition(self._store, identified[tp])
+            retention.check_within(state, identified[tp], check_number("offset", offset, least=-MAX_LONG))
         self._settle_soon(identified.values())
         for tp, offset in before.items():
             retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
@@ -555,7 +556,8 @@ class Admin:
             dry_run: say what would be removed, and change nothing.
             on_file: called for each file as it is looked at.
         """
-        topics.remove_tombstones(self._store, sweeper.store_now_ms(self._store))
+        if not dry_run:
+            topics.remove_tombstones(self._store, sweeper.store_now_ms(self._store))
         return collection.collect(
             self._store,
             self._services.files,

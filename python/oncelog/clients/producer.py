@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number, check_partition
-from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, pairs_of
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.clients.routes import Routes
 from oncelog.clients.sender import Sender
@@ -178,7 +178,8 @@ class Producer:
         """Flush and commit: everything the transaction wrote becomes visible, or (on an error) nothing.
 
         Raises:
-            ProducerFencedError: another producer, or a time-out, ended the transaction; close this producer.
+            ProducerFencedError: another producer, or a time-out, ended the transaction; close this producer. Where an
+                answer of this commit was lost before, as after an OutcomeUnknownError, it may have been committed.
             TransactionAbortableError: some of it could not be sent; abort it.
             RetriableError, OutcomeUnknownError: call again; committing twice is harmless.
         """
@@ -317,6 +318,7 @@ class Producer:
         """
         self._check_sendable("send")
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
+        headers = pairs_of(headers)
         size_bytes = check_record(key, value, headers, timestamp_ms)
         self._flush_if_full()
         target = self._routes.of_record(topic, key, partition)
@@ -361,6 +363,7 @@ class Producer:
         """
         if not self._has_unsent():
             return
+        self._check_usable("flush")
         while self._has_unsent():
             with self._sending() as sending:
                 self._sender.send(sending, self._need_identity(), self._transactional_id)

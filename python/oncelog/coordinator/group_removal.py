@@ -133,7 +133,9 @@ def _expire_offsets(
             if idle_ms > limits.TOMBSTONE_MS:
                 _remove(view, group_id, path)
             continue
-        is_stale = partition.topic_id not in topic_ids or (idle_ms > retention_ms and not is_owned)
+        # What is pending was committed when its owner decided, whenever it was staged; settling it begins its time.
+        is_old = idle_ms > retention_ms and not is_owned and not state.pending
+        is_stale = partition.topic_id not in topic_ids or is_old
         if is_stale and not groups.undecided_owners(view, group_id, partition):
             view.set(path, payloads.encode_group_partition(_EMPTY))
             expired += 1

@@ -1,7 +1,7 @@
 """Retention: moves the log start over old entries. Files go later (collection.py).
 
 Never moves past the first offset of an unsettled owner (invariant I11), nor past the log end; a record goes when its
-whole record batch may go, and a marker with the record batch behind it.
+whole record batch may go, and a marker with the record batch behind it or where a caller names its offset.
 """
 
 from __future__ import annotations
@@ -74,14 +74,7 @@ def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: Topic
             break
         excess_bytes -= size_bytes
         going.append(entry)
-    return _but_last_markers(going)
-
-
-def _but_last_markers(going: list[IndexEntry]) -> list[IndexEntry]:
-    """Without the markers behind the last record batch: they stay with what follows them.
-
-    A reader that took every record may stand before them, and must not find the log start behind it.
-    """
+    # A reader that took every record may stand before the markers behind them, not before the log start.
     while going and going[-1].block is None:
         going.pop()
     return going
@@ -97,20 +90,28 @@ def delete_records(
     """
 
     def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
-        if not state.log_start <= before_offset <= state.log_end:
-            raise OffsetOutOfRangeError(
-                "the offset is not within the log",
-                partition=str(partition),
-                offset=before_offset,
-                log_start=state.log_start,
-                log_end=state.log_end,
-            )
+        check_within(state, partition, before_offset)
         end = min(before_offset, removable_end(state))
-        entries = index.entries(files, state.log_start, end)
-        return _but_last_markers([entry for entry in entries if entry.end_offset <= end])
+        return [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
 
     state, going = partition_log.walk_index(store, partition, find)
     return _move_log_start(store, partition, state, going) if going else None
+
+
+def check_within(state: PartitionState, partition: TopicIdPartition, offset: int) -> None:
+    """Refuse an offset that is not one of the log's.
+
+    Raises:
+        OffsetOutOfRangeError: it is below the log start or above the log end.
+    """
+    if not state.log_start <= offset <= state.log_end:
+        raise OffsetOutOfRangeError(
+            "the offset is not within the log",
+            partition=str(partition),
+            offset=offset,
+            log_start=state.log_start,
+            log_end=state.log_end,
+        )
 
 
 def removable_end(state: PartitionState) -> int:

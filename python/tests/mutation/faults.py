@@ -633,9 +633,16 @@ SETTLING = [
     Fault(
         "expiry takes offsets of a sink",
         "coordinator/group_removal.py",
-        "(idle_ms > retention_ms and not is_owned)",
-        "idle_ms > retention_ms",
+        "idle_ms > retention_ms and not is_owned and not state.pending",
+        "idle_ms > retention_ms and not state.pending",
         ("unit/clients/test_admin_groups.py",),
+    ),
+    Fault(
+        "expiry takes offsets that a transaction has just committed",
+        "coordinator/group_removal.py",
+        "idle_ms > retention_ms and not is_owned and not state.pending",
+        "idle_ms > retention_ms and not is_owned",
+        ("spec/test_group_offset_laws.py",),
     ),
     Fault(
         "expiry takes undecided offsets",

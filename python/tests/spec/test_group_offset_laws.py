@@ -188,6 +188,11 @@ def test_expiry_and_deletion_leave_a_group_with_undecided_offsets_alone(world: L
     producer.commit_transaction()
 
     assert committed(world.log) == 5
+    assert admin.expire_offsets() == []
+    assert committed(world.log) == 5
+    world.settle()
+    world.time.pass_ms(limits.OFFSETS_RETENTION_MS - 1)
+    assert admin.expire_offsets() == []
     admin.delete_group(GROUP)
     assert committed(world.log) is None
 

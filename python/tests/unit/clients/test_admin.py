@@ -210,6 +210,15 @@ def test_deleting_records_moves_the_log_start_by_whole_batches(log: Log) -> None
         log.admin.delete_records({tp(): 1})
 
 
+def test_records_are_deleted_of_all_partitions_that_are_named_or_of_none(log: Log) -> None:
+    write_committed(started(log), b"a", b"b")
+
+    with pytest.raises(OffsetOutOfRangeError, match="offset=9"):
+        log.admin.delete_records({tp(0): 2, tp(1): 9})
+
+    assert state(log).log_start == 0
+
+
 def test_deleting_records_stops_at_an_unsettled_transaction(log: Log) -> None:
     """conformance: 28"""
     write_committed(started(log, "before"), b"a")

@@ -206,6 +206,7 @@ def test_the_offsets_of_a_group_with_pending_ones_do_not_expire(world: LogWorld)
 
 def test_the_offsets_that_a_sink_owns_never_expire(world: LogWorld) -> None:
     open_round(world.log, 0, group_id="readers").decide()
+    world.settle()
     world.time.pass_ms(10 * limits.OFFSETS_RETENTION_MS)
 
     assert world.log.admin.expire_offsets() == []

@@ -116,7 +116,9 @@ def test_a_dry_run_of_upkeep_changes_nothing(world: LogWorld) -> None:
     write_open(copier := started(world.log), b"open")
     world.log.admin.configure_topic(TOPIC, retention_ms=1)
     orphan(world.log)
-    world.time.pass_ms(DAY_MS)
+    world.log.create_topic("gone")
+    world.log.admin.delete_topic("gone")
+    world.time.pass_ms(2 * DAY_MS)
     before = contents(world)
 
     report = world.log.admin.upkeep(dry_run=True)

@@ -272,6 +272,18 @@ def test_the_offsets_of_hundreds_of_partitions_are_staged_and_settled_in_bounded
         world.log.admin.settle()
 
 
+def test_headers_are_those_of_the_call_whatever_the_caller_does_with_them_afterwards(log: Log) -> None:
+    headers: list[tuple[str, bytes | None]] = []
+    with log.producer() as producer:
+        for number in range(3):
+            headers[:] = [("number", b"%d" % number)]
+            producer.send(TOPIC, b"", partition=0, headers=headers)
+        producer.send(TOPIC, b"", partition=0, headers=(pair for pair in headers))  # type: ignore[arg-type]
+        headers.append(("bad", 5))  # type: ignore[arg-type]
+
+    assert [record.headers for record in records(log)] == [(("number", b"%d" % number),) for number in (0, 1, 2, 2)]
+
+
 # Bad calls ------------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +302,7 @@ BAD_RECORDS: list[tuple[dict[str, Any], type[UsageError], str]] = [
     ({"timestamp_ms": -5}, InvalidRecordError, "found=-5"),
     ({"timestamp_ms": 1.5}, InvalidRecordError, "found=1.5"),
     ({"timestamp_ms": 2**63}, InvalidRecordError, "part='timestamp_ms'"),
+    ({"timestamp_ms": True}, InvalidRecordError, "found=True"),
     ({"value": bytes(limits.MAX_RECORD_BYTES + 1)}, RecordTooLargeError, "maximum=16777216"),
     ({"headers": [("name", bytes(limits.MAX_RECORD_BYTES))]}, RecordTooLargeError, "maximum=16777216"),
 ]
@@ -649,7 +662,12 @@ def test_a_forked_child_has_no_part_in_the_producer_of_its_parent(log: Log) -> N
     if child == 0:
         refused = 0
         try:
-            for call in (lambda: producer.send(TOPIC, b"child"), opened.commit_transaction):
+            for call in (
+                lambda: producer.send(TOPIC, b"child"),
+                opened.commit_transaction,
+                producer.flush,
+                receipt.result,
+            ):
                 with suppress(IllegalStateTransitionError):
                     call()
                     continue
@@ -660,7 +678,7 @@ def test_a_forked_child_has_no_part_in_the_producer_of_its_parent(log: Log) -> N
             os._exit(refused)
     _, status = os.waitpid(child, 0)
 
-    assert os.waitstatus_to_exitcode(status) == 2
+    assert os.waitstatus_to_exitcode(status) == 4
     assert receipt.result().offset == 0
     opened.commit_transaction()
     assert values(log) == [b"parent"]

@@ -98,8 +98,7 @@ def test_markers_stay_until_the_data_behind_them_goes(world: LogWorld) -> None:
     assert enforce(world) is None
 
 
-@pytest.mark.parametrize("is_purged", [False, True])
-def test_a_reader_that_took_every_record_is_not_behind_the_log_start(world: LogWorld, *, is_purged: bool) -> None:
+def test_a_reader_that_took_every_record_is_not_behind_the_log_start(world: LogWorld) -> None:
     """It stood before the marker, which was written after it had read, and retention took both."""
     write_committed(started(world.log), b"read")
     with world.log.consumer(auto_offset_reset="none") as reader:
@@ -109,8 +108,6 @@ def test_a_reader_that_took_every_record_is_not_behind_the_log_start(world: LogW
         assert reader.position(tp()) == 1
 
         world.settle()
-        if is_purged:
-            world.log.admin.delete_records({tp(): state(world.log).log_end})
         write_committed(started(world.log), b"new")
         enforce(world, TopicState("", 2, retention_bytes=state(world.log).size_bytes // 2))
 
