@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelog.errors import UsageError
-from oncelog.types import ProducerIdAndEpoch
+from oncelog.types import MAX_LONG, ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,12 @@ class PreparedTransaction:
             raise UsageError("a token is text", token=repr(text))
         producer_id, _, rest = text.partition(":")
         epoch, _, transactional_id = rest.partition(":")
-        if not (producer_id.isdecimal() and epoch.isdecimal() and transactional_id):
+        if not (_is_long(producer_id) and _is_long(epoch) and transactional_id):
             raise UsageError(
                 "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
             )
         return cls(transactional_id, ProducerIdAndEpoch(int(producer_id), int(epoch)))
+
+
+def _is_long(digits: str) -> bool:
+    return digits.isdecimal() and len(digits) <= len(str(MAX_LONG)) and int(digits) <= MAX_LONG

@@ -202,11 +202,18 @@ class Producer:
 
         Raises:
             ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise, an operator say.
+            UsageError: the token is of another transactional id; nothing was ended.
         """
         self._check_call("complete_transaction")
         if not isinstance(token, PreparedTransaction):
             raise UsageError("a token is a PreparedTransaction; PreparedTransaction.parse reads its text", found=token)
         transactional_id = self._need_transactional_id("complete_transaction")
+        if token.transactional_id != transactional_id:
+            raise UsageError(
+                "the token is of another transactional id; give the one that its producer prepared",
+                token=str(token),
+                transactional_id=transactional_id,
+            )
         is_commit = token.producer == self._prepared
         ending = ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION
         if self._state is not ending:

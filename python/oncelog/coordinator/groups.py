@@ -94,7 +94,7 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
         view: of the step.
         group_id: of the group.
         owning_prefix: the sink's prefix that writes; None for plain commits and producers' transactions.
-        nonce: of a plain commit.
+        nonce: of a plain commit, or of the sink's round.
 
     Raises:
         GroupOwnedError: a sink owns the group's offsets, and it is not the one that commits.
@@ -215,12 +215,6 @@ def settle(view: ZnodeView, path: str, owner: str, state: OwnerState) -> None:
     after = before.settled(owner, state.outcome)
     if after != before:
         view.set(path, payloads.encode_group_partition(after))
-
-
-def staged_order(reader: ZnodeReader, group_id: str, partition: TopicIdPartition, owner: str) -> int:
-    """The order at which `owner`, which is open, staged an offset of the partition."""
-    _, state, _ = _read(reader, group_id, partition)
-    return next(pending.order for pending in state.pending if pending.owner == owner)
 
 
 def fetch(

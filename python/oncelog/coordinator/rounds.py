@@ -145,7 +145,7 @@ class Round:
         self._store = services.store
         self._request = request
         self._nonce = nonce
-        self._group_order: int | None = None
+        self._has_staged = False
         self.number = number
         self.path = paths.round_owner(request.prefix, number)
         self.partitions: tuple[TopicIdPartition, ...] = ()
@@ -186,11 +186,11 @@ class Round:
             BatchRefusedError: the group does not stand where the batch starts.
         """
 
-        def stage(some: GroupOffsets) -> int:
-            return resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets, some)))
+        def stage(some: GroupOffsets) -> None:
+            resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets, some)))
 
-        for order in groups.step_by_step(offsets.end, stage):
-            self._group_order = order
+        for _ in groups.step_by_step(offsets.end, stage):
+            self._has_staged = True
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
@@ -294,10 +294,10 @@ class Round:
         for _, parts in groupby(sorted(written, key=_number_of), key=_number_of):
             yield list(parts)
 
-    def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> int:
+    def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> None:
         _, record = self._check_open(view)
         if end and paths.group_partition(offsets.group_id, next(iter(end))) in record.groups:
-            return groups.staged_order(view, offsets.group_id, next(iter(end)), self.path)  # an earlier try won
+            return  # an earlier try won
         held = groups.fetch(view, offsets.group_id, end)
         moved = {p: v for p, v in held.items() if p in offsets.start and offsets.start[p].offset != v.offset}
         if moved:
@@ -308,17 +308,16 @@ class Round:
                 committed={str(partition): value.offset for partition, value in moved.items()},
                 batch_start={str(partition): offsets.start[partition].offset for partition in moved},
             )
-        order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix)
+        order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix, nonce=self._nonce)
         listed = {*record.groups, *groups.stage(view, offsets.group_id, end, self.path, order)}
         metadata.grow_owner(view, self.path, replace(record, groups=tuple(sorted(listed))))
-        return order
 
     def _decide(self, view: ZnodeView) -> None:
         record = read_round(view, self._request.prefix, self.number)
         if record is not None and record.outcome is Outcome.COMMIT and record.nonce == self._nonce:
             return  # an earlier try of this step won
         ledger, record = self._check_open(view)
-        if self._group_order is not None:
+        if self._has_staged:
             self._check_group_unmoved(view, ledger.group_id or "")
         after = batch_ledger.decided(ledger, self._request, self.number)
         view.set(paths.query(self._request.prefix), payloads.encode_ledger(after))
@@ -326,8 +325,8 @@ class Round:
         view.set_blind(paths.COMMITS, b"")
 
     def _check_group_unmoved(self, view: ZnodeView, group_id: str) -> None:
-        znode = view.get(paths.group(group_id))
-        if znode is None or znode.stat.version != self._group_order:
+        group = groups.read_group(view, group_id)
+        if group is None or group.nonce != self._nonce:
             raise BatchRefusedError(
                 "someone else committed offsets of this sink's group while the batch was written; use another groupId",
                 group_id=group_id,

@@ -410,7 +410,8 @@ class GroupRecord:
     Attributes:
         owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
         is_deleted: a tombstone: the version, which orders commits, goes on if the name comes back.
-        nonce: of the last commit outside any transaction; an attempt that finds its own has won before.
+        nonce: of the last commit outside any transaction, or of the round that staged offsets: whoever finds its own
+            knows that its commit took place, and that nobody came after it.
     """
 
     owning_prefix: str | None = None

@@ -572,7 +572,7 @@ BATCHES = [
     Fault(
         "decide without the group check",
         "coordinator/rounds.py",
-        "        if self._group_order is not None:\n            self._check_group_unmoved",
+        "        if self._has_staged:\n            self._check_group_unmoved",
         "        if False:\n            self._check_group_unmoved",
         (
             "simulation/test_round_interleavings.py::test_the_check_at_the_decision_keeps_strangers_out_of_the_group_by_itself",

@@ -73,7 +73,7 @@ class Driver(NamedTuple):
 
     def identity(self) -> Hashable:
         held = vars(self.round) if self.round else {}
-        return *self[:3], self.has_planned, self.round and self.round.number, held.get("_group_order")
+        return *self[:3], self.has_planned, self.round and self.round.number, held.get("_has_staged")
 
 
 class State(NamedTuple):

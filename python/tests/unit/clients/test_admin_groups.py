@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog import limits
 from oncelog.clients.descriptions import GroupPartitionProgress
 from oncelog.coordinator import group_removal
+from oncelog.coordinator.rounds import Round
 from oncelog.errors import GroupOwnedError, OffsetOutOfRangeError, UnknownGroupError, UnstableOffsetCommitError
 from oncelog.ports import Znode, ZnodeView
 from oncelog.runtime import Log
@@ -237,6 +240,31 @@ def test_a_sinks_group_loses_the_offsets_of_deleted_topics_only(log: Log) -> Non
 
     assert progress(log) == ()
     assert log.admin.describe_group("readers").owning_prefix == "copies"
+
+
+def test_a_batch_is_not_refused_because_upkeep_removes_what_a_deleted_topic_left_in_its_group(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that goes sets the znode of the group, which is no commit."""
+    log, admin = world.log, world.open().admin
+    log.create_topic("other")
+    log.admin.alter_offsets("readers", {tp(0, "other"): 0})
+    log.admin.delete_topic("other")
+    assert admin.expire_offsets() == ["readers"]
+    world.time.pass_ms(limits.TOMBSTONE_MS + 1)
+    expire = group_removal._expire_offsets
+    rounds: list[Round] = []
+
+    def begin_first(*args: Any) -> int:
+        if not rounds:
+            rounds.append(open_round(log, 0, group_id="readers"))
+        return expire(*args)
+
+    monkeypatch.setattr(group_removal, "_expire_offsets", begin_first)
+    admin.expire_offsets()
+    rounds[0].decide()
+
+    assert [(p.topic, p.offset) for p in progress(log)] == [(TOPIC, 1)]
 
 
 def test_an_undecided_offset_of_a_deleted_topic_waits_for_its_decision(log: Log) -> None:

@@ -447,10 +447,38 @@ def test_a_prepared_transaction_takes_no_more_calls_than_its_end(log: Log) -> No
     assert values(log) == [b"a"]
 
 
-@pytest.mark.parametrize("text", ["", "1:2", "1:2:", "a:2:copier", "1:b:copier", "-1:2:copier", "²:2:copier"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1:2",
+        "1:2:",
+        "a:2:copier",
+        "1:b:copier",
+        "-1:2:copier",
+        "²:2:copier",
+        "9" * 5000 + ":0:copier",
+        f"0:{2**63}:copier",
+    ],
+)
 def test_a_text_that_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="token="):
         PreparedTransaction.parse(text)
+
+
+def test_a_token_of_another_transactional_id_ends_nothing(log: Log) -> None:
+    tokens = []
+    for name in ("orders", "payments"):
+        write_open(producer := started(log, name), name.encode())
+        tokens.append(producer.prepare_transaction())
+    successor = log.producer(transactional_id="orders")
+    successor.init_transactions(keep_prepared=True)
+
+    with pytest.raises(UsageError, match="transactional_id='orders'"):
+        successor.complete_transaction(tokens[1])
+
+    assert successor.complete_transaction(tokens[0])
+    assert values(log) == [b"orders"]
 
 
 def test_a_token_survives_its_text() -> None:

@@ -147,18 +147,3 @@ def test_undecided_owners_are_those_that_hold_an_offset_open(log: Log) -> None:
     producer.commit_transaction()
     assert groups.undecided_owners(store, "g", first) == ()
     assert groups.partitions_of(store, "g") == [first]
-
-
-def test_what_one_transaction_staged_has_one_order_until_it_stages_again(log: Log) -> None:
-    producer = started(log)
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction({tp(0): 1, tp(1): 2}, "g")
-    store = log.services.store
-    first, second = partitions(log)
-    (owner,) = groups.undecided_owners(store, "g", first)
-    assert groups.staged_order(store, "g", first, owner) == groups.staged_order(store, "g", second, owner) == 0
-    producer.send_offsets_to_transaction({tp(1): 3}, "g")
-
-    assert groups.staged_order(store, "g", first, owner) == 0
-    assert groups.staged_order(store, "g", second, owner) == 1
-    producer.abort_transaction()
