@@ -1,9 +1,10 @@
 """The source's offset: how far it has read, as Spark keeps it in a checkpoint. Values and pure rules only.
 
 Spark compares offsets as text, so `SourceOffset.to_dict` has one order: topics by name, partitions by number. A
-partition that stands in an offset once stays there, at least where it was: `advance` is the only way forward, and it
-never goes backwards, never forgets a partition, and lets a new one appear at its log start in a batch that reads
-nothing, so that a batch never reads from a position that no checkpoint holds, and reads whole plans.
+partition that stands in an offset once stays there, at least where it was, unless its topic is deleted and the query
+may go on without it (selection.py). `advance` is the only way forward: it never goes backwards, and lets a new partition
+appear at its log start in a batch that reads nothing, so that a batch never reads from a position that no checkpoint
+holds, and reads whole plans.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The source's driver side: which partitions are read, where a read starts and ends, and how it is cut into tasks.
+"""The source's driver side: where a read starts and ends, and how it is cut into tasks (of what: selection.py).
 
 Knows the log and the options, and nothing of Spark. Everything here runs in the process that plans; what tasks need is
 in the `ReadTask`s it makes.
@@ -7,7 +7,6 @@ in the `ReadTask`s it makes.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -18,10 +17,9 @@ from oncelog.errors import (
     DataLossError,
     InvalidOptionError,
     OffsetOutOfRangeError,
-    UnknownPartitionError,
     UnknownTopicError,
 )
-from oncelog.log import partition_log, snapshot, topics
+from oncelog.log import partition_log, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeReader
@@ -38,6 +36,7 @@ from oncelog.spark.positions import (
     NoMatch,
     Position,
 )
+from oncelog.spark.selection import Selection
 from oncelog.types import BlockSlice, TopicIdPartition, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -67,8 +66,7 @@ class SourcePlanner:
         self._index_files = IndexFiles(log.services.files)
         self._options = options
         self._upkeep = Upkeep(log.services)
-        self._gone: set[TopicIdPartition] = set()
-        self._told: set[str | TopicPartition | TopicIdPartition] = set()
+        self._selection = Selection(options)
 
     # Plans ------------------------------------------------------------------------------------------------------------
 
@@ -76,84 +74,23 @@ class SourcePlanner:
         """A plan over all that the options select now: the ends of a read of all of it together.
 
         Args:
-            known: where a query stands; what of it is gone or not selected is left out without failOnDataLoss.
+            known: where a query stands; None for one that begins.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: a new query names a topic or partition that does not exist, or one
-                under failOnDataLoss that never read it.
-            DataLossError: under failOnDataLoss, a topic that the query reads is gone, or no longer selected.
+            UnknownTopicError, UnknownPartitionError, DataLossError: as `Selection.read`.
             PlanOvertakenError: keep the previous ends, or try again.
         """
-        return self._taken(lambda reader: self._wanted(reader, known))
+        return self._taken(lambda reader: self._selection.read(reader, known))
 
     def latest(self) -> Offsets:
         """Where a read would end now, of what there is of all that the options name."""
-        return self.ends(self._taken(lambda reader: self._selected(reader, lambda named: True)))
+        return self.ends(self._taken(self._selection.existing))
 
     def _taken(self, wanted: Callable[[ZnodeReader], list[TopicIdPartition]]) -> LogSnapshot:
         self._store.sync()
         seen = snapshot.take_selected(self._store, wanted)
         self._upkeep.after_planning(seen)
         return seen
-
-    def _wanted(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
-        if known is None:
-            return self._selected(reader, lambda named: False)
-        is_strict, names = self._options.fail_on_data_loss, known.names()
-        selected = self._selected(reader, lambda named: named in names or not is_strict)
-        missing = known.partitions().keys() - set(selected)
-        existing = partition_log.read_existing(reader, sorted(missing))
-        for partition in sorted(missing):
-            if partition in existing:
-                self._leave_out(partition)
-            else:
-                self._lose(partition)
-        return selected
-
-    def _selected(
-        self, reader: ZnodeReader, may_be_gone: Callable[[str | TopicPartition], bool]
-    ) -> list[TopicIdPartition]:
-        options = self._options
-        if options.subscribe_pattern is not None:
-            pattern = re.compile(options.subscribe_pattern)
-            return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
-        selected: list[TopicIdPartition] = []
-        for named in options.assign or options.subscribe or ():
-            try:
-                selected += _named(reader, named)
-            except (UnknownTopicError, UnknownPartitionError):
-                if not may_be_gone(named):
-                    raise
-                self._warn_once(named, "what the options name does not exist")
-        return selected
-
-    def _lose(self, partition: TopicIdPartition) -> None:
-        """Go on without a partition that is gone, if the query may."""
-        self._tell(partition, "a topic was deleted since the query read it", "failOnDataLoss=false goes on without it")
-        self._gone.add(partition)
-
-    def _leave_out(self, partition: TopicIdPartition) -> None:
-        """Go on without a partition that is there and no longer selected, if the query may."""
-        self._tell(
-            partition,
-            "the options no longer select a partition that the query reads",
-            "name it again, or begin anew with a new checkpoint; failOnDataLoss=false leaves it where it is",
-        )
-
-    def _tell(self, partition: TopicIdPartition, what: str, way_on: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{what}; {way_on}",
-                topic=partition.topic,
-                topic_id=partition.topic_id,
-                partition=partition.partition,
-            )
-        self._warn_once(partition, what)
-
-    def _warn_once(self, left_out: str | TopicPartition | TopicIdPartition, why: str) -> None:
-        if left_out not in self._told:
-            self._told.add(left_out)
-            _log.warning("%s; reading goes on without it: %r", why, left_out)
 
     def ends(self, seen: LogSnapshot) -> Offsets:
         """Where a reader of the source's isolation level ends."""
@@ -188,7 +125,11 @@ class SourcePlanner:
         Raises:
             DataLossError: under failOnDataLoss, the log ends before `known`.
         """
-        kept = {partition: offset for partition, offset in known.partitions().items() if partition not in self._gone}
+        kept = {
+            partition: offset
+            for partition, offset in known.partitions().items()
+            if not self._selection.is_gone(partition)
+        }
         here = kept | self._beyond(kept, seen)
         return known if here == known.partitions() else replace(known, topics=self.source_offset(here).topics)
 
@@ -367,15 +308,8 @@ class SourcePlanner:
                 max_records=max_records,
             )
         except UnknownTopicError:
-            self._lose(partition)
+            self._selection.lose(partition)
             return snapshot.VisibleRange((), end)
-
-
-def _named(reader: ZnodeReader, named: str | TopicPartition) -> list[TopicIdPartition]:
-    """What a name in the options stands for."""
-    if isinstance(named, str):
-        return topics.partitions_of(reader, named)
-    return [partition_log.identify(reader, named.topic, named.partition)]
 
 
 def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:

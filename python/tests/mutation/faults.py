@@ -778,14 +778,14 @@ SPARK = [
     ),
     Fault(
         "a topic that was created again is read on",
-        "spark/planner.py",
-        "                self._lose(partition)\n        return selected",
+        "spark/selection.py",
+        "                self.lose(partition)\n        return selected",
         "                pass\n        return selected",
         ("unit/spark/test_stream_reader.py",),
     ),
     Fault(
         "what is no longer selected is passed over",
-        "spark/planner.py",
+        "spark/selection.py",
         "                self._leave_out(partition)\n",
         "                pass\n",
         ("unit/spark/test_stream_reader.py",),
@@ -841,7 +841,7 @@ SPARK = [
     ),
     Fault(
         "a topic that never was is taken for a deleted one",
-        "spark/planner.py",
+        "spark/selection.py",
         "lambda named: named in names or not is_strict",
         "lambda named: True",
         ("unit/spark/test_stream_reader.py",),
@@ -884,7 +884,7 @@ SPARK = [
     Fault(
         "a topic that goes while it is planned stops a query that may go on without it",
         "spark/planner.py",
-        "            self._lose(partition)\n            return snapshot",
+        "            self._selection.lose(partition)\n            return snapshot",
         "            raise\n            return snapshot",
         ("unit/spark/test_stream_reader.py",),
     ),

@@ -1,0 +1,119 @@
+"""Which partitions a source reads: what its options name now, and what becomes of those that a query read before.
+
+A partition that is gone, or no longer selected, is data loss under failOnDataLoss; else it is left out, and said so
+once. What was deleted is forgotten, as it never comes back; what is no longer selected stays where it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from oncelog.errors import DataLossError, UnknownPartitionError, UnknownTopicError
+from oncelog.log import partition_log, topics
+from oncelog.ports import ZnodeReader
+from oncelog.spark.offsets import SourceOffset
+from oncelog.spark.options import SourceOptions
+from oncelog.types import TopicIdPartition, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+Named = str | TopicPartition
+"""A topic, or one partition of it, as the options name them."""
+
+
+class Selection:
+    """The partitions of one source; remembers which of them are gone, and what was said."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._gone: set[TopicIdPartition] = set()
+        self._told: set[Named | TopicIdPartition] = set()
+
+    def read(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
+        """What there is of what the options select.
+
+        Args:
+            reader: of the log's znodes.
+            known: where the query stands; None for one that begins.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: a new query names a topic or partition that does not exist, or one
+                under failOnDataLoss that never read it.
+            DataLossError: under failOnDataLoss, a topic that the query reads is gone, or no longer selected.
+        """
+        if known is None:
+            return self._select(reader, lambda named: False)
+        is_strict, names = self._options.fail_on_data_loss, known.names()
+        selected = self._select(reader, lambda named: named in names or not is_strict)
+        missing = known.partitions().keys() - set(selected)
+        existing = partition_log.read_existing(reader, sorted(missing))
+        for partition in sorted(missing):
+            if partition in existing:
+                self._leave_out(partition)
+            else:
+                self.lose(partition)
+        return selected
+
+    def existing(self, reader: ZnodeReader) -> list[TopicIdPartition]:
+        """What there is of what the options select, whatever the query read before."""
+        return self._select(reader, lambda named: True)
+
+    def lose(self, partition: TopicIdPartition) -> None:
+        """Go on without a partition that is gone, if the query may.
+
+        Raises:
+            DataLossError: under failOnDataLoss.
+        """
+        self._tell(partition, "a topic was deleted since the query read it", "failOnDataLoss=false goes on without it")
+        self._gone.add(partition)
+
+    def is_gone(self, partition: TopicIdPartition) -> bool:
+        """Whether the query went on without it, as it was deleted."""
+        return partition in self._gone
+
+    def _select(self, reader: ZnodeReader, may_be_gone: Callable[[Named], bool]) -> list[TopicIdPartition]:
+        options = self._options
+        if options.subscribe_pattern is not None:
+            pattern = re.compile(options.subscribe_pattern)
+            return [p for p in topics.all_partitions(reader) if pattern.fullmatch(p.topic)]
+        selected: list[TopicIdPartition] = []
+        for named in options.assign or options.subscribe or ():
+            try:
+                selected += _named(reader, named)
+            except (UnknownTopicError, UnknownPartitionError):
+                if not may_be_gone(named):
+                    raise
+                self._warn_once(named, "what the options name does not exist")
+        return selected
+
+    def _leave_out(self, partition: TopicIdPartition) -> None:
+        """Go on without a partition that is there and no longer selected, if the query may."""
+        self._tell(
+            partition,
+            "the options no longer select a partition that the query reads",
+            "name it again, or begin anew with a new checkpoint; failOnDataLoss=false leaves it where it is",
+        )
+
+    def _tell(self, partition: TopicIdPartition, what: str, way_on: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}; {way_on}",
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+            )
+        self._warn_once(partition, what)
+
+    def _warn_once(self, left_out: Named | TopicIdPartition, why: str) -> None:
+        if left_out not in self._told:
+            self._told.add(left_out)
+            _log.warning("%s; reading goes on without it: %r", why, left_out)
+
+
+def _named(reader: ZnodeReader, named: Named) -> list[TopicIdPartition]:
+    """What a name in the options stands for."""
+    if isinstance(named, str):
+        return topics.partitions_of(reader, named)
+    return [partition_log.identify(reader, named.topic, named.partition)]
