@@ -2,9 +2,9 @@
 
 Spark compares offsets as text, so `SourceOffset.to_dict` has one order: topics by name, partitions by number. A
 partition that stands in an offset once stays there, at least where it was, unless its topic is deleted and the query
-may go on without it (selection.py). `advance` is the only way forward: it never goes backwards, and lets a new partition
-appear at its log start in a batch that reads nothing, so that a batch never reads from a position that no checkpoint
-holds, and reads whole plans.
+may go on without it (selection.py). `advance` is the only way forward: it never goes backwards, and lets a new
+partition appear at its log start in a batch that reads nothing, so that a batch never reads from a position that no
+checkpoint holds, and reads whole plans.
 """
 
 from __future__ import annotations

@@ -242,7 +242,12 @@ OPTIONS: tuple[Option, ...] = (
         default=IsolationLevel.READ_COMMITTED,
     ),
     Option("maxOffsetsPerTrigger", SOURCE, _positive, "Most rows of one micro-batch. A batch read ignores it."),
-    Option("minOffsetsPerTrigger", SOURCE, _positive, "Waits until so many rows are there. A batch read ignores it."),
+    Option(
+        "minOffsetsPerTrigger",
+        SOURCE,
+        _positive,
+        "Waits until so many rows are there. Batch reads, `availableNow` and `once` do not.",
+    ),
     Option(
         "maxTriggerDelay",
         SOURCE,

@@ -4,6 +4,7 @@ What this file owns are Spark's habits, each of which lost or copied rows when i
   - `initialOffset` is not checkpointed and is called again when batch 0 is replayed. Hence batch 0 is always empty: its
     logged end is the durable start of the query. What makes a start impossible is told only where batch 0 is planned.
   - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
+  - Trigger.Once gives `ReadAllAvailable`, whatever limit the reader asks for.
   - `commit` comes one batch late and never for the last one; `stop` is never called.
   - `read` runs in another process, from a pickled reader: tasks carry all they need. Where oncelog's jar is on Spark's
     class path (`packaging`), tasks run in the JVM, and `read` is called only for logs in an object store.
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -108,6 +110,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -167,7 +171,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _next_end(self, known: SourceOffset, seen: LogSnapshot, limit: ReadLimit) -> SourceOffset:
         planner = self._planner()
         here = planner.within(known, seen)
-        if self._must_wait(planner, here, seen):
+        if not isinstance(limit, ReadAllAvailable) and self._must_wait(planner, here, seen):
             return known
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = advance(here, planner.next_ends(here, seen, max_rows, ceiling=self._frozen))

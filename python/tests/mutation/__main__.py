@@ -64,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", help="faults with this in their name")
     options = parser.parse_args(arguments)
     faults = [fault for fault in FAULTS if options.only in fault.name]
+    if not faults:
+        parser.error(f"no fault has {options.only!r} in its name")
     began = time.monotonic()
     with _trees(options.processes) as trees:
         if not _are_sound(trees, {test for fault in faults for test in fault.tests}):

@@ -284,6 +284,11 @@ def test_a_batch_waits_for_its_least_rows(spark: SparkSession, log: Log, tmp_pat
 
     assert before == []
     assert [len(batch) for batch in rows.batches.values()] == [0, 4]
+    write(log, b"last")
+    patient.writeStream.foreachBatch(rows).trigger(once=True).option(
+        "checkpointLocation", str(tmp_path / "ck")
+    ).start().awaitTermination()
+    assert len(rows.batches[2]) == 1, "Trigger.Once waits for nobody"
 
 
 def test_a_batch_waits_no_longer_than_its_delay(spark: SparkSession, log: Log, tmp_path: Path) -> None:

@@ -148,10 +148,20 @@ def test_what_is_available_now_is_what_was_there_when_that_was_asked(log: Log, m
     log.create_topic("later")
     write(log, b"in a later topic", topic="later")
 
-    end = made.latestOffset(start, ALL)
+    limit = made.getDefaultReadLimit()
+    end = made.latestOffset(start, limit)
 
     assert rows(made, start, end) == numbered("a", 3)
-    assert made.latestOffset(end, ALL) == end
+    assert made.latestOffset(end, limit) == end
+
+
+def test_what_is_asked_for_at_once_waits_for_no_least_rows(log: Log) -> None:
+    """So Trigger.Once asks."""
+    made, start = begun(log, minOffsetsPerTrigger=4, maxTriggerDelay="1h")
+    write(log, *numbered("a", 3))
+    assert made.latestOffset(start, made.getDefaultReadLimit()) == start
+
+    assert rows(made, start, made.latestOffset(start, ALL)) == numbered("a", 3)
 
 
 def test_a_partition_with_little_is_not_starved_by_one_with_much(log: Log) -> None:
@@ -247,7 +257,7 @@ def test_a_transaction_over_a_topic_that_is_new_to_a_query_comes_whole(
         log.create_topic("latest")
         write_both(log, "too-late", "latest")
 
-    assert batches(made, start) == [[], [b"first-0", b"first-other-0"]]
+    assert batches(made, start, made.getDefaultReadLimit()) == [[], [b"first-0", b"first-other-0"]]
 
 
 def test_a_transaction_over_a_topic_that_was_created_again_comes_whole(log: Log) -> None:
