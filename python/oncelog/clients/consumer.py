@@ -10,10 +10,11 @@ Not safe to share between threads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
 from oncelog.errors import (
+    DataLossError,
     IllegalStateTransitionError,
     OffsetOutOfRangeError,
     OncelogError,
@@ -42,6 +44,8 @@ from oncelog.types import (
     TopicIdPartition,
     TopicPartition,
 )
+
+T = TypeVar("T")
 
 PLANNED_RECORDS = 1_000_000
 """Records one partition plans ahead: bounds what the index lookup of a large backlog holds in memory."""
@@ -195,33 +199,50 @@ class Consumer:
             DataLossError: retention removed records this reader still needed; seek to go on.
             OffsetOutOfRangeError: no position, or one above the log end, and `auto_offset_reset` is none.
         """
-        batches = self.poll_batches(timeout_ms, max_records=max_records)
-        return [record for batch in batches for record in records_of(batch)]
+        return self._poll(
+            timeout_ms, max_records, lambda batches: [record for batch in batches for record in records_of(batch)]
+        )
 
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
+        return self._poll(timeout_ms, max_records, lambda batches: batches)
+
+    def _poll(self, timeout_ms: int, max_records: int, as_asked: Callable[[list[ConsumerBatch]], list[T]]) -> list[T]:
         self._check_open()
         check_number("max_records", max_records, least=1)
         deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
         while True:
             if all(not assignment.planned for assignment in self._active()):
                 self._plan()
-            batches = self._take(max_records)
-            remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
-            if batches or remaining_ms <= 0:
-                return batches
+            with self._handing_out():
+                found = as_asked(self._take(max_records))
+                remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
+                if found or remaining_ms <= 0:
+                    return found
             self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
+
+    @contextmanager
+    def _handing_out(self) -> Iterator[None]:
+        """What the caller does not get, for a Ctrl-C say, counts as not read: a commit behind it would lose it."""
+        before = [(assignment, assignment.position) for assignment in self._active()]
+        try:
+            yield
+        except BaseException:
+            for assignment, position in before:
+                if assignment.position != position:
+                    assignment.seek(position)
+            raise
 
     def _active(self) -> list[_Assignment]:
         return [assignment for assignment in self._assigned.values() if not assignment.is_paused]
 
     def _plan(self) -> None:
         active = self._active()
-        if not active:
-            return
         for assignment in active:
             assignment.pass_planned_end()
-        self._find_positions(active)
+        self._find_positions(self._assigned.values())
+        if not active:
+            return
         try:
             seen = snapshot.take(self._store, [assignment.partition for assignment in active])
         except PlanOvertakenError:
@@ -275,9 +296,11 @@ class Consumer:
             while assignment.planned and room > 0:
                 try:
                     records = self._read(assignment.planned[0].block)
-                except OncelogError:
+                except OncelogError as error:
                     if taken:
                         return taken
+                    if isinstance(error, DataLossError):
+                        self._check_not_removed(assignment)
                     raise
                 piece = assignment.take(room)
                 room -= piece.count
@@ -285,6 +308,15 @@ class Consumer:
                 rows = records.slice(piece.first_row, piece.count)
                 taken.append(ConsumerBatch(tp.topic, tp.partition, base_offset, rows))
         return taken
+
+    def _check_not_removed(self, assignment: _Assignment) -> None:
+        """Say that retention or a deletion removed the file, where it was no damage: a plan may be older than that.
+
+        Raises:
+            DataLossError, UnknownTopicError: it was.
+        """
+        planned = assignment.planned[0]
+        self._visible(assignment, planned.base_offset + planned.end_row)
 
     def _read(self, block: Block) -> pa.RecordBatch:
         """The records of a block; small polls come to the same one again and again."""
@@ -359,10 +391,13 @@ class Consumer:
             for tp, timestamp_ms in timestamps_ms.items()
         }
 
-    def _find_positions(self, assignments: Iterable[_Assignment]) -> None:
-        missing = [assignment for assignment in assignments if assignment.position is None]
+    def _find_positions(self, wanted: Iterable[_Assignment]) -> None:
+        """Where `wanted` start; at the latest offsets, all partitions that have no position start together."""
+        missing = [assignment for assignment in wanted if assignment.position is None]
         if not missing:
             return
+        if self._reset == "latest":
+            missing = [assignment for assignment in self._assigned.values() if assignment.position is None]
         committed: groups.GroupOffsets = {}
         if self._group_id is not None:
             committed = self._fetch(self._group_id, [assignment.partition for assignment in missing])

@@ -6,7 +6,8 @@ as long as a writer from before it is at work (holds.py). Hence a file older tha
 names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition have
 been found unreferenced by a collection at least that long ago. That time counts from after the look at the indexes.
 
-Crash points: after the generation was raised, after candidates were stored, after each removal: each leaves less work.
+Crash points: after the generation was raised, after each removal, after the candidates were stored: each leaves less
+work.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import UnknownTopicError
-from oncelog.log import generations, holds, partition_log, topics
+from oncelog.errors import FileUnavailableError, UnknownTopicError
+from oncelog.log import candidates, generations, holds, partition_log, topics
 from oncelog.log.holds import Hold
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, Stat, ZnodeStore, ZnodeView
-from oncelog.znodes import fields, paths
+from oncelog.znodes import paths
+
+FAILURES_TO_STOP = 10
+"""So many removals may fail before the others are left to the next collection."""
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
 
@@ -64,14 +67,17 @@ def collect(
         now_ms: asks for the store's time.
         dry_run: say what would be removed, and change nothing.
         on_file: called for each file of the log as it is looked at; for progress.
+
+    Raises:
+        FileUnavailableError: some file cannot be removed now; the others were.
     """
     began_ms = now_ms()
     seen = _next_generation(store, began_ms)
     generation = seen.next if dry_run else _raise_generation(store, seen)
-    found_before = _read_candidates(store)
+    found_before = candidates.read(store)
     referenced = referenced_files(store, IndexFiles(files))
     looked_ms = now_ms()
-    removed, waiting, foreign, size_bytes = [], {}, [], 0
+    due, waiting, foreign = {}, {}, []
     for name, size, _ in _all_files(files):
         on_file(name)
         if name in referenced:
@@ -82,18 +88,35 @@ def collect(
         found_ms = min(found_before.get(name, looked_ms), looked_ms)
         is_nameless = generations.generation_of(name) < generation - 1
         if is_nameless and name in found_before and looked_ms - found_ms >= limits.GENERATION_MIN_AGE_MS:
-            removed.append(name)
-            size_bytes += size
+            due[name] = size
         else:
             waiting[name] = found_ms
     reach(CrashPoint.COLLECT)
     if not dry_run:
         holds.release_overdue(store, looked_ms)
-        _write_candidates(store, waiting)
-        for name in removed:
-            files.delete(name)
+        failures = _remove(files, due)
+        candidates.write(store, waiting | {name: found_before[name] for name in failures})
+        for failure in failures.values():
+            raise failure
     reach(CrashPoint.COLLECTED)
-    return Collected(generation, tuple(removed), tuple(waiting), tuple(foreign), size_bytes, seen.held_by)
+    return Collected(generation, tuple(due), tuple(waiting), tuple(foreign), sum(due.values()), seen.held_by)
+
+
+def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailableError]:
+    """Remove what can be removed: one file that cannot does not keep the others. Returns why, by name.
+
+    After some failures it is the store that cannot, and the rest is not tried; it counts as failed for the same reason.
+    """
+    failures: dict[str, FileUnavailableError] = {}
+    for name in names:
+        try:
+            if len(failures) < FAILURES_TO_STOP:
+                files.delete(name)
+            else:
+                failures[name] = next(iter(failures.values()))
+        except FileUnavailableError as failure:
+            failures[name] = failure
+    return failures
 
 
 def count_files(files: FileStore) -> int:
@@ -150,35 +173,3 @@ def _raise_generation(store: ZnodeStore, seen: _Seen) -> int:
         return seen.next
 
     return store.transact(step)
-
-
-CANDIDATES = "/files/candidates"
-MAX_CANDIDATES = 3000
-"""Bounds the znode; what does not fit waits one collection longer."""
-
-
-def _read_candidates(store: ZnodeStore) -> dict[str, int]:
-    """The unreferenced files that collections before this one found, and when each was found first."""
-    znode = store.get(CANDIDATES)
-    if znode is None:
-        return {}
-    return paths.decode(CANDIDATES, znode.data, _candidates_from_json)
-
-
-def _candidates_from_json(payload: dict[str, Any]) -> dict[str, int]:
-    if "files" in payload:  # they were remembered by the generation once, which does not tell for how long
-        return {}
-    return {name: fields.number(found_ms) for name, found_ms in payload["found_ms"].items()}
-
-
-def _write_candidates(store: ZnodeStore, waiting: dict[str, int]) -> None:
-    kept = dict(sorted(waiting.items(), key=lambda item: (item[1], item[0]))[:MAX_CANDIDATES])
-
-    def step(view: ZnodeView) -> None:
-        data = paths.encode({"found_ms": kept})
-        if view.get(CANDIDATES) is None:
-            view.create(CANDIDATES, data)
-        else:
-            view.set(CANDIDATES, data)
-
-    store.transact(step)

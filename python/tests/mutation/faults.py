@@ -680,6 +680,20 @@ SETTLING = [
         ("unit/log/test_collection.py",),
     ),
     Fault(
+        "a collection forgets the files that one znode cannot name",
+        "log/candidates.py",
+        "for number, chunk in enumerate(others[:MAX_PARTS])}",
+        "for number, chunk in enumerate(others[:0])}",
+        ("unit/log/test_collection.py",),
+    ),
+    Fault(
+        "an interrupted poll counts as read",
+        "clients/consumer.py",
+        "                if assignment.position != position:",
+        "                if False:",
+        ("unit/clients/test_consumer.py",),
+    ),
+    Fault(
         "a file counts as found before its index was looked at",
         "log/collection.py",
         "    looked_ms = now_ms()\n",

@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
-from oncelog.log import collection, generations, holds
+from oncelog.log import candidates, generations, holds
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -187,12 +187,14 @@ class SmallPayload(Target):
     weight = 0.8
 
     def prepare(self) -> None:
-        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, collection.CANDIDATES, f"{paths.HOLDS}/a"]
+        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, candidates.CANDIDATES, f"{paths.HOLDS}/a"]
         self.written = [
             paths.encode({"cluster_id": "c1"}),
             paths.encode({"generation": 3}),
             paths.encode({"next": 2000, "nonce": "n"}),
-            paths.encode({"found_ms": {"data/00000001-a.avro": 2, "index/00000002-b.avro": 3}}),
+            paths.encode(
+                {"found_ms": {"data/00000001-a.avro": 2, "index/00000002-b.avro": 3}, "parts": [f"{0:032x}-1"]}
+            ),
             paths.encode({"writer": "a job"}),
         ]
         self.trees = [parsed(data) for data in self.written]
@@ -233,7 +235,7 @@ class SmallPayload(Target):
         if at == 1:
             return generations.current(store)
         if at == 3:
-            return collection._read_candidates(store)
+            return candidates.read(store)
         return store.transact(lambda view: producer_ids._next_block(view, "mine"))
 
 

@@ -158,15 +158,16 @@ def test_a_large_backlog_is_planned_in_pieces(log: Log, monkeypatch: pytest.Monk
 class Unreliable:
     """Stands in front of `read_block`: the chosen read fails, as a disk that does not answer for a moment."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails_at: int, failure: BaseException | None = None) -> None:
         self._read = read_block
         self._reads, self._fails_at = 0, fails_at
+        self._failure = failure or FileUnavailableError("the test's disk does not answer")
         monkeypatch.setattr(consumer_module, "read_block", self)
 
     def __call__(self, *given: Any) -> Any:
         number, self._reads = self._reads, self._reads + 1
         if number == self._fails_at:
-            raise FileUnavailableError("the test's disk does not answer")
+            raise self._failure
         return self._read(*given)
 
 
@@ -189,6 +190,27 @@ def test_a_block_that_cannot_be_read_now_is_neither_skipped_nor_does_it_swallow_
 
     assert found == numbered("a", 3)
     assert failures == (1 if fails_at == 0 else 0)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), MemoryError()], ids=type)
+def test_what_a_poll_did_not_hand_out_is_not_committed(
+    log: Log, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    """Ctrl-C in the middle of a poll, and the usual commit on the way out."""
+    for at in range(3):
+        write_committed(started(log), b"a-%d" % at, number=at % 2)
+    Unreliable(monkeypatch, 2, failure)
+    with from_start(log, group_id="readers") as consumer:
+        assert [record.value for record in consumer.poll(max_records=1)] == [b"a-0"]
+        with pytest.raises(type(failure)):
+            consumer.poll()
+        consumer.commit()
+        again = [record.value for _ in range(2) for record in consumer.poll()]
+    with from_start(log, group_id="readers") as successor:
+        by_successor = [record.value for record in successor.poll()]
+
+    assert set(again) == set(by_successor) == {b"a-1", b"a-2"}
+    assert len(again) == len(by_successor) == 2
 
 
 def test_a_block_whose_file_is_gone_or_damaged_stops_the_reader_for_good_and_names_the_file(tmp_path: Path) -> None:
@@ -310,6 +332,55 @@ def test_retention_that_overtakes_a_reader_is_an_error_with_both_offsets_and_no_
         consumer.seek_to_beginning()
 
         assert [record.value for record in consumer.poll()] == numbered("b", 2)
+
+
+def test_a_plan_that_retention_outlived_is_told_as_retention_and_not_as_damage(world: LogWorld) -> None:
+    """conformance: 40."""
+    producer = started(world.log)
+    for at in range(4):
+        write_committed(producer, b"a-%d" % at)
+    world.settle()
+    with from_start(world.log, tp(0)) as consumer:
+        assert [record.value for record in consumer.poll(max_records=1)] == [b"a-0"]
+        world.log.admin.delete_records({tp(): 6})
+        for _ in range(4):
+            world.log.admin.collect()
+            world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+        with pytest.raises(DataLossError, match="log_start=6"):
+            consumer.poll()
+        world.log.admin.delete_topic(TOPIC)
+        with pytest.raises(UnknownTopicError):
+            consumer.poll()
+
+
+@pytest.mark.parametrize("looks", ["poll", "position", "lag"])
+def test_who_starts_at_the_latest_offsets_starts_everywhere_at_once_whatever_is_asked_first(
+    log: Log, looks: str
+) -> None:
+    """conformance: 27."""
+    write_open(holder := started(log, "holder"), b"held", number=1)
+    write_open(other := started(log, "other"), b"half", number=0)
+    send(other, b"half", number=1)
+    other.commit_transaction()
+    with log.consumer(auto_offset_reset="latest") as consumer:
+        consumer.subscribe([TOPIC])
+        for one in consumer.assignment():
+            {"poll": lambda _: consumer.poll(), "position": consumer.position, "lag": consumer.lag}[looks](one)
+        holder.commit_transaction()
+
+        assert [record.value for record in consumer.poll()].count(b"half") in {0, 2}
+
+
+def test_a_partition_that_is_paused_starts_with_the_others(log: Log) -> None:
+    with log.consumer(auto_offset_reset="latest") as consumer:
+        consumer.subscribe([TOPIC])
+        consumer.pause([tp(1)])
+        assert consumer.poll() == []
+        write_committed(started(log), b"while it is paused", number=1)
+        assert consumer.poll() == []
+        consumer.resume([tp(1)])
+
+        assert [record.value for record in consumer.poll()] == [b"while it is paused"]
 
 
 def test_lag_counts_to_the_last_stable_offset_of_the_partition_alone(log: Log) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import FileUnavailableError
-from oncelog.log import collection, generations
+from oncelog.log import candidates, collection, generations
 from oncelog.log.collection import Collected
 from oncelog.runtime import Log
 from oncelog.znodes import paths
@@ -108,7 +108,7 @@ def test_candidates_of_the_time_when_generations_were_remembered_are_found_anew(
     name = orphan(world)
     later(world)
     data = paths.encode({"files": {name: 1}})
-    world.store().transact(lambda view: view.set(collection.CANDIDATES, data))
+    world.store().transact(lambda view: view.set(candidates.CANDIDATES, data))
     world.time.pass_ms(2 * limits.GENERATION_MIN_AGE_MS)
 
     assert collect(world.log, world).waiting == (name,)
@@ -127,9 +127,13 @@ def test_a_file_that_is_named_in_time_is_no_orphan(world: LogWorld) -> None:
     assert values(world.log) == [b"a"]
 
 
-def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names_per_znode", [candidates.NAMES_PER_ZNODE, 1])
+def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_per_znode: int
+) -> None:
     """conformance: 14."""
-    for at in range(10):
+    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", names_per_znode)
+    for at in range(20):
         with log_world(tmp_path / str(at)) as world:
             world.log.create_topic(TOPIC)
             with world.log.producer() as producer:
@@ -138,13 +142,15 @@ def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_
             world.log.admin.delete_records({tp(): 1})
             name = orphan(world)
             later(world)
+            orphan(world)
             world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
             store = FaultyStore(world.store(), Fault.CRASH_AFTER, at)
             with suppress(Crashed):
                 collect(world.open(store), world)
-            for _ in range(2):
+            for _ in range(3):
                 later(world)
 
+            assert world.store().children(candidates.CANDIDATES) == []
             left = {found for found, _, _ in world.files.names(generations.DATA)}
             assert name not in left
             assert len(left) == 2
@@ -174,10 +180,64 @@ def test_a_file_that_cannot_be_removed_now_is_a_retriable_error_and_goes_later(
     assert removed == [name]
 
 
+def test_a_file_that_cannot_be_removed_keeps_no_other_one(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of another user in a folder where only its owner may remove it."""
+    names = sorted(orphan(world) for _ in range(5))
+    later(world)
+    delete = world.files.delete
+
+    def refuse(name: str) -> None:
+        if name == names[1]:
+            raise FileUnavailableError("not permitted")
+        delete(name)
+
+    monkeypatch.setattr(world.files, "delete", refuse)
+    for _ in range(2):
+        with pytest.raises(FileUnavailableError):
+            later(world)
+        assert [name for name, _, _ in world.files.names(generations.DATA)] == [names[1]]
+    monkeypatch.setattr(world.files, "delete", delete)
+
+    assert collect(world.log, world).removed == (names[1],)
+
+
+def test_a_store_that_removes_nothing_is_not_asked_for_every_file(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {orphan(world) for _ in range(15)}
+    later(world)
+    delete, asked = world.files.delete, []
+
+    def refuse(name: str) -> None:
+        asked.append(name)
+        raise FileUnavailableError("the store is away")
+
+    monkeypatch.setattr(world.files, "delete", refuse)
+    with pytest.raises(FileUnavailableError):
+        later(world)
+    assert len(asked) == collection.FAILURES_TO_STOP
+    monkeypatch.setattr(world.files, "delete", delete)
+
+    assert set(collect(world.log, world).removed) == names
+
+
+def test_any_number_of_files_goes_at_once_when_its_time_has_come(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 2)
+    names = {orphan(world) for _ in range(5)}
+    later(world)
+    assert len(world.store().children(candidates.CANDIDATES)) == 2
+
+    assert set(later(world).removed) == names
+    assert world.store().children(candidates.CANDIDATES) == []
+
+
 def test_what_does_not_fit_into_its_memory_waits_a_collection_longer(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collection, "MAX_CANDIDATES", 2)
+    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 1)
+    monkeypatch.setattr(candidates, "MAX_PARTS", 1)
     names = {orphan(world) for _ in range(5)}
     removed: list[str] = []
     for _ in range(5):
