@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from oncelog import runtime
+from oncelog import limits, runtime
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import metadata, sweeper
 from oncelog.coordinator.sweeper import Overdue
@@ -323,6 +323,15 @@ def write_committed(producer: Producer, *sent: bytes, number: int = 0, topic: st
     offsets = write_open(producer, *sent, number=number, topic=topic)
     producer.commit_transaction()
     return offsets
+
+
+def roll_and_collect(world: LogWorld) -> None:
+    """Roll the first partition's tail into index files, and let the files go that nothing names any more."""
+    services = world.log.services
+    partition_log.roll(services.store, services.new_index_files(), partition(world.log))
+    for _ in range(4):
+        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+        world.log.admin.collect()
 
 
 def write_aborted(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:

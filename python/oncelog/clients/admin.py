@@ -36,6 +36,8 @@ from oncelog.coordinator.inspection import (
 )
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import (
+    CorruptDataError,
+    DataLossError,
     InvalidTxnStateError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
@@ -487,14 +489,14 @@ class Admin:
         if dry_run:
             removed = self.enforce_retention(dry_run=True)
             return UpkeepReport((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
-        timed_out, removed = self.time_out(), self.enforce_retention()
-        settler.forget_unlisted(self._store)
+        timed_out = self.time_out()
+        self.settle()
         return UpkeepReport(
             timed_out=tuple(timed_out),
-            removed=tuple(removed),
             expired_transactional_ids=tuple(self.expire_transactional_ids()),
             expired_groups=tuple(self.expire_offsets()),
             expired_producers=self.expire_producers(),
+            removed=tuple(self.enforce_retention()),  # and the files last: these two need every index whole
             collected=self.collect(on_file=on_file),
         )
 
@@ -513,17 +515,27 @@ class Admin:
         Args:
             dry_run: say what would be removed, and change nothing. What is decided and not settled holds back more
                 then: a real run settles first.
+
+        Raises:
+            DataLossError, CorruptDataError: the index of a partition is damaged; the others are done.
         """
         now_ms = sweeper.store_now_ms(self._store)
         files = self._services.new_index_files()
-        removed = []
+        removed, damage = [], None
         partitions = self._all_partitions()
         if not dry_run:
             self._settle_soon(partitions)
         for partition in partitions:
-            with suppress(UnknownTopicError):  # deleted meanwhile
+            try:
                 topic = partition_log.read_topic(self._store, partition.topic)
                 removed.append(retention.enforce(self._store, files, partition, topic, now_ms, dry_run=dry_run))
+            except UnknownTopicError:
+                continue  # deleted meanwhile
+            except (DataLossError, CorruptDataError) as error:
+                error.fields |= {"topic": partition.topic, "partition": partition.partition}
+                damage = damage or error
+        if damage is not None:
+            raise damage
         return [one for one in removed if one is not None]
 
     def expire_transactional_ids(self) -> list[str]:

@@ -6,13 +6,13 @@ Reads as a consumer does, but hides nothing of what a consumer skips: aborted ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from oncelog.clients.consumer import ConsumerBatch, records_of
 from oncelog.clients.services import LogServices
-from oncelog.errors import InvariantViolation, OffsetOutOfRangeError
+from oncelog.errors import DataLossError, InvariantViolation, OffsetOutOfRangeError
 from oncelog.log import partition_log, segment, snapshot
 from oncelog.log.index import PartitionIndex
 from oncelog.ports import ZnodeReader
@@ -86,6 +86,7 @@ class _Range:
     isolation: IsolationLevel
     start: int
     end: int
+    state: PartitionState
     index: PartitionIndex
     owners: Mapping[str, OwnerState]
 
@@ -107,13 +108,7 @@ def dump(
         DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
     """
     end = snapshot.take(services.store, [partition]).end(partition, isolation)
-
-    def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
-        state = partition_log.read_partition(reader, partition)
-        index = partition_log.read_index(reader, partition, state)
-        return state, index, snapshot.read_owners(reader, [span.owner for span in state.owners])
-
-    state, index, owners = partition_log.consistently(services.store, read)
+    state, index, owners = _read(services, partition)
     first = state.log_start if start is None else start
     if not state.log_start <= first <= state.log_end:
         raise OffsetOutOfRangeError(
@@ -123,24 +118,50 @@ def dump(
             log_start=state.log_start,
             log_end=state.log_end,
         )
-    return _entries(services, _Range(partition, isolation, first, end, index, owners))
+    return _entries(services, _Range(partition, isolation, first, end, state, index, owners))
+
+
+def _read(
+    services: LogServices, partition: TopicIdPartition
+) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
+    def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
+        state = partition_log.read_partition(reader, partition)
+        index = partition_log.read_index(reader, partition, state)
+        return state, index, snapshot.read_owners(reader, [span.owner for span in state.owners])
+
+    return partition_log.consistently(services.store, read)
 
 
 def _entries(services: LogServices, wanted: _Range) -> Iterator[Dumped]:
-    if wanted.start >= wanted.end:
-        return
+    """What the index shows, and what a newer one shows where files of the first went while it was walked, rightly."""
+    while wanted.start < wanted.end:
+        try:
+            for entry, outcome in _decided_entries(services, wanted):
+                yield from _shown(services, wanted, entry, outcome)
+                wanted = replace(wanted, start=entry.end_offset)
+            return
+        except DataLossError:
+            state, index, owners = _read(services, wanted.partition)
+            if state.roots == wanted.state.roots or state.log_start > wanted.start:
+                raise
+            wanted = replace(wanted, state=state, index=index, owners=owners)
+
+
+def _decided_entries(services: LogServices, wanted: _Range) -> Iterator[tuple[IndexEntry, Outcome | None]]:
     files = services.new_index_files()
     aborted = visibility.aborted_pairs(wanted.index.aborting_markers(files, wanted.start, wanted.end))
     for entry in wanted.index.entries(files, wanted.start, wanted.end):
-        outcome = visibility.outcome_of(entry, wanted.owners, aborted)
-        if entry.block is None:
-            yield _marker(wanted.partition, entry)
-        elif outcome is Outcome.ABORT and wanted.isolation is IsolationLevel.READ_COMMITTED:
-            tp = wanted.partition
-            yield DumpedBatch(tp.topic, tp.partition, entry.base_offset, entry.count, entry.producer, entry.owner)
-        else:
-            records = segment.read_block(services.files, entry.block)
-            yield from _records(wanted, entry, outcome, records)
+        yield entry, visibility.outcome_of(entry, wanted.owners, aborted)
+
+
+def _shown(services: LogServices, wanted: _Range, entry: IndexEntry, outcome: Outcome | None) -> Iterator[Dumped]:
+    if entry.block is None:
+        yield _marker(wanted.partition, entry)
+    elif outcome is Outcome.ABORT and wanted.isolation is IsolationLevel.READ_COMMITTED:
+        tp = wanted.partition
+        yield DumpedBatch(tp.topic, tp.partition, entry.base_offset, entry.count, entry.producer, entry.owner)
+    else:
+        yield from _records(wanted, entry, outcome, segment.read_block(services.files, entry.block))
 
 
 def _records(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from oncelog import limits
 from oncelog.errors import (
@@ -104,6 +105,15 @@ def verify(store: ZnodeStore, files: FileStore, *, on_progress: Progress = lambd
     return Verified(run.partitions, run.entries, run.records, run.size_bytes, run.znodes, tuple(run.problems))
 
 
+class _Counts(NamedTuple):
+    """How far a verification has counted: to begin a partition anew from there."""
+
+    problems: int
+    entries: int
+    records: int
+    size_bytes: int
+
+
 @dataclass
 class _Run:
     """One verification: what it has counted and found so far."""
@@ -133,14 +143,35 @@ class _Run:
         return found
 
     def check_partition(self, partition: TopicIdPartition) -> None:
-        """Check one partition: its index, its files, its owners, its totals."""
-        before = len(self.problems)
+        """Check one partition: its index, its files, its owners, its totals.
+
+        Again if it finds problems in an index that is another one by then: files of the older one may be gone, rightly.
+        """
         self.partitions += 1
-        state, tail = self._look(partition)
-        if state is not None:
-            _PartitionCheck(self, partition, state, tail).run()
-        if len(self.problems) > before:
-            self.problems[before:] = self._still_there(partition, self.problems[before:])
+        before = self._counts()
+        for _ in range(limits.PLAN_ATTEMPTS):
+            self._count_from(before)
+            state, tail = self._look(partition)
+            if state is not None:
+                _PartitionCheck(self, partition, state, tail).run()
+            found = self._still_there(partition, self.problems[before.problems :])
+            self.problems[before.problems :] = found
+            if not found or state is None or not self._has_other_index(partition, state):
+                return
+
+    def _counts(self) -> _Counts:
+        return _Counts(len(self.problems), self.entries, self.records, self.size_bytes)
+
+    def _count_from(self, counts: _Counts) -> None:
+        del self.problems[counts.problems :]
+        self.entries, self.records, self.size_bytes = counts.entries, counts.records, counts.size_bytes
+
+    def _has_other_index(self, partition: TopicIdPartition, seen: PartitionState) -> bool:
+        try:
+            state = partition_log.read_partition(self.store, partition)
+        except (UnknownTopicError, *DAMAGE):
+            return False
+        return (state.roots, state.log_start) != (seen.roots, seen.log_start)
 
     def _look(self, partition: TopicIdPartition) -> tuple[PartitionState | None, list[TailNode]]:
         """The partition's znode and its tail, with its owners checked: again as long as others change it meanwhile."""

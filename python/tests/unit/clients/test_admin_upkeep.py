@@ -9,6 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.clients.admin import Admin
+from oncelog.errors import DataLossError
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.znodes import paths
@@ -109,6 +110,28 @@ def test_upkeep_does_everything_that_time_asks_for(world: LogWorld) -> None:
     assert report.expired_producers == 1, "the idempotent one; the other wrote a marker just now"
     assert (state(log).owners, values(log)) == ((), [])
     assert log.admin.verify().problems == ()
+
+
+def test_a_partition_whose_index_is_damaged_keeps_no_other_one_from_its_upkeep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
+    with log_world(tmp_path, "sqlite") as world:
+        world.is_checked = False
+        for topic in ("a", "b"):
+            world.log.create_topic(topic, retention_bytes=0)
+            for _ in range(3):
+                write_committed(started(world.log), b"old", topic=topic)
+        world.log.admin.alter_offsets("readers", {tp(0, "b"): 0})
+        for ref in state(world.log, topic="a").roots:
+            (tmp_path / ref.file).unlink()
+        world.time.pass_ms(limits.OFFSETS_RETENTION_MS + 1)
+
+        with pytest.raises(DataLossError, match="topic='a', partition=0"):
+            world.log.admin.upkeep()
+
+        assert state(world.log, topic="b").log_start > 0
+        assert world.log.admin.list_groups() == []
 
 
 def test_a_dry_run_of_upkeep_changes_nothing(world: LogWorld) -> None:

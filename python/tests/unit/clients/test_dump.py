@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from oncelog import limits
 from oncelog.clients.dump import DumpedBatch, DumpedMarker, DumpedRecord
 from oncelog.coordinator.transactions import own_transaction
-from oncelog.errors import OffsetOutOfRangeError, UnknownTopicError, UsageError
+from oncelog.errors import DataLossError, OffsetOutOfRangeError, UnknownTopicError, UsageError
 from oncelog.runtime import Log
-from tests.logs import TOPIC, started, write_aborted, write_committed, write_open
+from tests.logs import TOPIC, LogWorld, roll_and_collect, send, started, tp, write_aborted, write_committed, write_open
 
 
 def told(log: Log, **settings: object) -> list[tuple[int, str]]:
@@ -83,3 +84,31 @@ def test_a_dump_of_data_that_was_not_settled_shows_it_as_its_owner_decided(log: 
     write_aborted(started(log, "loser"), b"b")
 
     assert told(log) == [(0, "commit a"), (1, "aborted batch of 1")]
+
+
+def test_a_dump_goes_on_though_the_files_of_its_index_were_rolled_and_collected(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INLINE_BLOCKS_MAX", 0)
+    for at in range(3):
+        with world.log.producer() as producer:
+            send(producer, b"%d" % at)
+    entries = world.log.admin.dump(TOPIC, partition=0)
+    first = next(entries)
+    roll_and_collect(world)
+
+    assert [one.record.value for one in (first, *entries) if isinstance(one, DumpedRecord)] == [b"0", b"1", b"2"]
+
+
+def test_a_dump_that_retention_overtakes_says_so(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "INLINE_BLOCKS_MAX", 0)
+    for at in range(3):
+        with world.log.producer() as producer:
+            send(producer, b"%d" % at)
+    entries = world.log.admin.dump(TOPIC, partition=0)
+    next(entries)
+    world.log.admin.delete_records({tp(): 3})
+    roll_and_collect(world)
+
+    with pytest.raises(DataLossError):
+        next(entries)

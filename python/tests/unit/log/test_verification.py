@@ -25,6 +25,7 @@ from tests.logs import (
     log_world,
     numbered,
     partition,
+    roll_and_collect,
     started,
     state,
     tp,
@@ -233,6 +234,24 @@ def test_what_goes_while_it_is_looked_at_is_not_missed(world: LogWorld) -> None:
             files.delete(name)
 
     assert world.log.admin.verify(on_progress=retention_overtakes).problems == ()
+
+
+def test_files_that_a_roll_replaced_while_they_were_looked_at_are_not_missed(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INLINE_BLOCKS_MAX", 0)
+    for at in range(3):
+        write_committed(started(world.log), b"%d" % at)
+    told: list[int] = []
+
+    def roll_once(done: int, total: int) -> None:
+        if not told:
+            roll_and_collect(world)
+        told.append(done)
+
+    found = world.log.admin.verify(on_progress=roll_once)
+
+    assert (found.problems, found.records) == ((), 3)
 
 
 def test_a_topic_that_is_deleted_while_it_is_looked_at_is_not_missed(world: LogWorld) -> None:
