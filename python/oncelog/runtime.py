@@ -146,7 +146,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
     """
     root = absolute(path)  # tasks open it too, with another working folder
     files = file_store(root)
-    store = _open_store(root, znodes, create=create)
+    store = _open_store(root, znodes, create=create, files=files)
     try:
         found = _ensure_format(store, root, create=create)
         _ensure_folder(store, files, found, root)
@@ -212,7 +212,7 @@ def _log(
     return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background))
 
 
-def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
+def _open_store(root: str, znodes: str | None, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
     if not isinstance(znodes, str | None):
         raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
     scheme, _, place = (znodes or "sqlite").partition(":")
@@ -227,6 +227,13 @@ def _open_store(root: str, znodes: str | None, *, create: bool) -> ZnodeStore:
     file = _sqlite_file(root, place)
     if not create and not is_there(file):
         raise _no_log(root)
+    # A log's file is there before its folder is marked, so it is looked for once more behind the look at the mark.
+    if files is not None and not is_there(file) and folder_mark.is_there(files) and not is_there(file):
+        raise UsageError(
+            "the folder holds the data of a log whose metadata is elsewhere: say where, by znodes",
+            path=root,
+            missing=str(file),
+        )
     return SqliteZnodeStore(file, create=create)
 
 

@@ -50,22 +50,28 @@ def as_json(value: Any) -> Any:
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Write one JSON document to stdout."""
-    click.echo(json.dumps(as_json(document), indent=2, ensure_ascii=False))
+    click.echo(_json_text(document, indent=2))
 
 
 def show_json_line(document: Any) -> None:
     """Write one JSON document as a line of its own: the way of lists that may not fit into memory of the reader."""
-    click.echo(json.dumps(as_json(document), ensure_ascii=False))
+    click.echo(_json_text(document))
 
 
 def show_json_stream(document: Mapping[str, Any], name: str, entries: Iterable[Any]) -> None:
     """Write one JSON document whose last field is a list that need not fit into memory."""
-    head = json.dumps(as_json(document), ensure_ascii=False)[:-1]
+    head = _json_text(document)[:-1]
     click.echo(f"{head}, {json.dumps(name)}: [", nl=False)
     for at, entry in enumerate(entries):
         click.echo("\n" if at == 0 else ",\n", nl=False)
-        click.echo(json.dumps(as_json(entry), ensure_ascii=False), nl=False)
+        click.echo(_json_text(entry), nl=False)
     click.echo("\n]}")
+
+
+def _json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON in the letters that stdout has: a letter that it lacks is escaped as JSON does it."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return json.dumps(as_json(value), indent=indent, ensure_ascii=encoding != "utf8")
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------

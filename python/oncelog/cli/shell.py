@@ -20,7 +20,14 @@ import click
 
 from oncelog import runtime
 from oncelog.cli import parameters
-from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, UsageError
+from oncelog.errors import (
+    AbortableError,
+    InvalidProducerIdMappingError,
+    OncelogError,
+    OutcomeUnknownError,
+    RetriableError,
+    UsageError,
+)
 from oncelog.runtime import Log
 from oncelog.version import __version__
 
@@ -189,7 +196,7 @@ def _classify(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.USAGE, f"{error.format_message()} (see `{command} --help`)"
         case click.ClickException():
             return ExitCode.USAGE, error.format_message()
-        case UsageError():
+        case UsageError() | InvalidProducerIdMappingError():  # no such transactional id, as no such topic
             return ExitCode.USAGE, str(error)
         case RetriableError() | AbortableError() | OutcomeUnknownError():
             return ExitCode.RETRIABLE, f"{error} (run the command again)"

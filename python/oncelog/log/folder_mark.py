@@ -55,6 +55,11 @@ def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> 
     )
 
 
+def is_there(files: FileStore) -> bool:
+    """Whether the folder is some log's."""
+    return bool(_read(files))
+
+
 def _read(files: FileStore) -> str | None:
     """What the mark says: None where there is none, nothing where it is not finished."""
     try:

@@ -245,6 +245,8 @@ class Event:
             ValueError, KeyError, TypeError: it is no whole event.
         """
         read = json.loads(line)
+        if not isinstance(read, dict):
+            raise TypeError("an event is an object")
         common = (read.pop("process"), read.pop("call"), Kind(read.pop("kind")), read.pop("time_ns"))
         op = read.pop("op", None)
         if op is not None:

@@ -281,7 +281,17 @@ def test_an_abort_says_when_it_takes_a_whole_round_and_when_there_is_nothing_to_
     assert shell.lines("txn", "abort", "copies-1") == ["the transaction of copies-1 was aborted before"]
     write_committed(started(log, "done"), b"a")
     assert "nothing to abort" in shell.refused("txn", "abort", "done", exit_code=4)
-    assert "no such transactional id" in shell.refused("txn", "abort", "nobody", exit_code=4)
+    assert "no such transactional id" in shell.refused("txn", "abort", "nobody", exit_code=2)
+
+
+def test_json_is_json_in_a_terminal_that_lacks_its_letters(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path) as log:
+        log.create_topic(TOPIC)
+        write_committed(started(log), "Zürich 😀".encode())
+    for encoding in ("utf-8", "latin-1", "ascii"):
+        done = CliRunner(charset=encoding).invoke(main, ["--path", str(tmp_path), "--json", "log", "dump", TOPIC])
+
+        assert json.loads(done.stdout_bytes.decode(encoding))["entries"][0]["value"] == {"text": "Zürich 😀"}
 
 
 # Batches --------------------------------------------------------------------------------------------------------------

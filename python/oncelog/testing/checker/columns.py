@@ -252,6 +252,9 @@ class Columns:
             transaction.calls.append(f"{event.name} {call.ending}")
             if call.ending == Ending.COMMIT:
                 transaction.asked_ns = min(transaction.asked_ns, event.time_ns)
+        earlier = self._pending.pop((event.process, event.number), None)
+        if earlier is not None:
+            self._left_open(earlier)  # another life of the process, which counts its calls anew
         self._pending[event.process, event.number] = pending
 
     def _write(self, event: Event, call: Write, pending: _Pending) -> None:

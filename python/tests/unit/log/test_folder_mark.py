@@ -38,6 +38,16 @@ def test_the_folder_of_another_log_is_refused(tmp_path: Path) -> None:
         oncelog.open(tmp_path / "other", elsewhere(tmp_path))
 
 
+def test_a_folder_whose_metadata_is_elsewhere_gets_none_of_its_own(tmp_path: Path) -> None:
+    oncelog.open(tmp_path / "log", elsewhere(tmp_path)).close()
+    before = sorted(file.name for file in (tmp_path / "log").iterdir())
+
+    with pytest.raises(UsageError, match="metadata is elsewhere: say where, by znodes"):
+        oncelog.open(tmp_path / "log")
+
+    assert sorted(file.name for file in (tmp_path / "log").iterdir()) == before
+
+
 def test_a_log_that_moved_with_its_folder_is_opened_at_its_new_path(tmp_path: Path) -> None:
     with oncelog.open(tmp_path / "log", elsewhere(tmp_path)) as log:
         log.create_topic(TOPIC)

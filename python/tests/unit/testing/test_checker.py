@@ -110,6 +110,18 @@ def test_a_commit_that_is_refused_behind_one_without_an_answer_leaves_the_outcom
     assert judge(events).is_clean, str(judge(events))
 
 
+def test_a_commit_that_its_process_did_not_outlive_stays_open_though_the_next_life_has_the_same_name() -> None:
+    """As in a container, where every life has the same pid, and counts its calls anew."""
+    events: list[Event] = []
+    for transaction, first in (("t", 0), ("u", 10), ("v", 20)):
+        recorder = Recorder("copier", events.append)
+        _write(recorder, transaction, [(first, 10)], first)
+        recorder.invoke(End(transaction, Ending.COMMIT))
+    _read_all(Recorder("reader", events.append), [(0, 0, 10)], end=11)
+
+    assert judge(events).is_clean, str(judge(events))
+
+
 def test_an_offset_of_a_transaction_whose_commit_was_refused_is_found() -> None:
     recorder, events = _recorder()
     recorder.ok(recorder.invoke(Stage("g", [("in", 0, 5)], "t")))
