@@ -537,8 +537,10 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
         if (now.roots, now.log_start) != (state.roots, state.log_start):
             return False
         generations.check_fresh(view, {ref.file for ref in roots if ref not in state.roots})
-        for node in tail:
-            view.delete(paths.tail_node(partition, node.base_offset))
+        rolled_nodes = [paths.tail_node(partition, node.base_offset) for node in tail]
+        view.get_many(rolled_nodes)  # a delete reads: all of them at once, where a read is a way to a server and back
+        for path in rolled_nodes:
+            view.delete(path)
         rolled_state = replace(now, roots=roots, tail_nodes=now.tail_nodes - len(tail))
         view.set(paths.partition(partition), payloads.encode_partition(rolled_state))
         return True
