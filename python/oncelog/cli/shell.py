@@ -202,6 +202,8 @@ def _classify(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.RETRIABLE, f"{error} (run the command again)"
         case OncelogError():
             return ExitCode.FATAL, str(error)
+        case OSError():  # those of the log's files are errors of oncelog
+            return ExitCode.FATAL, f"the output cannot be written: {error}"
         case _:
             name = type(error).__name__
             return ExitCode.FATAL, f"{name}: {error} (this should not happen; --debug shows where, please report it)"

@@ -869,6 +869,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Lo
     process.stderr.close()
 
 
+@pytest.mark.programs
+def test_output_that_finds_no_room_is_said_in_one_line(shell: Shell, log: oncelog.Log) -> None:
+    with Path("/dev/full").open("w") as full:
+        code, _, stderr = finished(started_command("topic", "list", "--path", shell.folder, stdout=full))
+
+    assert (code, stderr.count("\n")) == (4, 1)
+    assert stderr.startswith("oncelog: the output cannot be written: [Errno 28] ")
+
+
 def test_names_cannot_steer_the_terminal(shell: Shell, log: oncelog.Log) -> None:
     write_open(started(log, "evil\x1b[2J\nid"), b"a")
 

@@ -144,6 +144,11 @@ class StoreConnection:
     def close(self) -> None:
         self._sqlite.close()
 
+    def __del__(self) -> None:
+        """A store that is dropped frees its files; since Python 3.13 sqlite3 complains where it has to do so itself."""
+        if hasattr(self, "_sqlite") and not self.is_inherited:
+            self.close()
+
     def disown(self) -> None:
         """Never use or close this connection again: it is a forked copy, and the file's locks are the parent's."""
         self.is_inherited = True

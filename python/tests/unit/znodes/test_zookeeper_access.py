@@ -211,11 +211,12 @@ def test_a_wrong_sasl_password_is_an_error_and_not_repeated(sasl_server: Zookeep
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, a server of 127.0.0.1 and a client that it vouches for, and a stranger's CA."""
     folder = tmp_path_factory.mktemp("certificates")
+    authority = ["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-days", "2"]  # Python 3.13 asks for the usage
     for name in ("ca", "stranger"):
-        openssl(folder, "req", "-x509", *_new_key(name), "-out", f"{name}.pem", "-subj", f"/CN={name}", "-days", "2")
+        openssl(folder, "req", "-x509", *_new_key(name), "-out", f"{name}.pem", "-subj", f"/CN={name}", *authority)
     for name in ("server", "client"):
         openssl(folder, "req", *_new_key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\n")
+        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
         signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions", "-days", "2"]
         openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *signing)
         (folder / f"{name}.pem").write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.crt").read_text())
