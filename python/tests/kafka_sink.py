@@ -16,9 +16,9 @@ from oncelog import crash_points
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka import data_plane
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.finishing import token_text
 from oncelog_kafka.options import PRODUCER_DEFAULTS
 from oncelog_kafka.participants import Participant, token_group_prefix
+from oncelog_kafka.tokens import TokenText
 from tests.kafka import KafkaBroker
 from tests.waiting import until
 
@@ -130,7 +130,7 @@ def prepare(
         },
         "topic": topic,
         "tokenGroupPrefix": token_group_prefix(prefix),
-        "token": token_text("query", BATCH_ID, number, nonce),
+        "token": str(TokenText("query", BATCH_ID, number, nonce)),
         "batchId": BATCH_ID,
         "sourceGroup": None,
         "sourceOffsets": None,

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.future import Future
 from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType
@@ -66,6 +67,19 @@ class Unstable:
     """A group has offsets in a transaction that is not decided yet."""
 
 
+class _AdminClient(KafkaAdminClient):  # type: ignore[misc]
+    """Closes what it opened when no broker lets it in: kafka-python leaves a thread and its descriptors behind."""
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except BaseException:
+            if hasattr(self, "_net"):
+                self._closed = False
+                self.close()
+            raise
+
+
 class Brokers:
     """A connection to one cluster; thread-safe, as kafka-python's is.
 
@@ -76,7 +90,7 @@ class Brokers:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         with _named_errors():
             try:
-                self._admin = KafkaAdminClient(**{**_DEFAULTS, **settings})
+                self._admin = _AdminClient(**{**_DEFAULTS, **settings})
             except kafka_errors.KafkaConfigurationError as problem:
                 raise InvalidOptionError(
                     "a setting of the driver's Kafka client is wrong", problem=str(problem)
@@ -135,6 +149,8 @@ class Brokers:
             for ids, answer in zip(by_coordinator, self._ask_each(requests), strict=True):
                 if isinstance(answer, str):
                     retried += ids
+                    for name in ids:  # the request went by the first one's coordinator, which is every one's
+                        self._forget_coordinator(name)
                     continue
                 for state in answer.transaction_states:
                     name = _name(state.error_code)
@@ -232,7 +248,7 @@ class Brokers:
             nodes = await self._admin._find_coordinator_ids(keys, key_type=kind)
         except kafka_errors.KafkaError as problem:
             return [_passing_name(problem)] * len(requests)
-        sent = [self._admin._manager.send(request, node_id=nodes[key]) for key, request in requests]
+        sent = [self._sent(request, nodes[key]) for key, request in requests]
         answers: list[Any] = []
         for (key, _), future in zip(requests, sent, strict=True):
             try:
@@ -244,6 +260,13 @@ class Brokers:
                 self._forget_coordinator(key, kind)
             answers.append(answer)
         return answers
+
+    def _sent(self, request: Any, node: Any) -> Any:
+        """The answer to come. A coordinator that left the cluster is one that does not answer."""
+        try:
+            return self._admin._manager.send(request, node_id=node)
+        except kafka_errors.UnknownBrokerIdError as problem:
+            return Future().failure(problem)
 
     def _by_coordinator(self, transactional_ids: Sequence[str]) -> list[list[str]]:
         def ask() -> dict[str, Any]:

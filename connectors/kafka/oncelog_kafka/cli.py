@@ -18,12 +18,12 @@ from oncelog.ports import ZnodeStore
 from oncelog_kafka import inspection, ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
-from oncelog_kafka.options import KAFKA, admin_settings
+from oncelog_kafka.options import ADMIN, HAVE_COUNTERPARTS, KAFKA, admin_settings
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
 _CLIENT = "oncelog_kafka.client"
-"""Where click's context has the settings of the client."""
+"""Where click's context has the settings of the client: the Java client's, and kafka-python's own."""
 
 
 @click.group(cls=Group)
@@ -33,7 +33,7 @@ _CLIENT = "oncelog_kafka.client"
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the client, as the sink's options kafka.* have it; may be repeated.",
+    help="A setting of the client, as the sink's options kafka.* and admin.* have it; may be repeated.",
 )
 def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
     """Transactions of a Kafka cluster, and the batches of sinks that write to it.
@@ -41,20 +41,30 @@ def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
     The ledger of a sink is named by --znodes: the sink's option of that name.
     """
     client = {"bootstrap.servers": brokers} if brokers else {}
+    admin: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise click.UsageError(f"{setting!r} is no setting; write it like security.protocol=SSL")
-        client[name.removeprefix(KAFKA)] = value
-    click.get_current_context().meta[_CLIENT] = client
+        known = name.removeprefix(KAFKA)
+        if name.startswith(ADMIN):
+            admin[name.removeprefix(ADMIN)] = value
+        elif known in HAVE_COUNTERPARTS:
+            client[known] = value
+        else:
+            raise click.UsageError(
+                f"{name!r} is no setting that this command has a use for: give {ADMIN}<kafka-python's name>, "
+                f"or one of {', '.join(sorted(HAVE_COUNTERPARTS))}"
+            )
+    click.get_current_context().meta[_CLIENT] = client, admin
 
 
 @contextmanager
 def _cluster() -> Iterator[Brokers]:
-    client = click.get_current_context().meta[_CLIENT]
+    client, admin = click.get_current_context().meta[_CLIENT]
     if "bootstrap.servers" not in client:
         raise click.UsageError(f"Which cluster? Give `oncelog kafka --brokers`, or set {BROKERS_VARIABLE}.")
-    brokers = Brokers(admin_settings(client))
+    brokers = Brokers(admin_settings(client, admin))
     try:
         yield brokers
     finally:

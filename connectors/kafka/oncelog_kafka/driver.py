@@ -32,16 +32,17 @@ from oncelog.errors import (
     NotPreparedError,
     OncelogError,
     ParticipantLostError,
+    RoundAbortedError,
     UnknownTopicError,
 )
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.znodes.clock import SYSTEM_CLOCK, wall_ms
-from oncelog_kafka import columns, data_plane, source_offsets
-from oncelog_kafka.brokers import Brokers, Unstable
+from oncelog_kafka import columns, data_plane, source_offsets, tokens
+from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
 from oncelog_kafka.data_plane import Written
-from oncelog_kafka.finishing import DecidedRound, finish, token_text
+from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import Ledger, OpenRound
 from oncelog_kafka.options import OnTimedOut, SinkOptions
@@ -60,6 +61,7 @@ from oncelog_kafka.participants import (
     token_group_prefix,
 )
 from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.tokens import TokenText
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,7 +163,7 @@ class _Batch:
         if opened is None:
             return self._finish_replayed(), None
         try:
-            if lease is None:
+            if opened.lease != lease:
                 self._recover(opened.lease)
             return self._write(opened)
         except BaseException as problem:
@@ -208,7 +210,11 @@ class _Batch:
             return 0
         if not may_rewrite or self._options.on_timed_out is not OnTimedOut.REWRITE or decided.record.buckets is None:
             raise self._lost(decided, lost)
-        rewritten = replace(decided, record=self._rewrite(decided, lost))
+        try:
+            rewritten = replace(decided, record=self._rewrite(decided, lost))
+        except (NotPreparedError, RoundAbortedError) as problem:
+            self._ledger.check_live()  # a newer driver fences an older one's tasks: that is the reason, then
+            raise self._lost(decided, lost, "restart the query: it writes them again, verified") from problem
         lost_again = finish(self._brokers, self._store, rewritten)
         if lost_again:
             raise self._lost(rewritten, lost_again)
@@ -233,15 +239,17 @@ class _Batch:
         reach(CrashPoint.KAFKA_REPLACED)
         return replaced
 
-    def _lost(self, decided: DecidedRound, lost: Sequence[Participant]) -> ParticipantLostError:
-        can_rewrite = decided.record.buckets is not None and self._is_at_hand(decided)
+    def _lost(
+        self, decided: DecidedRound, lost: Sequence[Participant], remedy: str | None = None
+    ) -> ParticipantLostError:
+        if remedy is None and decided.record.buckets is not None and self._is_at_hand(decided):
+            remedy = "start the query with onTimedOutParticipant=rewrite to write them again, verified"
         return ParticipantLostError(
             "the brokers aborted a part of a decided batch before its commit arrived: these rows are missing, while "
             "the rest of the batch is there; "
             + (
-                "start the query with onTimedOutParticipant=rewrite to write them again, verified"
-                if can_rewrite
-                else "write them by hand, then mark the batch as complete by `oncelog kafka batch complete`; with "
+                remedy
+                or "write them by hand, then mark the batch as complete by `oncelog kafka batch complete`; with "
                 "onTimedOutParticipant=rewrite from the start the sink does it"
             ),
             prefix=decided.prefix,
@@ -309,7 +317,7 @@ class _Batch:
             "producer": {**self._options.producer, "transaction.timeout.ms": str(self._timeout_ms)},
             "topic": self._options.topic,
             "tokenGroupPrefix": token_group_prefix(request.prefix),
-            "token": token_text(request.query_id, request.batch_id, opened.number, opened.nonce),
+            "token": str(TokenText(request.query_id, request.batch_id, opened.number, opened.nonce)),
             "batchId": request.batch_id,
             "sourceGroup": None if self._offsets is None else self._offsets.group_id,
             "sourceOffsets": None if self._offsets is None else self._offsets.end,
@@ -366,6 +374,9 @@ class _Batch:
     def _check_group(self) -> None:
         """Refuse a batch that does not start where its group stands.
 
+        A group stays behind where an earlier batch of the query lost the part that carries the offsets, and an operator
+        gave it up: this batch brings it along.
+
         Raises:
             BatchRefusedError: somebody else commits to the group, or the checkpoint was lost.
         """
@@ -377,7 +388,11 @@ class _Batch:
             held = self._brokers.offsets({group_id: wanted})[group_id]
             if not any(isinstance(offset, Unstable) for offset in held.values()):
                 break
-        stable = {key: offset.offset for key, offset in held.items() if not isinstance(offset, Unstable)}
+        stable = {
+            key: offset.offset
+            for key, offset in held.items()
+            if not isinstance(offset, Unstable) and not self._is_of_an_earlier_batch(offset)
+        }
         elsewhere = source_offsets.moved(start, stable)
         if elsewhere:
             raise BatchRefusedError(
@@ -387,6 +402,12 @@ class _Batch:
                 group_id=group_id,
                 held_and_start=elsewhere,
             )
+
+    def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
+        """Whether this query wrote an offset with a batch before the previous one, and nobody since."""
+        said = tokens.read(offset.metadata)
+        request = self._request
+        return said is not None and said.query_id == request.query_id and said.batch_id < request.batch_id - 1
 
     # Fencing
 

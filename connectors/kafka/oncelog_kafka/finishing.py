@@ -6,14 +6,13 @@ at once, and as often as one likes: a commit of a committed transaction is answe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BrokerAccessError, ParticipantLostError
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import end_txn, ledger
+from oncelog_kafka import end_txn, ledger, tokens
 from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.kafka_rounds import KafkaRound
@@ -46,13 +45,6 @@ class Ends:
 
     lost: list[Participant] = field(default_factory=list)
     unknown: list[tuple[Participant, str]] = field(default_factory=list)
-
-
-def token_text(query_id: str, batch_id: int, round_number: int, nonce: str) -> str:
-    """What a participant's token says, beside its offset, the batch id."""
-    return json.dumps(
-        {"query": query_id, "batch": batch_id, "round": round_number, "nonce": nonce}, separators=(",", ":")
-    )
 
 
 def finish(
@@ -129,10 +121,10 @@ def _commit(
         answers = brokers.commit(waiting)
         first = [end_txn.decide(answer) for answer in answers]
         unclear = [p for p, step in zip(waiting, first, strict=True) if step is Next.ASK_TOKEN]
-        tokens = _tokens(brokers, store, decided, unclear) if unclear else {}
+        said = _tokens(brokers, store, decided, unclear) if unclear else {}
         left = []
         for participant, answer in zip(waiting, answers, strict=True):
-            step = end_txn.decide(answer, tokens.get(participant.transactional_id, Token.NOT_ASKED))
+            step = end_txn.decide(answer, said.get(participant.transactional_id, Token.NOT_ASKED))
             if step in {Next.SEND_AGAIN, Next.ASK_TOKEN}:
                 left.append(participant)
             elif step is Next.LOST:
@@ -193,13 +185,13 @@ def _tokens(
 ) -> dict[str, Token]:
     groups = {p.transactional_id: token_group(decided.prefix, p.partition) for p in participants}
     found = brokers.offsets({groups[p.transactional_id]: [(p.token_topic, 0)] for p in participants})
-    tokens = {
+    said = {
         p.transactional_id: _token(found[groups[p.transactional_id]].get((p.token_topic, 0)), decided)
         for p in participants
     }
-    if Token.ABSENT in tokens.values() and not _is_remembered(brokers, store, decided):
-        tokens = {name: Token.OUTDATED if token is Token.ABSENT else token for name, token in tokens.items()}
-    return tokens
+    if Token.ABSENT in said.values() and not _is_remembered(brokers, store, decided):
+        said = {name: Token.OUTDATED if token is Token.ABSENT else token for name, token in said.items()}
+    return said
 
 
 def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> Token:
@@ -207,13 +199,12 @@ def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> T
         return Token.PENDING
     if found is None:
         return Token.ABSENT
-    try:
-        said = json.loads(found.metadata)
-        if said["nonce"] == decided.record.nonce:
-            return Token.THERE
-        return Token.OVERWRITTEN if said["round"] > decided.number else Token.ABSENT
-    except (ValueError, KeyError, TypeError):
+    said = tokens.read(found.metadata)
+    if said is None:
         return Token.ABSENT
+    if said.nonce == decided.record.nonce:
+        return Token.THERE
+    return Token.OVERWRITTEN if said.round > decided.number else Token.ABSENT
 
 
 def _is_remembered(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> bool:

@@ -17,7 +17,7 @@ from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.finishing import DecidedRound, Ends, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.participants import ONGOING, ParticipantId, Transaction, of_prefix
+from oncelog_kafka.participants import ONGOING, Participant, ParticipantId, Transaction, find_losers, of_prefix
 
 HANGING_BEYOND_MS = 30_000
 """How far beyond its time-out a transaction counts as hanging: coordinators look for them every ten seconds."""
@@ -50,7 +50,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ParticipantDescription:
-    """A participant of a decided round, and what its coordinator says of it; `state` is None if it knows nothing."""
+    """A participant of a decided round, and what its coordinator says; `state` is None if it knows nothing of it."""
 
     transactional_id: str
     partition: int
@@ -140,11 +140,14 @@ def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
     """Abort the undecided round of a sink, and every open transaction of it that no decision names.
 
     Returns:
-        the ids that were aborted. A living driver finds its round aborted, and runs the batch again.
+        the ids that were aborted. A living driver finds its round aborted, and runs the batch again under a new lease.
+
+    Raises:
+        UnknownPrefixError: no sink has written under this prefix.
     """
-    current = ledger.require_ledger(store, prefix).current_round
-    ledger.abort(store, prefix, current)
-    undecided = _undecided(brokers, prefix, ledger.read_rounds(store, prefix).values())
+    lease = ledger.abort_open(store, prefix)
+    named = _named(ledger.read_rounds(store, prefix).values())
+    undecided = find_losers(prefix, lease, named, brokers.list_ids([ONGOING]))
     described = brokers.describe(undecided)
     brokers.fence(described, max((one.timeout_ms for one in described.values()), default=1))
     return sorted(described)
@@ -187,19 +190,7 @@ def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDes
     number = max((n for n, one in rounds.items() if one.is_unfinished), default=max(rounds, default=0))
     newest = rounds[number]
     known = brokers.describe(participant.transactional_id for participant in newest.participants)
-    participants = tuple(
-        ParticipantDescription(
-            p.transactional_id,
-            p.partition,
-            p.rows,
-            p.producer_id,
-            p.epoch,
-            p.is_lost,
-            known[p.transactional_id].state if p.transactional_id in known else None,
-            _left_ms(known.get(p.transactional_id)),
-        )
-        for p in newest.participants
-    )
+    participants = tuple(_participant(p, known.get(p.transactional_id)) for p in newest.participants)
     return BatchDescription(
         prefix,
         found.query_id,
@@ -209,15 +200,20 @@ def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDes
         newest.batch_id,
         _state(newest),
         newest.lease,
-        _recovery(newest),
+        _recovery(newest, participants),
         participants,
         tuple(_undecided(brokers, prefix, rounds.values())),
     )
 
 
 def _undecided(brokers: Brokers, prefix: str, rounds: Iterable[KafkaRound]) -> list[str]:
-    named = {p.transactional_id for one in rounds if one.is_unfinished for p in one.participants}
+    named = {participant.transactional_id for participant in _named(rounds)}
     return [name for name, _ in of_prefix(prefix, brokers.list_ids([ONGOING])) if name not in named]
+
+
+def _named(rounds: Iterable[KafkaRound]) -> list[Participant]:
+    """Whom a decision names that may not be carried out yet."""
+    return [participant for one in rounds if one.is_unfinished for participant in one.participants]
 
 
 def _state(found: KafkaRound) -> str:
@@ -226,18 +222,46 @@ def _state(found: KafkaRound) -> str:
     return "complete" if found.is_complete else "decided"
 
 
-def _recovery(found: KafkaRound) -> str:
+def _recovery(found: KafkaRound, participants: Sequence[ParticipantDescription]) -> str:
     if found.outcome is Outcome.OPEN:
         return "the round is aborted with its transactions, and the batch is written again"
     if found.outcome is Outcome.ABORT:
         return "the batch is written again"
     if found.is_complete:
         return "nothing is left to do; a replay of the batch is skipped"
-    if found.lost:
+    lost = sum(p.is_lost or p.state in _ABORTED for p in participants)
+    if lost:
         return (
-            "the lost participants are written again and verified, under onTimedOutParticipant=rewrite; else an error"
+            f"{lost} of {len(participants)} participants were aborted by the brokers; under "
+            "onTimedOutParticipant=rewrite from the start they are written again, verified; else an error names them"
+        )
+    unclear = sum(p.state not in _COMMITTABLE for p in participants)
+    if unclear:
+        return (
+            f"the commit of every participant is sent again; {unclear} of {len(participants)} are not open any more, "
+            "and their tokens tell whether they were committed or lost"
         )
     return "the commit of every participant is sent again; nothing is written"
+
+
+_ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
+_COMMITTABLE = frozenset({ONGOING, "PrepareCommit", "CompleteCommit"})
+"""Kafka's names of the states in which a commit cannot, and can, succeed."""
+
+
+def _participant(p: Participant, found: Transaction | None) -> ParticipantDescription:
+    if found is not None and found.producer_id != p.producer_id:
+        found = None  # the id was expired and taken anew
+    return ParticipantDescription(
+        p.transactional_id,
+        p.partition,
+        p.rows,
+        p.producer_id,
+        p.epoch,
+        p.is_lost,
+        None if found is None else found.state,
+        _left_ms(found),
+    )
 
 
 def _description(found: Transaction) -> TransactionDescription:

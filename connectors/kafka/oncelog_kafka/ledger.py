@@ -198,7 +198,7 @@ class Ledger:
         """Plan the batch; aborts the previous undecided round in the same step.
 
         Args:
-            lease: of this run's earlier rounds; None to begin one with this round.
+            lease: of this run's earlier rounds; None to begin one with this round, as is done if a newer one was taken.
             buckets: see `KafkaRound`.
 
         Returns:
@@ -263,10 +263,8 @@ class Ledger:
         def step(view: ZnodeView) -> int:
             ledger = self._live_ledger(view)
             found = _decided_round(view, self.request.prefix, number)
-            lease = ledger.current_round + 1
-            view.set(self._path, payloads.encode_ledger(replace(ledger, current_round=lease)))
             view.set(self._round_path(number), encode_round(kafka_rounds.with_lost(found, lost)))
-            return lease
+            return _take_lease(view, self.request.prefix, ledger)
 
         return self._run(step)
 
@@ -343,10 +341,9 @@ class Ledger:
     ) -> OpenRound | None:
         request = self.request
         ledger = read_ledger(view, request.prefix)
-        if ledger is not None and ledger.current_round:
-            current = read_round(view, request.prefix, ledger.current_round)
-            if current is not None and current.nonce == nonce:
-                return OpenRound(ledger.current_round, current.lease, nonce)  # an earlier try of this step won
+        current = None if ledger is None else read_round(view, request.prefix, ledger.current_round)
+        if ledger is not None and current is not None and current.nonce == nonce:
+            return OpenRound(ledger.current_round, current.lease, nonce)  # an earlier try of this step won
         verdict = batch_ledger.plan_batch(ledger, request)
         if ledger is None:
             view.create(self._path, payloads.encode_ledger(verdict.ledger))
@@ -358,7 +355,8 @@ class Ledger:
             _abort_in(view, request.prefix, verdict.previous)
         for former in former_names.supersede(view, ROOT, request, ledger, verdict.ledger, query_ids):
             _abort_in(view, *former)
-        lease = lease or verdict.number
+        if lease is None or current is None or current.lease != lease:
+            lease = verdict.number
         record = KafkaRound(
             Outcome.OPEN,
             request.batch_id,
@@ -423,6 +421,27 @@ def abort(store: ZnodeStore, prefix: str, number: int) -> bool:
     return resolving(lambda: store.transact(step))
 
 
+def abort_open(store: ZnodeStore, prefix: str) -> int:
+    """Abort the newest round if it is still open, and take a lease, for an operator.
+
+    Behind it no transaction of an older lease is decided any more: a living driver begins a lease of its own with its
+    next round. Running it twice takes two leases, of which the second counts.
+
+    Returns:
+        the lease.
+
+    Raises:
+        UnknownPrefixError: no sink has written under this prefix.
+    """
+
+    def step(view: ZnodeView) -> int:
+        found = require_ledger(view, prefix)
+        _abort_in(view, prefix, found.current_round)
+        return _take_lease(view, prefix, found)
+
+    return resolving(lambda: store.transact(step))
+
+
 def complete(store: ZnodeStore, prefix: str, number: int) -> None:
     """Record that no commit of a decided round is left to be done."""
 
@@ -450,6 +469,13 @@ def _decided_round(view: ZnodeView, prefix: str, number: int) -> KafkaRound:
     if found is None or found.outcome is not Outcome.COMMIT:
         raise CorruptDataError("a decided round is gone", prefix=prefix, round=number)
     return found
+
+
+def _take_lease(view: ZnodeView, prefix: str, ledger: QueryLedger) -> int:
+    """A lease without a round of its own: whoever wrote under an older one finds out at the next step."""
+    lease = ledger.current_round + 1
+    view.set(ledger_path(prefix), payloads.encode_ledger(replace(ledger, current_round=lease)))
+    return lease
 
 
 def _abort_in(view: ZnodeView, prefix: str, number: int) -> bool:

@@ -77,6 +77,13 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _servers(text: str) -> list[str]:
+    servers = [one.strip() for one in text.split(",") if one.strip()]
+    if not servers or not all(re.fullmatch(r".+:[0-9]{1,5}", one) for one in servers):
+        raise ValueError("the brokers, like host:9092,other:9092")
+    return servers
+
+
 def _kafka_name(text: str) -> str:
     name = _text(text)
     if len(name.encode()) > MAX_STRING_BYTES:
@@ -108,8 +115,10 @@ def _on_timed_out(text: str) -> OnTimedOut:
         raise ValueError(f"one of {', '.join(OnTimedOut)}") from None
 
 
+_SERVERS = Option("kafka.bootstrap.servers", _servers, "The brokers: `host:port,host:port`.", default_doc="required")
+
 OPTIONS: tuple[Option, ...] = (
-    Option("kafka.bootstrap.servers", _text, "The brokers: `host:port,host:port`.", default_doc="required"),
+    _SERVERS,
     Option(
         "znodes",
         _text,
@@ -227,7 +236,7 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
         on_timed_out=own["onTimedOutParticipant"],
         participants=own["participants"],
         producer={**PRODUCER_DEFAULTS, **kafka, "enable.idempotence": "true", "acks": "all"},
-        admin={**admin_settings(kafka), **{name: _python_value(text) for name, text in admin.items()}},
+        admin=admin_settings(kafka, admin),
     )
 
 
@@ -312,32 +321,81 @@ _DIRECT = {
 }
 """Settings of the Java client that kafka-python has under another name."""
 
-_JAAS_WORD = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_TLS = frozenset({"ssl.truststore.type", "ssl.truststore.location", "ssl.endpoint.identification.algorithm"})
+
+_JAAS = "sasl.jaas.config"
+
+HAVE_COUNTERPARTS = frozenset({*_DIRECT, *_TLS, _JAAS})
+"""Settings of the Java client that `admin_settings` understands."""
+
+_JAAS_WORD = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
+"""A word of a login: in quotes of either kind, or bare, as Java reads them."""
+
+_CREDENTIALS = ("sasl_plain_username", "sasl_plain_password")
 
 
-def admin_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
+def admin_settings(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]:
     """The settings of kafka-python that these settings of the Java client amount to, as far as they have a counterpart.
 
-    Key stores have none: kafka-python reads PEM files. Name them by ``admin.ssl_cafile`` and the like.
+    Key stores have none: kafka-python reads PEM files, named by ``admin.ssl_cafile`` and the like.
+
+    Args:
+        kafka: of the Java client, without ``kafka.``.
+        admin: of kafka-python, without ``admin.``; they come before what is derived.
+
+    Raises:
+        InvalidOptionError: a value is malformed, or a login names no user and password.
     """
     settings: dict[str, Any] = {_DIRECT[name]: text for name, text in kafka.items() if name in _DIRECT}
-    settings["bootstrap_servers"] = [one.strip() for one in settings["bootstrap_servers"].split(",") if one.strip()]
-    jaas = dict(_JAAS_WORD.findall(kafka.get("sasl.jaas.config", "")))
-    for name in ("username", "password"):
-        if name in jaas:
-            settings[f"sasl_plain_{name}"] = re.sub(r"\\(.)", r"\1", jaas[name])
+    settings["bootstrap_servers"] = _parsed(_SERVERS, kafka["bootstrap.servers"])
+    if "security_protocol" in settings:
+        settings["security_protocol"] = settings["security_protocol"].strip().upper()  # as Java's client takes it
+    settings.update(_login(kafka.get(_JAAS, "")))
     if kafka.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in kafka:
         settings["ssl_cafile"] = kafka["ssl.truststore.location"]
     if kafka.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl_check_hostname"] = False
+    settings.update({name: _python_value(name, text) for name, text in admin.items()})
+    mechanism = str(settings.get("sasl_mechanism", ""))
+    if _JAAS in kafka and re.match("PLAIN|SCRAM-", mechanism) and not all(name in settings for name in _CREDENTIALS):
+        raise InvalidOptionError(
+            "the login names no username and password that the driver's client finds; write them as "
+            'username="..." password="...", or give admin.sasl_plain_username and admin.sasl_plain_password',
+            option=KAFKA + _JAAS,
+            sasl_mechanism=mechanism,
+        )
     return settings
 
 
-def _python_value(text: str) -> str | int | bool:
-    """A setting of kafka-python, which tells numbers from texts."""
-    if text.strip().lower() in {"true", "false"}:
-        return text.strip().lower() == "true"
-    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text.strip()) else text
+def _login(jaas: str) -> dict[str, str]:
+    """User and password of a login in Java's form, as far as it has them."""
+    words = {name: "".join(values) for name, *values in _JAAS_WORD.findall(jaas)}
+    return {
+        f"sasl_plain_{name}": re.sub(r"\\(.)", r"\1", words[name]) for name in ("username", "password") if name in words
+    }
+
+
+_NUMBER = re.compile(r".+(_ms|_bytes|_samples|_per_connection)")
+_FLAG = "ssl_check_hostname"
+
+
+def _python_value(name: str, text: str) -> str | int | bool:
+    """A setting of kafka-python, which tells numbers from texts: a password of digits is none."""
+    option = Option(ADMIN + name, _number if _NUMBER.fullmatch(name) else _flag if name == _FLAG else str, "")
+    value: str | int | bool = _parsed(option, text)
+    return value
+
+
+def _number(text: str) -> int:
+    if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.strip().lower() not in {"true", "false"}:
+        raise ValueError("true or false")
+    return text.strip().lower() == "true"
 
 
 def render_markdown_table() -> str:

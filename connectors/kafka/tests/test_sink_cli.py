@@ -134,6 +134,16 @@ def test_a_batch_in_doubt_is_shown_with_its_participants_and_what_a_restart_does
     assert world.ids()[1] in world.ask("batch", "show", world.prefix).stdout
 
 
+def test_a_part_that_was_aborted_behind_the_decision_is_not_promised_to_be_committed(world: World) -> None:
+    decided = world.stop_behind_the_decision()
+    world.brokers.fence([decided.record.participants[0].transactional_id], 60_000)
+
+    found = world.json("batch", "show", world.prefix)["batch"]
+
+    assert "1 of 2 are not open any more" in found["recovery"]
+    assert [p["left_ms"] is None for p in found["participants"]] == [True, False]
+
+
 def test_what_is_open_and_not_decided_is_shown_as_such(world: World) -> None:
     world.stop_before_the_decision()
 
@@ -241,3 +251,20 @@ def test_a_ledger_that_is_not_there_is_not_created(world: World, tmp_path: Path)
 
     assert done.exit_code == 2
     assert not (tmp_path / "typo").exists()
+
+
+def test_settings_of_the_commands_client_are_taken_or_refused_by_name(world: World) -> None:
+    def ask(setting: str) -> Result:
+        words = ["kafka", "--brokers", world.broker.address, "--config", setting, "txn", "list"]
+        return CliRunner().invoke(main, words)
+
+    assert ask("admin.request_timeout_ms=20000").exit_code == 0
+    assert ask("kafka.security.protocol=plaintext").exit_code == 0
+    for setting, named in {
+        "ssl.keystore.location=/k.jks": "ssl.keystore.location",
+        "admin.not_there=1": "not_there",
+        "admin.request_timeout_ms=soon": "admin.request_timeout_ms",
+    }.items():
+        done = ask(setting)
+        assert done.exit_code == 2, done.output
+        assert named in done.stderr

@@ -20,6 +20,7 @@ from oncelog.errors import (
     InvalidRecordError,
     InvalidTransactionTimeoutError,
     NotPreparedError,
+    OncelogError,
     RecordTooLargeError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -234,6 +235,17 @@ def test_a_batch_whose_job_fails_leaves_nothing_and_holds_back_no_reader(query: 
     assert query.values() == ["a"]
 
 
+def test_what_fails_in_a_plan_behind_its_first_rows_is_told_as_spark_tells_it(query: Query) -> None:
+    query.add(*some("a", "b"))
+    failing = F.when(F.col("value") == "a", F.col("value")).otherwise(F.raise_error(F.lit("no letter but a")))
+
+    with pytest.raises(Exception, match="no letter but a") as error:
+        query.run(query.source().coalesce(1).select(failing.alias("value")))
+
+    assert not isinstance(error.value, OncelogError)
+    assert query.values() == []
+
+
 def test_an_empty_batch_is_decided_too(query: Query) -> None:
     query.add(*some("a"))
     query.run(query.source().where("value > 'm'"))
@@ -327,6 +339,13 @@ def test_a_row_that_names_a_partition_which_is_not_there_is_refused(query: Query
 
     with pytest.raises(UnknownPartitionError, match="Partition 7"):
         query.run(query.source("partition int, value string"), **{"kafka.max.block.ms": 1000})
+
+
+def test_a_row_that_names_a_partition_below_0_is_refused(query: Query) -> None:
+    query.add({"partition": -1, "value": "a"})
+
+    with pytest.raises(UnknownPartitionError, match="partition -1"):
+        query.run(query.source("partition int, value string"))
 
 
 @pytest.mark.parametrize("limit", ["producer", "topic"])

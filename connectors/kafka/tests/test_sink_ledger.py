@@ -67,6 +67,22 @@ def record(store: ZnodeStore, number: int) -> KafkaRound:
     return found
 
 
+def test_behind_an_operators_abort_no_older_lease_is_used_again(store: ZnodeStore) -> None:
+    opened = begin(store, request(0))
+    Ledger(store, request(0)).decide(opened, [participant(0)])
+    ledger.complete(store, "copier", opened.number)
+    undecided = begin(store, request(1), lease=opened.lease)
+    assert undecided.lease == opened.lease
+
+    lease = ledger.abort_open(store, "copier")
+
+    assert lease > undecided.number
+    assert record(store, undecided.number).outcome is Outcome.ABORT
+    with pytest.raises(RoundAbortedError):
+        Ledger(store, request(1)).decide(undecided, [participant(0)])
+    assert begin(store, request(1), lease=opened.lease).lease > lease
+
+
 def test_a_decided_batch_is_known_with_its_participants_and_never_begun_again(store: ZnodeStore) -> None:
     opened = begin(store, request(), buckets=3)
     decided = Ledger(store, request()).decide(opened, [participant(0), participant(1)])

@@ -87,6 +87,10 @@ def test_half_a_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) 
         ("transactionalIdPrefix", "p" * 1025, "too long"),
         ("sinkName", "ü" * 171, "too long"),
         ("groupId", "g" * 32_768, "at most 32767 bytes"),
+        ("kafka.bootstrap.servers", " , ", "host:9092"),
+        ("kafka.bootstrap.servers", "localhost", "host:9092"),
+        ("admin.request_timeout_ms", "soon", "a whole number"),
+        ("admin.ssl_check_hostname", "no", "true or false"),
         ("topic", "ü" * 16_384, "at most 32767 bytes"),
         ("transactionTimeoutMs", "0", "above 0"),
         ("transactionTimeoutMs", "soon", "above 0"),
@@ -145,6 +149,48 @@ def test_the_drivers_client_takes_over_credentials() -> None:
     assert (admin["sasl_plain_username"], admin["sasl_plain_password"]) == ("a b", 'x"y')
     assert admin["ssl_cafile"] == "/ca.pem"
     assert admin["request_timeout_ms"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("login", "password"),
+    [
+        ("username='a' password='1\\'\"2'", "1'\"2"),
+        ("username=a password=1-2", "1-2"),
+        ('username = "a" password = "1\'2"', "1'2"),
+    ],
+)
+def test_a_login_is_read_in_every_form_that_java_reads(login: str, password: str) -> None:
+    jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};"
+
+    admin = options.parse({**LEAST, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}).admin
+
+    assert (admin["sasl_plain_username"], admin["sasl_plain_password"]) == ("a", password)
+
+
+def test_a_login_without_a_user_is_refused_and_not_shown() -> None:
+    given = {**LEAST, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": 'Module required password="secret";'}
+
+    with pytest.raises(InvalidOptionError, match="names no username and password") as error:
+        options.parse(given)
+    assert "secret" not in str(error.value)
+    assert options.parse({**given, "admin.sasl_plain_username": "u"}).admin["sasl_plain_password"] == "secret"
+
+
+def test_the_drivers_client_tells_numbers_from_texts_by_their_names() -> None:
+    admin = options.parse(
+        {
+            **LEAST,
+            "admin.sasl_plain_password": "0012",
+            "admin.ssl_password": "true",
+            "admin.request_timeout_ms": " 5000 ",
+            "admin.ssl_check_hostname": "False",
+            "kafka.security.protocol": "ssl",
+        }
+    ).admin
+
+    assert (admin["sasl_plain_password"], admin["ssl_password"]) == ("0012", "true")
+    assert (admin["request_timeout_ms"], admin["ssl_check_hostname"]) == (5000, False)
+    assert admin["security_protocol"] == "SSL"
 
 
 def test_credentials_never_show_in_a_representation() -> None:

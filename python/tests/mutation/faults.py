@@ -1122,6 +1122,20 @@ CONNECTOR = [
         (KAFKA + "tests/test_sink_ledger.py",),
     ),
     Fault(
+        "a lease is used again behind an operator's abort",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "        if lease is None or current is None or current.lease != lease:\n",
+        "        if lease is None:\n",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
+        "an operator's abort takes no lease",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "        return _take_lease(view, prefix, found)\n",
+        "        return found.current_round\n",
+        (KAFKA + "tests/test_sink_ledger.py",),
+    ),
+    Fault(
         "a clock that stood still is believed",
         KAFKA + "oncelog_kafka/participants.py",
         "return max(self.wall_ms - earlier.wall_ms, self.running_ms - earlier.running_ms)",

@@ -41,7 +41,9 @@ final class Participant {
     KafkaProducer<byte[], byte[]> producer = null;
     try {
       producer = open();
-      return send(producer, rows);
+      return send(producer, new PlanRows(rows));
+    } catch (PlanRows.Failure problem) {
+      throw problem.ofThePlan();
     } catch (RuntimeException problem) {
       throw SinkException.of(problem, transactionalId);
     } finally {

@@ -34,11 +34,19 @@ final class Rows {
   ProducerRecord<byte[], byte[]> toRecord(InternalRow row) {
     return new ProducerRecord<>(
         topic < 0 ? fixedTopic : topicOf(row),
-        partition < 0 || row.isNullAt(partition) ? null : row.getInt(partition),
+        partition < 0 || row.isNullAt(partition) ? null : partitionOf(row),
         null,
         key < 0 || row.isNullAt(key) ? null : row.getBinary(key),
         row.isNullAt(value) ? null : row.getBinary(value),
         headers < 0 || row.isNullAt(headers) ? null : headersOf(row.getArray(headers)));
+  }
+
+  private int partitionOf(InternalRow row) {
+    int number = row.getInt(partition);
+    if (number < 0) {
+      throw new SinkException(SinkException.Kind.UNKNOWN_PARTITION, "a row names partition " + number);
+    }
+    return number;
   }
 
   /** The topic of a row. Rows of one topic mostly follow each other, and Spark reuses the memory of a row. */
