@@ -5,21 +5,26 @@ A bug that is no longer found means that some client, fault or law has lost its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from oncelog.clients.consumer import Consumer
 from oncelog.coordinator import rounds, settler
 from oncelog.coordinator.rounds import Round
+from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.log import partition_log, snapshot, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger, coordinator_core, sequencing, visibility
 from oncelog.protocol.partition import Marker
-from oncelog.testing.simulation import run, swarm, znodes
+from oncelog.spark.writing import write_all
+from oncelog.testing.simulation import run, sinks, swarm, znodes
+from oncelog.types import IsolationLevel
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.view import BufferedView
 
@@ -129,6 +134,44 @@ def _with_a_group_that_a_batch_does_not_move(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(swarm, "LOSSES", (0.5,))
 
 
+def _with_an_init_that_keeps_no_prepared_transaction(patch: pytest.MonkeyPatch) -> None:
+    """What was promised to another database is aborted."""
+    sound = TransactionCoordinator.init_producer_id
+
+    def init(self: TransactionCoordinator, transactional_id: str, **more: Any) -> Any:
+        return sound(self, transactional_id, **{**more, "keep_prepared": False})
+
+    patch.setattr(TransactionCoordinator, "init_producer_id", init)
+
+
+def _with_tasks_that_write_to_the_first_partition_only(patch: pytest.MonkeyPatch) -> None:
+
+    def write(task: Any, batches: Iterable[pa.RecordBatch], files: Any) -> Any:
+        def moved() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                at = batch.schema.get_field_index("partition")
+                first = pa.array([0] * batch.num_rows, batch.schema.field(at).type)
+                yield batch.set_column(at, batch.schema.field(at), first)
+
+        return write_all(task, moved(), files)
+
+    patch.setattr(sinks, "write_all", write)
+
+
+def _with_readers_of_uncommitted_records_that_find_none(patch: pytest.MonkeyPatch) -> None:
+    sound = Consumer.poll
+
+    def poll(self: Consumer, *arguments: Any, **more: Any) -> Any:
+        records = sound(self, *arguments, **more)
+        return [] if self._isolation is IsolationLevel.READ_UNCOMMITTED else records
+
+    patch.setattr(Consumer, "poll", poll)
+
+
+def _with_a_consumer_that_commits_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Consumer, "commit", lambda self, offsets=None: None)
+
+
 PLANTS: dict[str, Plant] = {
     plant.__name__.strip("_"): plant
     for plant in (
@@ -144,6 +187,10 @@ PLANTS: dict[str, Plant] = {
         _with_a_replay_that_writes_again,
         _with_a_deletion_that_marks_the_topic_alone,
         _with_a_group_that_a_batch_does_not_move,
+        _with_an_init_that_keeps_no_prepared_transaction,
+        _with_tasks_that_write_to_the_first_partition_only,
+        _with_readers_of_uncommitted_records_that_find_none,
+        _with_a_consumer_that_commits_nothing,
     )
 }
 

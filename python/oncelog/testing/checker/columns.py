@@ -166,7 +166,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Pending:
-    """A call without a completion so far."""
+    """A call without a completion so far; its rows are those of writes, or of stages."""
 
     event: Event
     transaction: int = NOWHERE
@@ -199,6 +199,7 @@ class Columns:
         self.fetches: list[Found] = []
         self.events = 0
         self._numbers: dict[str, int] = {}
+        self._failed_stages: set[int] = set()
         self._pending: dict[tuple[str, int], _Pending] = {}
         for event in events:
             self.events += 1
@@ -209,6 +210,7 @@ class Columns:
         for pending in self._pending.values():
             self._left_open(pending)
         self._pending.clear()
+        self.stages = [staged for at, staged in enumerate(self.stages) if at not in self._failed_stages]
         self._check_offsets()
 
     # Names ------------------------------------------------------------------------------------------------------------
@@ -244,8 +246,10 @@ class Columns:
         elif isinstance(call, Stage):
             pending.transaction = self._transaction(event, call.transaction, is_batch=True)
             self._asked_at_once(event, call.transaction, pending)
+            pending.first_row = len(self.stages)
             for partition, offset in self._by_partition(call.offsets).items():
                 self.stages.append(Staged(call.group, partition, offset, pending.transaction, event.name))
+            pending.end_row = len(self.stages)
         elif isinstance(call, End):
             pending.transaction = self._transaction(event, call.transaction)
             transaction = self.transactions[pending.transaction]
@@ -317,6 +321,10 @@ class Columns:
         if call.transaction is None and event.kind == Kind.OK:
             self.transactions[pending.transaction].is_answered = True
             self.transactions[pending.transaction].ended_ns = event.time_ns
+        if isinstance(call, Stage):
+            if call.transaction is not None and event.kind == Kind.FAIL:
+                self._failed_stages.update(range(pending.first_row, pending.end_row))
+            return
         offset = event.answer.offset if isinstance(event.answer, Written) else NOWHERE
         for row in range(pending.first_row, pending.end_row):
             if event.kind == Kind.FAIL:

@@ -24,7 +24,7 @@ class Anomaly(StrEnum):
     """A committed reader, maybe the writer itself, was given a record before anyone asked to commit it."""
 
     FOREIGN_READ = "foreign read"
-    """A reader was given a record that nobody wrote."""
+    """A reader of either isolation was given a record that nobody wrote."""
 
     LOST_WRITE = "lost write"
     """A record of a committed transaction is not in the log at the end."""
@@ -33,16 +33,20 @@ class Anomaly(StrEnum):
     """One reader was given a record at two places."""
 
     INCONSISTENT_OFFSET = "inconsistent offset"
-    """Two records have one offset, or one record has two: for two readers, or for a reader and the writer."""
+    """Two records have one offset, or one record has two: for two readers, or for a reader and the writer. Or a record
+    is in another partition than it was written to."""
 
     TORN_TRANSACTION = "torn transaction"
     """A part of a transaction is in the log at the end, or in a whole plan of a reader, without the rest."""
+
+    TWO_OUTCOMES = "two outcomes"
+    """Somebody was told that a transaction is committed, and somebody that it is aborted."""
 
     HALF_BATCH = "half batch"
     """The same of a micro-batch, or of records that were sent without a transaction in one call."""
 
     POLL_SKIP = "poll skip"
-    """A committed reader went past a committed record."""
+    """A reader of either isolation went past a committed record."""
 
     NON_MONOTONIC_POLL = "non-monotonic poll"
     """A reader went back, or was given records out of their order, or outside of what it asked for."""

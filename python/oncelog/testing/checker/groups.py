@@ -41,7 +41,7 @@ class GroupChecks:
     def __init__(self, columns: Columns, places: Places, is_judged: NDArray[np.bool_]) -> None:
         self._columns = columns
         size = len(columns.transactions)
-        is_told = places.is_live & (places.writers[places.written.segment] == 1)
+        is_told = places.is_sole
         is_seen = places.is_seen[places.written.segment]
         self._is_there = np.bincount(places.transaction[is_told & is_seen], minlength=size) > 0
         self._is_absent = np.bincount(places.transaction[is_told & ~is_seen & is_judged], minlength=size) > 0
@@ -73,8 +73,8 @@ class GroupChecks:
             return
         known = [commit for commit in commits if commit.known_ns < found.asked_ns]
         last_began_ns = max((commit.transaction.began_ns for commit in known), default=-NEVER)
-        last_ended_ns = max((commit.transaction.ended_ns for commit in possible), default=-NEVER)
-        if last_ended_ns < last_began_ns:
+        last_known_ns = max((commit.known_ns for commit in possible), default=-NEVER)
+        if last_known_ns < last_began_ns:
             later = max(known, key=lambda commit: commit.transaction.began_ns)
             behind = f"{what}, and {later.transaction.name} committed {later.staged.offset} afterwards"
             yield Finding(Anomaly.GROUP_OFFSETS, behind, [*events, later.staged.event])

@@ -49,7 +49,9 @@ class Places:
         read: the runs that committed readers were given; `read_any` those of all readers.
         seen: different (segment, place) of them, sorted; `row` is one of the reads.
         place: of each segment: `NOWHERE` if nobody saw it, `MANY` if it is at several.
-        writers: how many live writes each segment has.
+        is_sole: of `written`: live, and nobody else may have written the same records. Of transactions that wrote the
+            very same ones, as a batch that is tried again does, the surest stands for all.
+        is_at_end: whether a final reader was given each segment.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -69,20 +71,40 @@ class Places:
         self.is_live = (self.outcome[self.transaction] != Outcome.ABORTED) & (
             writes["is_failed"][self.written.row] == 0
         )
-        self.writers = np.bincount(self.written.segment[self.is_live], minlength=len(self.key))
+        self.writers = self.times_of(self.written.where(self.is_live))
+        self.is_sole = self._find_sole()
         self.seen = distinct(self.read)
-        times_seen = np.bincount(self.seen.segment, minlength=len(self.key))
+        times_seen = self.times_of(self.seen)
         self.place = np.full(len(self.key), NOWHERE)
         self.place[self.seen.segment] = self.seen.place
         self.place[times_seen > 1] = MANY
         self.first_seen_ns = np.full(len(self.key), NEVER)
         np.minimum.at(self.first_seen_ns, self.read.segment, polls["time"][reads["poll"][self.read.row]])
+        is_final = polls["is_final"].astype(np.bool_)[reads["poll"][self.read.row]]
+        self.is_at_end = self.times_of(self.read.where(is_final)) > 0
+
+    def times_of(self, pieces: Pieces) -> Ints:
+        """How often each segment is among some pieces."""
+        times: Ints = np.bincount(pieces.segment, minlength=len(self.key))
+        return times
 
     @property
     def is_seen(self) -> Flags:
         """Whether a committed reader saw each segment."""
         seen: Flags = self.place != NOWHERE
         return seen
+
+    def _find_sole(self) -> Flags:
+        weight = np.random.default_rng(0).integers(2**62, size=len(self.key))
+        written = np.zeros(len(self.outcome), np.int64)  # the sum is one for transactions that wrote the same records
+        np.add.at(written, self.transaction[self.is_live], weight[self.written.segment[self.is_live]])
+        surest = np.argsort(-self.outcome, kind="stable")
+        _, firsts = np.unique(written[surest], return_index=True)
+        stands_for_all = np.zeros(len(written), np.bool_)
+        stands_for_all[surest[firsts]] = True
+        chosen: Flags = self.is_live & stands_for_all[self.transaction]
+        sole: Flags = chosen & (self.times_of(self.written.where(chosen))[self.written.segment] == 1)
+        return sole
 
     def _cut(self, columns: Columns) -> None:
         ends = [(table["key"], table["key"] + table["count"]) for table in (columns.writes, columns.reads)]

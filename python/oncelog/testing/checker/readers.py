@@ -9,7 +9,7 @@ import numpy as np
 
 from oncelog.testing.checker.columns import NOWHERE, Columns, Found, Ints, Outcome
 from oncelog.testing.checker.findings import Anomaly, Finding
-from oncelog.testing.checker.places import Places
+from oncelog.testing.checker.places import Flags, Pieces, Places
 from oncelog.testing.history import NUMBERS
 
 
@@ -49,7 +49,7 @@ class ReaderChecks:
         """
         places = self._places
         place = places.place[places.written.segment]
-        chosen = places.is_live & (places.writers[places.written.segment] == 1) & (place >= 0)
+        chosen = places.is_sole & (place >= 0)
         place, transaction = place[chosen], places.transaction[chosen]
         last = place + places.count[places.written.segment[chosen]] - 1
         order = np.lexsort((place, place // NUMBERS, transaction))
@@ -88,26 +88,37 @@ class ReaderChecks:
             yield Finding(Anomaly.NON_MONOTONIC_POLL, f"{name} is out of order, or outside of its poll", [call])
 
     def skips(self) -> Iterator[Finding]:
-        """Ranges that a committed reader went through, and was given less than the committed records there."""
-        polls, reads = self._columns.polls, self._columns.reads
-        is_committed = polls["is_committed"].astype(np.bool_)
+        """Ranges that a reader went through, and was given less than the committed records there."""
+        places, reads = self._places, self._columns.reads
         partitions = max(1, len(self._columns.partitions))
-        given: Ints = np.zeros(len(polls) * partitions, np.int64)
-        np.add.at(given, reads["poll"] * partitions + reads["partition"], reads["count"])
+        given: Ints = np.zeros(len(self._columns.polls) * partitions, np.int64)
+        read = places.read_any.where(self._is_committed()[places.read_any.segment])
+        of_piece = reads["poll"][read.row] * partitions + reads["partition"][read.row]
+        np.add.at(given, of_piece, places.count[read.segment])
         there = self._records_below(self._partition * NUMBERS + self._end) - self._records_below(
             self._partition * NUMBERS + self._from
         )
         missing = there - given[self._poll * partitions + self._partition]
-        for at in np.flatnonzero((missing > 0) & is_committed[self._poll] & (self._end > self._from)).tolist():
+        for at in np.flatnonzero((missing > 0) & (self._end > self._from)).tolist():
             what = f"of [{self._from[at]}, {self._end[at]}) {missing[at]} committed records were left out"
             yield self._of_piece(Anomaly.POLL_SKIP, what, at, int(missing[at]))
 
-    def _records_below(self, place: Ints) -> Ints:
-        """How many committed records lie below each place: those seen, and those their writer was told of."""
+    def _told(self) -> Pieces:
+        """Committed records that no committed reader saw, and whose writer was told where they are."""
         places = self._places
         is_told = places.is_live & (places.outcome[places.transaction] == Outcome.COMMITTED)
         is_told &= (places.written.place >= 0) & ~places.is_seen[places.written.segment]
-        told = places.written.where(is_told)
+        return places.written.where(is_told)
+
+    def _is_committed(self) -> Flags:
+        """Of each segment: whether it is known to be in the log, and where."""
+        is_committed = self._places.is_seen
+        is_committed[self._told().segment] = True
+        return is_committed
+
+    def _records_below(self, place: Ints) -> Ints:
+        """How many committed records lie below each place: those seen, and those their writer was told of."""
+        places, told = self._places, self._told()
         start = np.concatenate([places.seen.place, told.place])
         count = np.concatenate([places.count[places.seen.segment], places.count[told.segment]])
         order = np.lexsort((count, start))

@@ -10,7 +10,7 @@ import numpy as np
 
 from oncelog.testing.checker.columns import NEVER, NOWHERE, Columns, Ints, Outcome
 from oncelog.testing.checker.findings import EXAMPLES, Anomaly, Finding
-from oncelog.testing.checker.places import MANY, Flags, Pieces, Places, distinct
+from oncelog.testing.checker.places import Flags, Pieces, Places, distinct
 from oncelog.testing.history import NUMBERS
 
 SHOWN = 3
@@ -35,15 +35,16 @@ class RecordChecks:
         yield from self.acknowledged_places()
         yield from self.lost()
         yield from self.torn()
+        yield from self.two_outcomes()
         yield from self.order()
 
     # Reads ------------------------------------------------------------------------------------------------------------
 
     def unwritten(self) -> Iterator[Finding]:
-        """Reads of records that nobody wrote, or only transactions that aborted."""
+        """Reads of records that nobody wrote, whatever the readers' isolation, or only transactions that aborted."""
         places, written = self._places, self._places.written
-        was_written = np.bincount(written.segment, minlength=len(places.key)) > 0
-        for segment in np.flatnonzero(places.is_seen & ~was_written).tolist():
+        was_written = places.times_of(written) > 0
+        for segment in np.flatnonzero((places.times_of(places.read_any) > 0) & ~was_written).tolist():
             yield self._finding(Anomaly.FOREIGN_READ, "was written by nobody", segment)
         is_aborted = places.is_seen & was_written & (places.writers == 0)
         # A retry may have written the same records again: then the place tells whose they are.
@@ -63,16 +64,21 @@ class RecordChecks:
             yield self._finding(Anomaly.PRECOMMITTED_READ, "was read before anybody asked to commit it", segment)
 
     def several_places(self) -> Iterator[Finding]:
-        """Records at several places: for one reader, or for different ones."""
-        places = self._places
-        readers = self._columns.polls["reader"][self._reads["poll"][places.read.row]]
-        each = distinct(
-            Pieces(places.read.row, places.read.segment * len(self._columns.readers) + readers, places.read.place)
-        )
+        """Records at several places: for one reader, or for different ones.
+
+        A reader of uncommitted records finds those of each try; what was written once is at one place for it too.
+        """
+        places, read = self._places, self._places.read_any
+        was_written_once = places.times_of(places.written) <= 1
+        is_committed = self._columns.polls["is_committed"].astype(np.bool_)[self._reads["poll"][read.row]]
+        read = read.where(is_committed | was_written_once[read.segment])
+        seen = distinct(read)
+        readers = self._columns.polls["reader"][self._reads["poll"][read.row]]
+        each = distinct(Pieces(read.row, read.segment * len(self._columns.readers) + readers, read.place))
         segments = each.segment // max(1, len(self._columns.readers))
         doubled = np.unique(segments[1:][np.diff(each.segment) == 0])
-        for segment in np.flatnonzero(places.place == MANY).tolist():
-            found = ", ".join(map(self._columns.place_name, places.seen.place[places.seen.segment == segment]))
+        for segment in np.flatnonzero(places.times_of(seen) > 1).tolist():
+            found = ", ".join(map(self._columns.place_name, seen.place[seen.segment == segment]))
             if segment in doubled:
                 yield self._finding(Anomaly.DUPLICATE, f"is at {found}", segment)
             else:
@@ -90,47 +96,60 @@ class RecordChecks:
             yield self._finding(Anomaly.INCONSISTENT_OFFSET, found, segment[at])
 
     def acknowledged_places(self) -> Iterator[Finding]:
-        """Records elsewhere than where their writer was told that they are."""
+        """Records elsewhere than where their writer was told that they are, or than in the partition it named."""
         places = self._places
-        is_certain = places.outcome[places.transaction] == Outcome.COMMITTED
+        is_certain = (places.outcome[places.transaction] == Outcome.COMMITTED) | places.is_sole
         told = places.written.where(places.is_live & is_certain & (places.written.place >= 0))
         actual = places.place[told.segment]
         for at in np.flatnonzero((actual >= 0) & (actual != told.place)):
             name = self._columns.place_name
             found = f"is at {name(actual[at])}, and its writer was told {name(told.place[at])}"
             yield self._finding(Anomaly.INCONSISTENT_OFFSET, found, told.segment[at])
+        live = places.written.where(places.is_live)
+        partition, actual = self._writes["partition"][live.row], places.place[live.segment]
+        is_right = (partition == NOWHERE) | (partition == actual // NUMBERS) | (actual < 0)
+        is_wrong = (places.writers > 0) & (places.times_of(live.where(is_right)) == 0)
+        for segment in np.flatnonzero(is_wrong).tolist():
+            found = f"is at {self._columns.place_name(places.place[segment])}, and was written to another partition"
+            yield self._finding(Anomaly.INCONSISTENT_OFFSET, found, segment)
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
     def lost(self) -> Iterator[Finding]:
-        """Committed records that are not in the log."""
+        """Committed records that are not in the log at the end, whoever saw them before."""
         places = self._places
         is_committed = places.outcome[places.transaction] == Outcome.COMMITTED
-        is_lost = places.is_live & is_committed & self.is_judged() & ~places.is_seen[places.written.segment]
+        is_lost = places.is_live & is_committed & self.is_judged() & ~places.is_at_end[places.written.segment]
         for transaction, pieces in self._by_transaction(is_lost):
             yield self._of_transaction(Anomaly.LOST_WRITE, "is committed and not in the log", transaction, pieces)
 
     def torn(self) -> Iterator[Finding]:
         """Transactions of which a part is in the log. Records that several of them may have written tell nothing."""
         places = self._places
-        is_told = places.is_live & self.is_judged() & (places.writers[places.written.segment] == 1)
-        is_seen = places.is_seen[places.written.segment]
+        is_told = places.is_sole & self.is_judged()
+        is_there = places.is_at_end[places.written.segment]
         size = len(self._columns.transactions)
-        there = np.bincount(places.transaction[is_told & is_seen], minlength=size) > 0
-        missing = np.bincount(places.transaction[is_told & ~is_seen], minlength=size) > 0
+        there = np.bincount(places.transaction[is_told & is_there], minlength=size) > 0
+        missing = np.bincount(places.transaction[is_told & ~is_there], minlength=size) > 0
         is_torn = (there & missing)[places.transaction]
-        for transaction, pieces in self._by_transaction(is_told & ~is_seen & is_torn):
+        for transaction, pieces in self._by_transaction(is_told & ~is_there & is_torn):
             found = self._columns.transactions[transaction]
             name = Anomaly.HALF_BATCH if found.is_batch else Anomaly.TORN_TRANSACTION
             yield self._of_transaction(
                 name, "is not in the log, and the rest of its transaction is", transaction, pieces
             )
 
+    def two_outcomes(self) -> Iterator[Finding]:
+        """Transactions of which the answers say that they are committed, and that they are aborted."""
+        for transaction in self._columns.transactions:
+            if transaction.is_answered and transaction.is_aborted:
+                what = f"{transaction.name} was answered as committed and as aborted"
+                yield Finding(Anomaly.TWO_OUTCOMES, what, transaction.calls[-SHOWN:])
+
     def order(self) -> Iterator[Finding]:
         """Records of a producer behind later ones of the same partition."""
         places = self._places
-        of_one_writer = places.is_live & (places.writers[places.written.segment] == 1)
-        written = places.written.where(of_one_writer & (places.place[places.written.segment] >= 0))
+        written = places.written.where(places.is_sole & (places.place[places.written.segment] >= 0))
         place = places.place[written.segment]
         producer, time_ns = self._writes["producer"][written.row], self._writes["time"][written.row]
         stream = producer * max(1, len(self._columns.partitions)) + place // NUMBERS
@@ -148,15 +167,17 @@ class RecordChecks:
         """
         columns, written = self._columns, self._places.written
         starts = self.final_starts()
+        if not len(starts):
+            return np.zeros(len(written.row), np.bool_)
+        place = np.where(written.place >= 0, written.place, self._places.place[written.segment])
         partition, topic = self._writes["partition"][written.row], self._writes["topic"][written.row]
+        partition = np.where(place >= 0, place // NUMBERS, partition)
         of_topic = np.array([columns.topics.number(columns.partitions[at][0]) for at in range(len(starts))], np.int64)
         is_read = np.zeros(len(columns.topics), np.bool_)
         is_read[of_topic[starts == 0]] = True
         is_read[of_topic[starts > 0]] = False
-        if not len(starts):
-            return np.zeros(len(written.row), np.bool_)
         start = np.where(partition == NOWHERE, np.where(is_read[topic], 0, NOWHERE), starts[partition])
-        first = np.where(written.place >= 0, written.place % NUMBERS, 0)
+        first = np.where(place >= 0, place % NUMBERS, 0)
         judged: Flags = (start >= 0) & (first >= start)
         return judged
 

@@ -17,11 +17,12 @@ from oncelog.errors import UnknownTopicError
 from oncelog.log import collection
 from oncelog.log.index_files import IndexFiles
 from oncelog.testing import checker, invariants
+from oncelog.testing.history import End, Ending
 from oncelog.testing.simulation.clients import number_of
 from oncelog.testing.simulation.copiers import CopyingClient
 from oncelog.testing.simulation.faults import NoFaults
 from oncelog.testing.simulation.producers import TransactionalClient
-from oncelog.testing.simulation.readers import ALL, RecordedConsumer, fetch
+from oncelog.testing.simulation.readers import ALL, ReadingClient, RecordedConsumer, fetch
 from oncelog.testing.simulation.sinks import QueryClient
 from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import IsolationLevel, TopicPartition
@@ -42,12 +43,13 @@ class Cast:
     Attributes:
         topics: with their numbers of partitions.
         doomed: topics that are deleted, likewise.
-        producers, copiers, queries: those whose ends are judged.
+        producers, readers, copiers, queries: those whose ends are judged.
     """
 
     topics: dict[str, int]
     doomed: dict[str, int] = field(default_factory=dict)
     producers: list[TransactionalClient] = field(default_factory=list)
+    readers: list[ReadingClient] = field(default_factory=list)
     copiers: list[CopyingClient] = field(default_factory=list)
     queries: list[QueryClient] = field(default_factory=list)
 
@@ -85,6 +87,7 @@ class _Aftermath:
         self._catch_up()
         self._time_out()
         self._hold(invariants.violations(self._log))
+        self._hold(self._removed_too_early())
         self._read_all(IsolationLevel.READ_UNCOMMITTED)
         before = self._read_all(IsolationLevel.READ_COMMITTED)
         self._fetch_groups()
@@ -109,6 +112,9 @@ class _Aftermath:
         for client in self._cast.producers:
             process, log = self._world.open(client.name)
             client.finish(process, log)
+            recorder = self._world.recorder(process)
+            for name in client.promised.values():  # the other database has decided, whoever carries it out
+                recorder.ok(recorder.invoke(End(name, Ending.COMMIT)))
 
     def _catch_up(self) -> None:
         clients: list[QueryClient | CopyingClient] = [*self._cast.queries, *self._cast.copiers]
@@ -121,6 +127,14 @@ class _Aftermath:
         self._log.admin.time_out()
         self._hold([f"{owner}: open, and overdue" for owner in owners.open_owners(self._log.services.store)])
         invariants.settle_all(self._log)
+
+    def _removed_too_early(self) -> Iterable[str]:
+        """Nothing but retention moves a log start."""
+        for topic in self._log.admin.list_topics():
+            if topic.retention_ms is None and topic.retention_bytes is None:
+                for partition in self._log.admin.describe_topic(topic.topic).partitions:
+                    if partition.log_start:
+                        yield f"{topic.topic}-{partition.partition}: begins at {partition.log_start}, without retention"
 
     # What clients see -------------------------------------------------------------------------------------------------
 
@@ -135,10 +149,12 @@ class _Aftermath:
 
     def _fetch_groups(self) -> None:
         recorder = self._world.recorder(self._process)
-        for client in self._cast.producers:
-            if client.group is not None and client.partitions[0].topic in self._cast.topics:
+        clients: list[TransactionalClient | ReadingClient] = [*self._cast.producers, *self._cast.readers]
+        for client in clients:
+            staying = [partition for partition in client.partitions if partition.topic in self._cast.topics]
+            if client.group is not None and staying:
                 with self._log.consumer(group_id=client.group) as consumer:
-                    fetch(recorder, consumer, client.group, client.partitions[:1])
+                    fetch(recorder, consumer, client.group, staying)
         for copier in self._cast.copiers:
             with self._log.consumer(group_id=copier.group) as consumer:
                 fetch(recorder, consumer, copier.group, [copier.source])

@@ -44,25 +44,25 @@ class ReadingClient(Client):
         max_records: int = ALL,
     ) -> None:
         super().__init__(world, name, lives=2)
-        self._partitions = list(partitions)
+        self.partitions = list(partitions)
         self._isolation = isolation
-        self._group = group
+        self.group = group
         self._polls = polls
         self._max_records = max_records
 
     def leave_out(self, topic: str) -> bool:
-        self._partitions = self._left(self._partitions, lambda where: where.topic != topic)
+        self.partitions = self._left(self.partitions, lambda where: where.topic != topic)
         return True
 
     def live(self, process: Process) -> None:
         chance = self.world.chance
-        reader = RecordedConsumer(self.world, process, process.open(), self._partitions, self._isolation, self._group)
+        reader = RecordedConsumer(self.world, process, process.open(), self.partitions, self._isolation, self.group)
         for _ in range(self._polls):
             try:
                 persevere(process, lambda: reader.poll(self._max_records))
             except DataLossError:  # retention was faster
                 reader.begin_anew()
-            if self._group is not None and chance.random() < 0.5:
+            if self.group is not None and chance.random() < 0.5:
                 persevere(process, reader.commit)
             process.sleep_ms(chance.randrange(400))
 
@@ -88,6 +88,8 @@ class RecordedConsumer:
         self._lives = 0
         self._positions: dict[TopicPartition, int] | None = None
         self.consumer: Consumer = log.consumer(group_id=group, isolation_level=isolation, auto_offset_reset="earliest")
+        if group is not None:
+            persevere(process, lambda: fetch(self._recorder, self.consumer, group, self._partitions))
         persevere(process, lambda: self.consumer.assign(self._partitions))
 
     def begin_anew(self) -> None:

@@ -274,9 +274,10 @@ class _Staging:
     def _doomed_reader(self, cast: Cast) -> Client:
         isolation = self._chance.choice(list(IsolationLevel))
         group = "doomed-readers" if self._chance.random() < 0.3 else None
-        return ReadingClient(
-            self._world, "doomed-reader", cast.partitions(DOOMED, MIXED), isolation=isolation, group=group
-        )
+        partitions = cast.partitions(DOOMED, MIXED)
+        reader = ReadingClient(self._world, "doomed-reader", partitions, isolation=isolation, group=group)
+        cast.readers.append(reader)
+        return reader
 
     def _doomed_planner(self, cast: Cast) -> Client:
         return PlanningClient(self._world, "doomed-planner", [DOOMED, MIXED])
@@ -308,7 +309,7 @@ class _Staging:
     def _readers(self, cast: Cast) -> Iterator[Client]:
         chance, world = self._chance, self._world
         for at in range(chance.randint(1, 2)):
-            yield ReadingClient(
+            reader = ReadingClient(
                 world,
                 f"reader-{at}",
                 cast.partitions(*chance.sample(sorted(cast.topics), chance.randint(1, len(cast.topics)))),
@@ -316,5 +317,7 @@ class _Staging:
                 group=f"readers-{at}" if chance.random() < 0.3 else None,
                 max_records=chance.choice((1, 3, 1_000_000)),
             )
+            cast.readers.append(reader)
+            yield reader
         if chance.random() < 0.5:
             yield PlanningClient(world, "planner", chance.sample(sorted(cast.topics), chance.randint(1, 2)))

@@ -220,6 +220,8 @@ class World:
                 self.znodes.apply(ops)
             except MultiFailedError:
                 self.counts["late requests refused"] += 1
+            else:
+                self.check_named_files(ops)
 
         self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))
 

@@ -76,6 +76,36 @@ def lost_write(history: History, chance: random.Random) -> History | None:
     return without_numbers(history, numbers(*(call for call in wrote if call.transaction == name)))
 
 
+def lost_at_the_end(history: History, chance: random.Random) -> History | None:
+    """The final reader is not given a record that another reader was given, and whose transaction is committed."""
+    seen = {run[1] for at, _, run in runs_read(history) if not is_final(history, history[at])}
+    certain = {
+        number
+        for event in history
+        if isinstance(event.call, Write) and event.call.transaction and is_surely_committed(history, event)
+        for number in numbers(event.call)
+    }
+    if not seen & certain:
+        return None
+    gone = {chance.choice(sorted(seen & certain))}
+    return [
+        without_numbers([event], gone)[0] if isinstance(event.answer, Polled) and is_final(history, event) else event
+        for event in history
+    ]
+
+
+def two_outcomes(history: History, chance: random.Random) -> History | None:
+    """Somebody is told that a transaction is aborted, of which somebody was told that it is committed."""
+    ends = [event for event in history if is_commit(history, event) and is_told(history, event)]
+    if not ends:
+        return None
+    made = chance.choice(ends)
+    assert isinstance(made.call, End)
+    number = made.number + LATE
+    aborted = replace(made, number=number, call=replace(made.call, ending=Ending.ABORT))
+    return [*history, aborted, replace(made, number=number, kind=Kind.OK, call=None)]
+
+
 def torn(history: History, chance: random.Random, *, is_batch: bool = False) -> History | None:
     """Nobody reads what a transaction wrote to one of its partitions."""
     wrote = [event.call for event in history if isinstance(event.call, Write) and event.call.transaction]
@@ -253,6 +283,8 @@ PLANTS: dict[str, tuple[Plant, set[Anomaly]]] = {
     "precommitted read": (precommitted_read, {Anomaly.PRECOMMITTED_READ}),
     "foreign read": (foreign_read, {Anomaly.FOREIGN_READ}),
     "lost write": (lost_write, {Anomaly.LOST_WRITE}),
+    "lost at the end": (lost_at_the_end, {Anomaly.LOST_WRITE}),
+    "two outcomes": (two_outcomes, {Anomaly.TWO_OUTCOMES}),
     "torn transaction": (torn, {Anomaly.TORN_TRANSACTION}),
     "half batch": (half_batch, {Anomaly.HALF_BATCH}),
     "torn plan": (torn_plan, {Anomaly.TORN_TRANSACTION, Anomaly.HALF_BATCH}),

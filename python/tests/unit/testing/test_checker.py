@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from oncelog.testing.history import (
     Written,
     writing,
 )
+from oncelog.types import IsolationLevel
 from tests.unit.testing.model_log import ModelLog, Reader, random_history
 from tests.unit.testing.plants import PLANTS
 
@@ -168,6 +170,128 @@ def test_a_retry_may_write_the_same_records_again() -> None:
     assert Anomaly.ABORTED_READ in judge(events).anomalies
 
 
+def test_what_was_in_the_log_and_is_not_at_its_end_is_lost() -> None:
+    """Whoever saw it before; but what retention may have removed is not."""
+    for final, expected in (([], {Anomaly.LOST_WRITE}), ([(0, 0, 3)], set())):
+        recorder, events = _recorder()
+        _write(recorder, "t", [(0, 3)], 0)
+        recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+        _poll(recorder, [Piece("out", 0, 0, 4, [(0, 0, 3)])])
+        recorder.ok(recorder.invoke(Poll("f", is_final=True)), Polled([Piece("out", 0, 0, 3 if final else 0, final)]))
+
+        assert set(judge(events).anomalies) == expected
+
+    events[-1] = replace(events[-1], answer=Polled([Piece("out", 0, 3, 4)]))
+    assert judge(events).is_clean
+
+
+def test_records_in_another_partition_than_they_were_written_to_are_found_without_a_receipt() -> None:
+    recorder, events = _recorder()
+    for partition in (0, 1):
+        recorder.ok(recorder.invoke(Write("out", [(partition, 1)], partition, "t", is_micro_batch=True)))
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    _poll(recorder, [Piece("out", 0, 0, 1, [(0, 1, 1)]), Piece("out", 1, 0, 1, [(0, 0, 1)])])
+
+    assert judge(events).anomalies == {Anomaly.INCONSISTENT_OFFSET: 2}
+
+
+@pytest.mark.parametrize(
+    ("end", "runs", "expected"),
+    [
+        (3, [(0, 0, 3)], set()),
+        (3, [(0, 0, 1)], {Anomaly.POLL_SKIP}),
+        (4, [(0, 0, 3), (3, 77, 1)], {Anomaly.FOREIGN_READ}),
+        (9, [(0, 0, 3), (7, 0, 1)], {Anomaly.DUPLICATE}),
+    ],
+)
+def test_readers_of_uncommitted_records_are_judged_too(
+    end: int, runs: list[tuple[int, int, int]], expected: set[Anomaly]
+) -> None:
+    recorder, events = _recorder()
+    _write(recorder, "t", [(0, 3)], 0)
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    _read_all(recorder, [(0, 0, 3)], end=4)
+    uncommitted = recorder.invoke(Poll("u", IsolationLevel.READ_UNCOMMITTED))
+    recorder.ok(uncommitted, Polled([Piece("out", 0, 0, end, runs)]))
+
+    assert set(judge(events).anomalies) == expected
+
+
+def test_a_reader_of_uncommitted_records_may_find_those_of_each_try() -> None:
+    recorder, events = _recorder()
+    for transaction, ending, offset in (("t1", Ending.ABORT, 0), ("t2", Ending.COMMIT, 4)):
+        _write(recorder, transaction, [(0, 3)], offset)
+        recorder.ok(recorder.invoke(End(transaction, ending)))
+    uncommitted = recorder.invoke(Poll("u", IsolationLevel.READ_UNCOMMITTED))
+    recorder.ok(uncommitted, Polled([Piece("out", 0, 0, 8, [(0, 0, 3), (4, 0, 3)])]))
+    _read_all(recorder, [(4, 0, 3)], end=8)
+
+    assert judge(events).is_clean, str(judge(events))
+
+
+@pytest.mark.parametrize("is_first_known", [True, False])
+def test_an_offset_of_a_commit_without_an_answer_is_old_once_a_later_one_was_answered(is_first_known: bool) -> None:
+    recorder, events = _recorder()
+    for transaction, first, offset in (("t1", 0, 5), ("t2", 10, 10)):
+        _write(recorder, transaction, [(first, 3)], first)
+        recorder.ok(recorder.invoke(Stage("g", [("in", 0, offset)], transaction)))
+        made = recorder.invoke(End(transaction, Ending.COMMIT))
+        if transaction == "t2":
+            recorder.ok(made)
+        else:
+            recorder.unknown(made)
+            if is_first_known:
+                _poll(recorder, [Piece("out", 0, 0, 3, [(0, 0, 3)])])
+    recorder.ok(recorder.invoke(Fetch("g")), Fetched([("in", 0, 5)]))
+
+    assert set(judge(events).anomalies) == ({Anomaly.GROUP_OFFSETS} if is_first_known else set())
+
+
+@pytest.mark.parametrize(("found", "expected"), [(-1, set()), (5, {Anomaly.GROUP_OFFSETS})])
+def test_an_offset_that_was_refused_is_not_the_groups(found: int, expected: set[Anomaly]) -> None:
+    recorder, events = _recorder()
+    recorder.fail(recorder.invoke(Stage("g", [("in", 0, 5)], "t")))
+    recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))
+    recorder.ok(recorder.invoke(Fetch("g")), Fetched([("in", 0, found)]))
+
+    assert set(judge(events).anomalies) == expected
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_batch_that_was_tried_twice_is_judged_as_one(is_answered: bool) -> None:
+    def tried_twice(second: list[tuple[int, int, int]], *, at_once: bool) -> set[Anomaly]:
+        recorder, events = _recorder()
+        for attempt in ("batch/1", "batch/2"):
+            for partition in (0, 1):
+                runs = [(2 * partition, 2)]
+                recorder.unknown(recorder.invoke(Write("out", runs, partition, attempt, "query", True)))
+            ended = recorder.invoke(End(attempt, Ending.COMMIT))
+            (recorder.ok if is_answered and attempt == "batch/2" else recorder.unknown)(ended)
+        first = Piece("out", 0, 0, 2, [(0, 0, 2)])
+        if at_once:
+            _poll(recorder, [first, Piece("out", 1, 0, 2, second)], is_whole=True)
+        else:
+            _poll(recorder, [first, Piece("out", 1, 0, 0)], is_whole=True)
+            _poll(recorder, [Piece("out", 1, 0, 2, second)], is_whole=True)
+        last = [first, Piece("out", 1, 0, 2, second)]
+        recorder.ok(recorder.invoke(Poll("final", is_final=True)), Polled(last))
+        return set(judge(events).anomalies)
+
+    assert tried_twice([(0, 2, 2)], at_once=True) == set()
+    assert tried_twice([(0, 2, 2)], at_once=False) == {Anomaly.HALF_BATCH}
+    assert Anomaly.HALF_BATCH in tried_twice([], at_once=True)
+    assert tried_twice([(0, 3, 1), (1, 2, 1)], at_once=True) == {Anomaly.ORDER}
+
+
+def test_a_receipt_is_held_against_the_log_though_the_commit_was_not_answered() -> None:
+    recorder, events = _recorder()
+    _write(recorder, "t", [(0, 1)], 5)
+    recorder.unknown(recorder.invoke(End("t", Ending.COMMIT)))
+    _read_all(recorder, [(7, 0, 1)], end=8)
+
+    assert set(judge(events).anomalies) == {Anomaly.INCONSISTENT_OFFSET}
+
+
 def test_interleaved_writes_of_transactions_are_allowed() -> None:
     """G0. conformance: 66."""
     log = ModelLog()
@@ -284,6 +408,10 @@ def _recorder() -> tuple[Recorder, list[Event]]:
 
 def _write(recorder: Recorder, transaction: str, runs: list[tuple[int, int]], offset: int) -> None:
     recorder.ok(recorder.invoke(Write("out", runs, 0, transaction)), Written(offset))
+
+
+def _poll(recorder: Recorder, pieces: list[Piece], *, is_whole: bool = False) -> None:
+    recorder.ok(recorder.invoke(Poll("r")), Polled(pieces, is_whole=is_whole))
 
 
 def _read_all(recorder: Recorder, runs: list[tuple[int, int, int]], *, end: int, reader: str = "r") -> None:
