@@ -23,8 +23,9 @@ DAILY := not walk and not on_zookeeper
 CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
 TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py)
 
-# The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so.
+# The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so, and tests of them are skipped.
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
+BUILDABLE := $(if $(shell command -v mvn >/dev/null && command -v $${JAVA_HOME:+$$JAVA_HOME/bin/}javac),$(SHIMS))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +60,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 
 unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
-test: lint shims ## Lint and every test but those of `make zookeeper` and `make crash`
+test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
 NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
