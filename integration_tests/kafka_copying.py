@@ -22,7 +22,7 @@ from integration_tests.copying import ROOT
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
 from oncelog.crash_points import CrashPoint
-from oncelog_kafka.options import KAFKA
+from oncelog_kafka.option_values import KAFKA
 from tests.spark.processes import Program
 from tests.waiting import PATIENCE_S, until
 

@@ -15,10 +15,11 @@ from oncelog import runtime
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import inspection, ledger
+from oncelog_kafka import admin_settings, inspection, ledger
+from oncelog_kafka.admin_settings import HAVE_COUNTERPARTS
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
-from oncelog_kafka.options import ADMIN, HAVE_COUNTERPARTS, KAFKA, admin_settings
+from oncelog_kafka.option_values import ADMIN, KAFKA
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
@@ -64,7 +65,7 @@ def _cluster() -> Iterator[Brokers]:
     client, admin = click.get_current_context().meta[_CLIENT]
     if "bootstrap.servers" not in client:
         raise click.UsageError(f"Which cluster? Give `oncelog kafka --brokers`, or set {BROKERS_VARIABLE}.")
-    brokers = Brokers(admin_settings(client, admin))
+    brokers = Brokers(admin_settings.derive(client, admin))
     try:
         yield brokers
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,9 +17,9 @@ from typing import Any
 from oncelog.arguments import check_name
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.limits import MAX_NAME_BYTES
-
-KAFKA = "kafka."
-ADMIN = "admin."
+from oncelog_kafka import admin_settings
+from oncelog_kafka.admin_settings import SERVERS
+from oncelog_kafka.option_values import ADMIN, KAFKA, Option, parsed
 
 MAX_STRING_BYTES = 32_767
 """Of a text in Kafka's protocol."""
@@ -60,28 +60,10 @@ class SinkOptions:
     admin: Mapping[str, Any] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table; `parse` raises ValueError with what it expected."""
-
-    name: str
-    parse: Callable[[str], Any]
-    doc: str
-    default: str | None = None
-    default_doc: str = ""
-
-
 def _text(text: str) -> str:
     if not text.strip():
         raise ValueError("a text that is not empty")
     return text.strip()
-
-
-def _servers(text: str) -> list[str]:
-    servers = [one.strip() for one in text.split(",") if one.strip()]
-    if not servers or not all(re.fullmatch(r".+:[0-9]{1,5}", one) for one in servers):
-        raise ValueError("the brokers, like host:9092,other:9092")
-    return servers
 
 
 def _kafka_name(text: str) -> str:
@@ -115,10 +97,8 @@ def _on_timed_out(text: str) -> OnTimedOut:
         raise ValueError(f"one of {', '.join(OnTimedOut)}") from None
 
 
-_SERVERS = Option("kafka.bootstrap.servers", _servers, "The brokers: `host:port,host:port`.", default_doc="required")
-
 OPTIONS: tuple[Option, ...] = (
-    _SERVERS,
+    SERVERS,
     Option(
         "znodes",
         _text,
@@ -223,7 +203,7 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
                 missing="transactionalIdPrefix",
             )
     if own["transactionalIdPrefix"] is not None and own["sinkName"] is not None:
-        _parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")
+        parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")
     _check_producer(kafka)
     return SinkOptions(
         znodes=own["znodes"],
@@ -236,7 +216,7 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
         on_timed_out=own["onTimedOutParticipant"],
         participants=own["participants"],
         producer={**PRODUCER_DEFAULTS, **kafka, "enable.idempotence": "true", "acks": "all"},
-        admin=admin_settings(kafka, admin),
+        admin=admin_settings.derive(kafka, admin),
     )
 
 
@@ -266,7 +246,7 @@ def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
 def _own(texts: Mapping[str, str]) -> dict[str, Any]:
     """The sink's own options, by name; None where neither a value nor a default is there."""
     rows = {option.name.lower(): option for option in OPTIONS if not option.name.startswith(KAFKA)}
-    values: dict[str, Any] = {option.name: _parsed(option, option.default) for option in rows.values()}
+    values: dict[str, Any] = {option.name: parsed(option, option.default) for option in rows.values()}
     given: set[str] = set()
     for key, text in texts.items():
         option = rows.get(key.lower())
@@ -275,19 +255,8 @@ def _own(texts: Mapping[str, str]) -> dict[str, Any]:
         if option.name in given:
             raise InvalidOptionError("the option is given twice", option=option.name)
         given.add(option.name)
-        values[option.name] = _parsed(option, text)
+        values[option.name] = parsed(option, text)
     return values
-
-
-def _parsed(option: Option, text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return option.parse(text)
-    except ValueError as problem:
-        raise InvalidOptionError(
-            "the option's value is malformed", option=option.name, value=text, expected=str(problem)
-        ) from None
 
 
 def _suggestion(key: str, rows: Mapping[str, Option]) -> dict[str, str]:
@@ -308,94 +277,6 @@ def _check_producer(kafka: Mapping[str, str]) -> None:
                 allowed=sorted(allowed),
                 reason=reason,
             )
-
-
-# The driver's client --------------------------------------------------------------------------------------------------
-
-_DIRECT = {
-    "bootstrap.servers": "bootstrap_servers",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "client.id": "client_id",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-}
-"""Settings of the Java client that kafka-python has under another name."""
-
-_TLS = frozenset({"ssl.truststore.type", "ssl.truststore.location", "ssl.endpoint.identification.algorithm"})
-
-_JAAS = "sasl.jaas.config"
-
-HAVE_COUNTERPARTS = frozenset({*_DIRECT, *_TLS, _JAAS})
-"""Settings of the Java client that `admin_settings` understands."""
-
-_JAAS_WORD = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
-"""A word of a login: in quotes of either kind, or bare, as Java reads them."""
-
-_CREDENTIALS = ("sasl_plain_username", "sasl_plain_password")
-
-
-def admin_settings(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of kafka-python that these settings of the Java client amount to, as far as they have a counterpart.
-
-    Key stores have none: kafka-python reads PEM files, named by ``admin.ssl_cafile`` and the like.
-
-    Args:
-        kafka: of the Java client, without ``kafka.``.
-        admin: of kafka-python, without ``admin.``; they come before what is derived.
-
-    Raises:
-        InvalidOptionError: a value is malformed, or a login names no user and password.
-    """
-    settings: dict[str, Any] = {_DIRECT[name]: text for name, text in kafka.items() if name in _DIRECT}
-    settings["bootstrap_servers"] = _parsed(_SERVERS, kafka["bootstrap.servers"])
-    if "security_protocol" in settings:
-        settings["security_protocol"] = settings["security_protocol"].strip().upper()  # as Java's client takes it
-    settings.update(_login(kafka.get(_JAAS, "")))
-    if kafka.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in kafka:
-        settings["ssl_cafile"] = kafka["ssl.truststore.location"]
-    if kafka.get("ssl.endpoint.identification.algorithm") == "":
-        settings["ssl_check_hostname"] = False
-    settings.update({name: _python_value(name, text) for name, text in admin.items()})
-    mechanism = str(settings.get("sasl_mechanism", ""))
-    if _JAAS in kafka and re.match("PLAIN|SCRAM-", mechanism) and not all(name in settings for name in _CREDENTIALS):
-        raise InvalidOptionError(
-            "the login names no username and password that the driver's client finds; write them as "
-            'username="..." password="...", or give admin.sasl_plain_username and admin.sasl_plain_password',
-            option=KAFKA + _JAAS,
-            sasl_mechanism=mechanism,
-        )
-    return settings
-
-
-def _login(jaas: str) -> dict[str, str]:
-    """User and password of a login in Java's form, as far as it has them."""
-    words = {name: "".join(values) for name, *values in _JAAS_WORD.findall(jaas)}
-    return {
-        f"sasl_plain_{name}": re.sub(r"\\(.)", r"\1", words[name]) for name in ("username", "password") if name in words
-    }
-
-
-_NUMBER = re.compile(r".+(_ms|_bytes|_samples|_per_connection)")
-_FLAG = "ssl_check_hostname"
-
-
-def _python_value(name: str, text: str) -> str | int | bool:
-    """A setting of kafka-python, which tells numbers from texts: a password of digits is none."""
-    option = Option(ADMIN + name, _number if _NUMBER.fullmatch(name) else _flag if name == _FLAG else str, "")
-    value: str | int | bool = _parsed(option, text)
-    return value
-
-
-def _number(text: str) -> int:
-    if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
-        raise ValueError("a whole number")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text.strip().lower() not in {"true", "false"}:
-        raise ValueError("true or false")
-    return text.strip().lower() == "true"
 
 
 def render_markdown_table() -> str:

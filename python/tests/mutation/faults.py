@@ -1145,7 +1145,7 @@ CONNECTOR = [
     Fault(
         "a prefix may be longer with a sink's name",
         KAFKA + "oncelog_kafka/options.py",
-        """        _parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")\n""",
+        """        parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")\n""",
         "        pass\n",
         (KAFKA + "tests/test_sink_options.py",),
     ),
