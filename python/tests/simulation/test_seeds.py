@@ -17,6 +17,8 @@ FOUND = {
     806: "a roll that another one overtook between its reads failed the commit behind which it ran",
     2346: "a planner showed an aborted transaction: the tail was rolled while it read it, and the marker was missing",
     821: "the same, with another partition",
+    540761: "a reader's commit that failed behind a lost answer was taken for one that was refused",
+    621983: "a life that slept until behind its successor aborted what that one promised, and nobody told the database",
     8782: "a batch write paused beyond its time-out and was told so, which the simulation did not expect",
 }
 """What each seed found, in words."""

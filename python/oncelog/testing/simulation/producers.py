@@ -162,8 +162,8 @@ class TransactionalLife:
     def begin(self) -> None:
         """Get an identity; end the transaction that an earlier life prepared."""
         client = self._client
-        client.newest = self
         kept = persevere(self._process, lambda: self._producer.init_transactions(keep_prepared=client.prepares))
+        client.newest = self  # as it has its identity: a life that slept before may come behind its successor
         if kept is None:
             return
         name = client.promised.get(str(kept))
