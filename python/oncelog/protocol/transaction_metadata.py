@@ -52,11 +52,16 @@ class TransactionMetadata:
         ensure(self.state not in PENDING_ONLY, "a pending state is never stored", **named)
         ensure(self.producer_id >= 0, "a producer id is not negative", **named)
         ensure(0 <= self.epoch <= MAX_PRODUCER_EPOCH, "an epoch is in range", **named)
+        ensure(self._goes_forward(), "an epoch is above the last one", last=str(self.last), **named)
         ensure(not is_open or self.owner is not None, "an open transaction has an owner", **named)
         ensure(not is_open or touched, "a transaction is open once it touched something", **named)
         ensure(is_open or self.state in COMPLETIONS or not touched, "what is finished touches nothing", **named)
         ensure(is_open or not self.prepared, "only an open transaction is prepared", **named)
         ensure(self.prepared or self.next_epoch == NO_PRODUCER_EPOCH, "only a prepared transaction is kept", **named)
+
+    def _goes_forward(self) -> bool:
+        last, now = self.last, self.producer
+        return last is None or last.producer_id != now.producer_id or last.epoch < now.epoch
 
     @property
     def producer(self) -> ProducerIdAndEpoch:

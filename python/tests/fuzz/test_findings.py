@@ -14,6 +14,7 @@ from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, U
 from oncelog.log import codec, columns
 from oncelog.log.codec import Place
 from oncelog.log.object_files import ObjectPlace
+from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.spark.offsets import fingerprint, is_source_offset, parse_offset
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_source_options
@@ -158,6 +159,25 @@ def test_a_path_that_is_no_partitions_is_corrupt(path: str) -> None:
 def test_a_path_that_is_no_rounds_is_corrupt(path: str) -> None:
     with pytest.raises(CorruptDataError):
         paths.round_of(path)
+
+
+def test_a_transactional_id_whose_epoch_is_behind_its_last_one_is_damage() -> None:
+    metadata = TransactionMetadata(
+        transactional_id="copier",
+        producer_id=0,
+        epoch=3,
+        timeout_ms=60,
+        previous_producer_id=0,
+        last_epoch=2,
+        owner="/transactions/copier/0.2",
+    )
+    path = paths.transaction("copier")
+    sound = payloads.encode_transaction(metadata)
+    assert payloads.decode_transaction(path, sound) == metadata
+
+    for epoch in (1, 2):
+        with pytest.raises(CorruptDataError):
+            payloads.decode_transaction(path, sound.replace(b'"epoch":3', b'"epoch":%d' % epoch))
 
 
 # The SQLite file ------------------------------------------------------------------------------------------------------

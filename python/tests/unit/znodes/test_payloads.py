@@ -124,16 +124,19 @@ def transactions(draw: st.DrawFn) -> TransactionMetadata:
     is_prepared = is_open and draw(flags)
     is_kept = is_prepared and draw(flags)
     touches = is_open or state in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
+    own, kept = (draw(numbers), draw(epochs)), (draw(numbers), draw(epochs)) if is_kept else (-1, -1)
+    now_id, now_epoch = kept if is_kept else own
+    previous_id = draw(st.integers(-1, 9))
     return TransactionMetadata(
         transactional_id=draw(names),
-        producer_id=draw(numbers),
-        epoch=draw(epochs),
+        producer_id=own[0],
+        epoch=own[1],
         timeout_ms=draw(numbers),
         state=state,
-        previous_producer_id=draw(st.integers(-1, 9)),
-        last_epoch=draw(st.integers(-1, 9)),
-        next_producer_id=draw(numbers) if is_kept else -1,
-        next_epoch=draw(epochs) if is_kept else -1,
+        previous_producer_id=previous_id,
+        last_epoch=draw(st.integers(-1, min(9, now_epoch - 1) if previous_id == now_id else 9)),
+        next_producer_id=kept[0],
+        next_epoch=kept[1],
         partitions=(draw(partitions), *draw(tuples(partitions))) if touches else (),
         pending_groups=draw(tuples(names)) if touches else (),
         prepared=is_prepared,
