@@ -401,6 +401,29 @@ def test_a_topic_that_is_created_again_between_two_batches_of_available_now_is_n
     assert flat(source.available(checkpoint, **TOLD)) == new
 
 
+def test_the_ids_of_topics_are_only_added_to_a_checkpoint(
+    spark: SparkSession, kafka: KafkaBroker, checkpoint: Path
+) -> None:
+    """A file that is replaced can be lost in a crash, and with it what tells a topic from one created again."""
+    stem = fresh_name("watched")
+    source = Source(spark, kafka, subscribePattern=f"{stem}-.*")
+
+    def read_with_another(letter: str) -> dict[str, bytes]:
+        send(kafka, kafka.create_topic(f"{stem}-{letter}"), letter)
+        assert flat(source.available(checkpoint, **EARLIEST)) == [letter]
+        return {file.name: file.read_bytes() for file in checkpoint.glob("sources/0/oncelog-topic-ids*")}
+
+    one, two, three = (read_with_another(letter) for letter in "abc")
+    assert (len(one), len(two), len(three)) == (1, 2, 3)
+    assert one.items() < two.items() < three.items()
+
+    for letter in "ab":
+        create_again(kafka, f"{stem}-{letter}", f"new {letter}")
+        with pytest.raises(StreamingQueryException, match=rf"deleted and created again.*topic={stem}-{letter}"):
+            source.available(checkpoint, **EARLIEST)
+        assert flat(source.available(checkpoint, **TOLD)) == [f"new {letter}"]
+
+
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "by default"])
 def test_a_topic_that_is_created_again_before_its_batch_has_tasks_gives_it_none(
     spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path, is_told: bool

@@ -18,15 +18,16 @@ import org.apache.hadoop.fs.Path;
  * What this source keeps in its folder of a query's checkpoint: the initial offsets, so that a crash in the first batch
  * does not move the start, and the ids of the topics, so that a topic created again under its name is noticed.
  *
- * <p>The file of the initial offsets is the one that Spark's own Kafka source writes.
+ * <p>Each file is written once and never replaced: not every file system does that in one step, and what a crash lost in
+ * between would go unnoticed. The file of the initial offsets is the one that Spark's own Kafka source writes.
  */
 final class Checkpoint {
   private static final String INITIAL_OFFSETS = "0";
-  private static final String TOPIC_IDS = "oncelog-topic-ids.json";
   private static final String VERSION = "v1";
 
   private final Path folder;
   private final Configuration hadoop;
+  private int topicIdFiles; // that were read or written
 
   Checkpoint(String location, Configuration hadoop) {
     folder = new Path(location);
@@ -55,11 +56,24 @@ final class Checkpoint {
 
   /** The ids that the query's topics had at first, by name. */
   SortedMap<String, String> topicIds() {
-    return read(TOPIC_IDS).map(Json::parseTexts).orElseGet(TreeMap::new);
+    SortedMap<String, String> ids = new TreeMap<>();
+    Optional<String> text = read(topicIdFile(topicIdFiles));
+    while (text.isPresent()) {
+      ids.putAll(Json.parseTexts(text.get()));
+      topicIdFiles++;
+      text = read(topicIdFile(topicIdFiles));
+    }
+    return ids;
   }
 
-  void writeTopicIds(SortedMap<String, String> ids) {
-    write(TOPIC_IDS, Json.formatTexts(ids));
+  /** Adds the ids of topics that are not in {@link #topicIds}, which was asked before. */
+  void addTopicIds(SortedMap<String, String> ids) {
+    write(topicIdFile(topicIdFiles), Json.formatTexts(ids));
+    topicIdFiles++;
+  }
+
+  private static String topicIdFile(int number) {
+    return "oncelog-topic-ids" + (number == 0 ? "" : "-" + number) + ".json";
   }
 
   private Optional<String> read(String name) {
@@ -80,7 +94,6 @@ final class Checkpoint {
       try (FSDataOutputStream file = files.create(fresh, false)) {
         file.write(text.getBytes(StandardCharsets.UTF_8));
       }
-      files.delete(path(name), false);
       if (!files.rename(fresh, path(name))) {
         throw new IOException("not renamed from " + fresh);
       }

@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * The options of a read, parsed and checked: those of Spark's Kafka source, and {@code groupId}. An option that nothing
- * reads is an error, and so is one that has no meaning for this kind of read.
+ * reads is an error, and so is the end of a stream; a batch ignores what only streams have.
  */
 final class SourceOptions {
   /** Every option, in its documented spelling. The comments become docs/options.md by {@code make docs}. */
@@ -62,9 +62,12 @@ final class SourceOptions {
     MIN_PARTITIONS("minPartitions"),
     /** Most offsets of one task. Default: -. */
     MAX_RECORDS_PER_PARTITION("maxRecordsPerPartition"),
-    /** Most offsets of one micro-batch, shared out by what each partition has waiting. Default: -. */
+    /**
+     * Most offsets of one micro-batch, shared out by what each partition has waiting. A batch read ignores it. Default:
+     * -.
+     */
     MAX_OFFSETS_PER_TRIGGER("maxOffsetsPerTrigger"),
-    /** Waits until so many offsets are there. Default: -. */
+    /** Waits until so many offsets are there. A batch read ignores it. Default: -. */
     MIN_OFFSETS_PER_TRIGGER("minOffsetsPerTrigger"),
     /** Waits for minOffsetsPerTrigger no longer than this. Default: 15m. */
     MAX_TRIGGER_DELAY("maxTriggerDelay"),
@@ -122,14 +125,13 @@ final class SourceOptions {
     subscription = parseSubscription();
     failOnDataLoss = flag(Name.FAIL_ON_DATA_LOSS, true);
     includeHeaders = flag(Name.INCLUDE_HEADERS, false);
-    minPartitions =
-        positive(Name.MIN_PARTITIONS).map(n -> OptionalInt.of(Math.toIntExact(n))).orElse(OptionalInt.empty());
+    minPartitions = count(Name.MIN_PARTITIONS).map(OptionalInt::of).orElse(OptionalInt.empty());
     maxRecordsPerPartition = optional(positive(Name.MAX_RECORDS_PER_PARTITION));
     maxOffsetsPerTrigger = optional(positive(Name.MAX_OFFSETS_PER_TRIGGER));
     minOffsetsPerTrigger = optional(positive(Name.MIN_OFFSETS_PER_TRIGGER));
     maxTriggerDelayMs = duration(Name.MAX_TRIGGER_DELAY, DEFAULT_TRIGGER_DELAY_MS);
     groupId = text(Name.GROUP_ID);
-    fetchOffsetRetries = positive(Name.FETCH_OFFSET_RETRIES).map(Math::toIntExact).orElse(3);
+    fetchOffsetRetries = count(Name.FETCH_OFFSET_RETRIES).orElse(3);
     fetchOffsetRetryIntervalMs = notNegative(Name.FETCH_OFFSET_RETRY_INTERVAL_MS).orElse(1_000L);
     pollTimeoutMs = positive(Name.POLL_TIMEOUT_MS).orElse(DEFAULT_POLL_TIMEOUT_MS);
     isLatestWithoutMatch = parseStrategy();
@@ -146,9 +148,9 @@ final class SourceOptions {
     return new SourceOptions(options, false);
   }
 
-  /** What decides the columns; the other options are looked at when it is known whether this is a stream. */
+  /** What decides the columns. All options are checked when it is known whether this is a stream. */
   static boolean includesHeaders(CaseInsensitiveStringMap options) {
-    return options.getBoolean(Name.INCLUDE_HEADERS.text, false);
+    return Boolean.parseBoolean(options.getOrDefault(Name.INCLUDE_HEADERS.text, "").strip());
   }
 
   boolean isReadCommitted() {
@@ -415,19 +417,23 @@ final class SourceOptions {
         .orElse(otherwise);
   }
 
+  private Optional<Integer> count(Name name) {
+    return number(name, 1, Integer.MAX_VALUE, "a whole number above 0, of 32 bits").map(Math::toIntExact);
+  }
+
   private Optional<Long> positive(Name name) {
-    return number(name, 1, "a whole number above 0");
+    return number(name, 1, Long.MAX_VALUE, "a whole number above 0");
   }
 
   private Optional<Long> notNegative(Name name) {
-    return number(name, 0, "a whole number, 0 or above");
+    return number(name, 0, Long.MAX_VALUE, "a whole number, 0 or above");
   }
 
-  private Optional<Long> number(Name name, long least, String expected) {
+  private Optional<Long> number(Name name, long least, long most, String expected) {
     return text(name)
         .map(
             text -> {
-              if (!text.matches("[0-9]{1,18}") || Long.parseLong(text) < least) {
+              if (!text.matches("[0-9]{1,18}") || Long.parseLong(text) < least || Long.parseLong(text) > most) {
                 throw wrong(name.text, text, expected);
               }
               return Long.parseLong(text);
@@ -438,10 +444,15 @@ final class SourceOptions {
     return text(name)
         .map(
             text -> {
+              String expected = "a duration such as 15m, 30s or 500ms";
               try {
-                return JavaUtils.timeStringAsMs(text);
+                long ms = JavaUtils.timeStringAsMs(text);
+                if (ms < 0) {
+                  throw wrong(name.text, text, expected);
+                }
+                return ms;
               } catch (NumberFormatException problem) {
-                throw wrong(name.text, text, "a duration such as 15m, 30s or 500ms");
+                throw wrong(name.text, text, expected);
               }
             })
         .orElse(otherwiseMs);

@@ -51,12 +51,12 @@ final class TopicWatch {
     }
     checkThere(found, expected);
     checkNamed(options.subscription, found, known);
-    boolean isNew = false;
-    for (Cluster.Topic topic : found.values()) {
-      isNew |= firstIds.putIfAbsent(topic.name(), topic.id()) == null;
-    }
-    if (isNew) {
-      checkpoint.writeTopicIds(firstIds);
+    SortedMap<String, String> newIds = new TreeMap<>();
+    found.values().forEach(topic -> newIds.put(topic.name(), topic.id()));
+    newIds.keySet().removeAll(firstIds.keySet());
+    if (!newIds.isEmpty()) {
+      checkpoint.addTopicIds(newIds);
+      firstIds.putAll(newIds);
     }
     topics = found;
   }
