@@ -19,6 +19,7 @@ from io import FileIO
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from oncelog import folders
 from oncelog.errors import UsageError, ensure
 from oncelog.log.file_rules import parts_of, reading, write_error
 from oncelog.log.object_files import SCHEME as OBJECT_SCHEME
@@ -180,10 +181,12 @@ class LocalFileStore:
         """
         if folder in self._durable_folders:
             return
-        if self._root in folder.parents or not folder.is_dir():
+        if self._root in folder.parents:
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            folders.sync(folder.parent)
+        else:
+            folders.make(folder)
         self._durable_folders.add(folder)
 
     def _walk(self, folder: Path) -> Iterator[Path]:
@@ -241,7 +244,7 @@ class LocalOutputFile:
         try:
             os.fsync(self._file.fileno())
             self._file.close()
-            _sync_folder(self._path.parent)
+            folders.sync(self._path.parent)
         except OSError as error:
             # The bytes of a failed fsync are in no known state, and a second fsync would not tell.
             self.discard()
@@ -253,14 +256,6 @@ class LocalOutputFile:
             self._file.close()
         with suppress(OSError):
             self._path.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_range(descriptor: int, position: int, length: int) -> bytes:

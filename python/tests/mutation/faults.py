@@ -748,9 +748,16 @@ FILES = [
     Fault(
         "the folder of a new file is not fsynced",
         "log/files.py",
-        "            self._file.close()\n            _sync_folder(self._path.parent)\n",
+        "            self._file.close()\n            folders.sync(self._path.parent)\n",
         "            self._file.close()\n",
         ("unit/log/test_files.py",),
+    ),
+    Fault(
+        "a folder that is made for a log is not fsynced into the one above",
+        "folders.py",
+        "        sync(folder.parent)\n",
+        "",
+        ("unit/znodes/test_sqlite_file.py",),
     ),
     Fault(
         "the file is made durable after it is named",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from oncelog import folders
 from oncelog.errors import (
     CorruptDataError,
     InvalidOptionError,
@@ -89,7 +90,7 @@ def create_if_missing(path: Path) -> None:
     if is_there(path):
         return
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folders.make(path.parent)
         with _folder_locked(path.parent):
             if path.exists():
                 return
@@ -110,11 +111,7 @@ def _build_and_rename(path: Path) -> None:
         leftover.unlink(missing_ok=True)
     create_database(new, _SCHEMA)
     new.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    folders.sync(path.parent)
 
 
 @contextmanager

@@ -27,20 +27,6 @@ def files(root: Path) -> LocalFileStore:
     return LocalFileStore(root)
 
 
-@pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Every file and folder that is fsynced, in order."""
-    paths: list[Path] = []
-    fsync = os.fsync
-
-    def watched(descriptor: int) -> None:
-        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", watched)
-    return paths
-
-
 @contextmanager
 def full_disk(free_bytes: int) -> Iterator[None]:
     """No file of this process may grow beyond `free_bytes`: the kernel then fails writes as a full disk does."""
@@ -134,6 +120,12 @@ def test_new_folders_are_fsynced_into_their_parents_before_the_first_byte(
     files.create("data/deep/a").discard()
 
     assert synced == [tmp_path, root, root / "data"]
+
+
+def test_folders_above_a_new_log_are_fsynced_as_far_as_they_are_new(tmp_path: Path, synced: list[Path]) -> None:
+    LocalFileStore(tmp_path / "all" / "logs" / "flights").create("a").discard()
+
+    assert synced == [tmp_path, tmp_path / "all", tmp_path / "all" / "logs"]
 
 
 def test_folders_that_another_process_made_are_fsynced_once_more_by_this_one(

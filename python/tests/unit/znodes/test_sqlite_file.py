@@ -76,6 +76,12 @@ def test_missing_folders_are_created_and_a_missing_store_only_on_request(tmp_pat
     SqliteZnodeStore(path, create=False).close()
 
 
+def test_a_new_store_and_the_folders_made_for_it_outlive_a_power_failure(tmp_path: Path, synced: list[Path]) -> None:
+    SqliteZnodeStore(tmp_path / "deep" / "er" / "znodes.sqlite").close()
+
+    assert synced == [tmp_path, tmp_path / "deep", tmp_path / "deep" / "er"]
+
+
 @pytest.mark.parametrize("name", ["a b", "50%", "what?", "#1", "é", "-wal"])
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     with closing(SqliteZnodeStore(tmp_path / name)) as store:
