@@ -44,7 +44,7 @@ class Sender:
         self._index_files = services.new_index_files()
         self._upkeep = Upkeep(services)
         self._sequences: dict[TopicIdPartition, int] = {}
-        self._touched: set[TopicIdPartition] = set()
+        self._touched: set[TopicIdPartition] = set()  # since the last settle
         self._known_generation: tuple[int, int] | None = None
 
     def new_identity(self) -> None:
@@ -174,7 +174,8 @@ class Sender:
 
     def settle(self) -> None:
         """Shorten the lists of the partitions written to, when it is time; never fails the caller."""
-        self._upkeep.after_writing(self._touched)
+        touched, self._touched = self._touched, set()
+        self._upkeep.after_writing(touched)
 
 
 def _collect(blocks: dict[TopicIdPartition, list[Block]], written: Iterable[tuple[TopicIdPartition, Block]]) -> None:

@@ -48,7 +48,8 @@ class Settler:
     def __init__(self, store: ZnodeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._samples: list[tuple[int, int]] = []
+        self._sample: tuple[int, int] | None = None  # when a snapshot was taken, and its zxid
+        self._waiting: set[TopicIdPartition] = set()
 
     def settle_if_due(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Settle with a snapshot of at least the settle lag, if one was taken long enough ago; else remember one.
@@ -56,18 +57,18 @@ class Settler:
         Cheap enough to call after every transaction.
 
         Args:
-            partitions: whose owners to settle, in any order: what is done depends on which they are alone.
+            partitions: to settle from now on until they list nothing decided, in any order: what is done depends on
+                which they are alone.
 
         Returns:
             how many owners were settled somewhere.
         """
-        now = self._clock.monotonic_ms()
-        due = [zxid for taken_ms, zxid in self._samples if now - taken_ms >= limits.SETTLE_LAG_MS]
-        if due:
-            self._samples = []
-        if not self._samples:
-            self._samples.append((now, snapshot.commits_zxid(self._store)))
-        return self._settle(sorted(partitions), due[-1]) if due else 0
+        self._waiting.update(partitions)
+        now, sample = self._clock.monotonic_ms(), self._sample
+        if sample is not None and now - sample[0] < limits.SETTLE_LAG_MS:
+            return 0
+        self._sample = (now, snapshot.commits_zxid(self._store))
+        return 0 if sample is None else self._settle(sorted(self._waiting), sample[1])
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Settle everything decided before the call, once the settle lag is over; where there is nothing, at once."""
@@ -86,19 +87,21 @@ class Settler:
         except PlanOvertakenError:
             return None
 
-    def _settle(self, partitions: Iterable[TopicIdPartition], zxid: int) -> int:
+    def _settle(self, partitions: Sequence[TopicIdPartition], zxid: int) -> int:
         seen = self._look(partitions, zxid)
         if seen is None:
             return 0
         ready = _ready(seen)
         reach(CrashPoint.SETTLE)
         chunks = _chunks(seen, ready)
-        unlisted = {owner: seen.owners[owner] for owner in ready - _left_over(seen, ready)}
+        settled = ready - _left_over(seen, ready)
+        unlisted = {owner: seen.owners[owner] for owner in settled}
         for chunk in chunks[:-1]:
             self._settle_chunk(chunk, ready, zxid)
         if chunks:
             self._settle_and_finish(chunks[-1], ready, zxid, unlisted)
         reach(CrashPoint.SETTLED)
+        self._waiting -= set(partitions) - _unsettled(seen, settled)
         return len(ready)
 
     def _settle_chunk(self, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:
@@ -174,6 +177,12 @@ def _left_over(seen: LogSnapshot, ready: frozenset[str]) -> set[str]:
     for state in seen.partitions.values():
         left.update([span.owner for span in state.owners if span.owner in ready][OWNERS_PER_STEP:])
     return left
+
+
+def _unsettled(seen: LogSnapshot, settled: frozenset[str]) -> set[TopicIdPartition]:
+    """Partitions that still list decided owners: too late for the snapshot, held back elsewhere, or left over."""
+    left = {name for name, owner in seen.owners.items() if owner.outcome is not Outcome.OPEN} - settled
+    return {partition for partition, state in seen.partitions.items() if any(s.owner in left for s in state.owners)}
 
 
 # Finishing ------------------------------------------------------------------------------------------------------------

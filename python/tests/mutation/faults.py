@@ -596,6 +596,13 @@ SETTLING = [
         ("unit/coordinator/test_settler.py",),
     ),
     Fault(
+        "a settler forgets a partition that lists what was decided too late",
+        "coordinator/settler.py",
+        "self._waiting -= set(partitions) - _unsettled(seen, settled)",
+        "self._waiting -= set(partitions)",
+        ("unit/coordinator/test_settler.py",),
+    ),
+    Fault(
         "an open owner is finished",
         "coordinator/settler.py",
         "if state is None or state.outcome is Outcome.OPEN:\n                continue",

@@ -16,7 +16,7 @@ from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from oncelog.types import OffsetAndMetadata, Outcome
+from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition
 from oncelog.znodes import paths
 from tests.faulty import Crashed, Fault, FaultyStore, InterruptedStore
 from tests.logs import (
@@ -104,6 +104,36 @@ def test_the_order_in_which_partitions_are_named_decides_nothing(world: LogWorld
 
     assert read[0] == read[1] == [[paths.partition(each) for each in partitions(world.log)]]
     assert len(read[0][0]) > 1
+
+
+def test_a_partition_is_looked_at_until_it_lists_nothing_decided_and_no_longer(world: LogWorld) -> None:
+    store = ReadingStore(world.store())
+    settling = Settler(store, world.time)
+    first, second = partitions(world.log)[:2]
+    write_open(started(world.log, "holding"), b"held", number=second.partition)
+    producer = started(world.log)
+    looked_at = []
+
+    def settle(*where: TopicIdPartition) -> None:
+        store.read.clear()
+        settling.settle_if_due(where)
+        looked_at.append(
+            {each for each in (first, second) if any(paths.partition(each) in read for read in store.read)}
+        )
+        world.time.pass_ms(limits.SETTLE_LAG_MS)
+
+    settle()
+    write_committed(producer, b"a", number=first.partition)
+    settle(first)  # decided behind the snapshot
+    settle()
+    settle()
+    write_aborted(producer, b"b", number=second.partition)
+    settle(second)
+    settle()
+    settle()
+
+    assert looked_at == [set(), {first}, {first}, set(), {second}, {second}, set()]
+    assert (len(owners(world.log, first.partition)), len(owners(world.log, second.partition))) == (0, 1)
 
 
 def test_where_nothing_is_decided_nobody_waits_for_it_to_be_settled(world: LogWorld) -> None:
