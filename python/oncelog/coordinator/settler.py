@@ -57,8 +57,8 @@ class Settler:
         Cheap enough to call after every transaction.
 
         Args:
-            partitions: to settle from now on until they list nothing decided, in any order: what is done depends on
-                which they are alone.
+            partitions: to settle from now on until they list nothing decided, or it fails, in any order: what is done
+                depends on which they are alone.
 
         Returns:
             how many owners were settled somewhere.
@@ -68,7 +68,10 @@ class Settler:
         if sample is not None and now - sample[0] < limits.SETTLE_LAG_MS:
             return 0
         self._sample = (now, snapshot.commits_zxid(self._store))
-        return 0 if sample is None else self._settle(sorted(self._waiting), sample[1])
+        if sample is None:
+            return 0
+        waiting, self._waiting = sorted(self._waiting), set()
+        return self._settle(waiting, sample[1])
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
         """Settle everything decided before the call, once the settle lag is over; where there is nothing, at once."""
@@ -90,6 +93,7 @@ class Settler:
     def _settle(self, partitions: Sequence[TopicIdPartition], zxid: int) -> int:
         seen = self._look(partitions, zxid)
         if seen is None:
+            self._waiting.update(partitions)
             return 0
         ready = _ready(seen)
         reach(CrashPoint.SETTLE)
@@ -101,7 +105,7 @@ class Settler:
         if chunks:
             self._settle_and_finish(chunks[-1], ready, zxid, unlisted)
         reach(CrashPoint.SETTLED)
-        self._waiting -= set(partitions) - _unsettled(seen, settled)
+        self._waiting |= _unsettled(seen, settled)
         return len(ready)
 
     def _settle_chunk(self, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:

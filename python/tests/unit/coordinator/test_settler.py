@@ -11,7 +11,7 @@ import pytest
 from oncelog import limits
 from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
-from oncelog.errors import TransactionAbortableError
+from oncelog.errors import CorruptDataError, TransactionAbortableError
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
@@ -157,11 +157,36 @@ def test_a_settler_that_another_overtook_leaves_the_work_to_it(world: LogWorld) 
     slow.settle_if_due(partitions(world.log))
     write_committed(started(world.log), b"b")
     world.settle()
+    write_committed(started(world.log), b"c")
     world.time.pass_ms(limits.SETTLE_LAG_MS)
     end = state(world.log).log_end
 
     assert slow.settle_if_due(partitions(world.log)) == 0
     assert state(world.log).log_end == end
+    world.time.pass_ms(limits.SETTLE_LAG_MS)
+    assert slow.settle_if_due([]) == 1
+
+
+def test_where_settling_fails_it_is_left_to_the_next_one_who_comes(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_damaged(*_: object) -> None:
+        raise CorruptDataError("damaged")
+
+    settling = Settler(world.log.services.store, world.time)
+    first, second = partitions(world.log)[:2]
+    for each in (first, second):
+        write_committed(started(world.log, str(each)), b"a", number=each.partition)
+    settling.settle_if_due([first])
+    world.time.pass_ms(limits.SETTLE_LAG_MS)
+    with monkeypatch.context() as patched:
+        patched.setattr(Settler, "_look", is_damaged)
+        with pytest.raises(CorruptDataError):
+            settling.settle_if_due([])
+    world.time.pass_ms(limits.SETTLE_LAG_MS)
+
+    assert settling.settle_if_due([second]) == 1
+    assert (len(owners(world.log, first.partition)), len(owners(world.log, second.partition))) == (1, 0)
 
 
 def test_what_is_held_back_elsewhere_is_not_settled(world: LogWorld) -> None:
