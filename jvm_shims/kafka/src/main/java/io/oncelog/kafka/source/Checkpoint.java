@@ -18,8 +18,8 @@ import org.apache.hadoop.fs.Path;
  * What this source keeps in its folder of a query's checkpoint: the initial offsets, so that a crash in the first batch
  * does not move the start, and the ids of the topics, so that a topic created again under its name is noticed.
  *
- * <p>Each file is written once and never replaced: not every file system does that in one step, and what a crash lost in
- * between would go unnoticed. The file of the initial offsets is the one that Spark's own Kafka source writes.
+ * <p>Each file is written once and never replaced: not every file system does that in one step, and what a crash lost
+ * in between would go unnoticed. The file of the initial offsets is the one that Spark's own Kafka source writes.
  */
 final class Checkpoint {
   private static final String INITIAL_OFFSETS = "0";
