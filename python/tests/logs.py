@@ -18,7 +18,7 @@ from oncelog import limits, runtime
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import metadata, sweeper
 from oncelog.coordinator.sweeper import Overdue
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_log, partition_reads, topics
 from oncelog.log.files import LocalFileStore
 from oncelog.ports import FileStore, OutputFile, ZnodeStore
 from oncelog.protocol.partition import PartitionState
@@ -224,12 +224,12 @@ def partitions(log: Log, topic: str | None = None) -> list[TopicIdPartition]:
 
 
 def partition(log: Log, number: int = 0, topic: str = TOPIC) -> TopicIdPartition:
-    return partition_log.identify(log.services.store, topic, number)
+    return partition_reads.identify(log.services.store, topic, number)
 
 
 def state(log: Log, number: int = 0, topic: str = TOPIC) -> PartitionState:
     """What the partition's znode says."""
-    return partition_log.read_partition(log.services.store, partition(log, number, topic))
+    return partition_reads.read_partition(log.services.store, partition(log, number, topic))
 
 
 def tp(number: int = 0, topic: str = TOPIC) -> TopicPartition:

@@ -46,7 +46,7 @@ from oncelog.errors import (
     UnknownTopicError,
     UsageError,
 )
-from oncelog.log import collection, partition_log, retention, snapshot, topics, verification
+from oncelog.log import collection, partition_reads, retention, snapshot, topics, verification
 from oncelog.log.collection import Collected
 from oncelog.log.producer_expiry import expire_producers
 from oncelog.log.retention import Removed
@@ -133,7 +133,7 @@ class Admin:
         Raises:
             UnknownTopicError: there is none of this name.
         """
-        topic = partition_log.read_topic(self._store, name)
+        topic = partition_reads.read_topic(self._store, name)
         partitions = [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
         seen = snapshot.take(self._store, partitions)
         owners = self._describe_owners(seen.owners)
@@ -196,12 +196,12 @@ class Admin:
         """
         identified = {tp: self._identify(tp) for tp in before}
         for tp, offset in before.items():
-            state = partition_log.read_partition(self._store, identified[tp])
+            state = partition_reads.read_partition(self._store, identified[tp])
             retention.check_within(state, identified[tp], check_number("offset", offset, least=-MAX_LONG))
         self._settle_soon(identified.values())
         for tp, offset in before.items():
             retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
-        return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
+        return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Admin:
         values = {}
         for tp, offset in offsets.items():
             partition = self._identify(tp)
-            state = partition_log.read_partition(self._store, partition)
+            state = partition_reads.read_partition(self._store, partition)
             check_number("offset", offset, least=-MAX_LONG)
             if not state.log_start <= offset <= state.log_end:
                 raise OffsetOutOfRangeError(
@@ -438,7 +438,7 @@ class Admin:
         if partition is None:
             wanted = topics.partitions_of(self._store, topic)
         else:
-            wanted = [partition_log.identify(self._store, topic, partition)]
+            wanted = [partition_reads.identify(self._store, topic, partition)]
         if start is not None and len(wanted) > 1:
             raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
         entries = [dump.dump(self._services, tip, isolation, start) for tip in wanted]
@@ -527,7 +527,7 @@ class Admin:
             self._settle_soon(partitions)
         for partition in partitions:
             try:
-                topic = partition_log.read_topic(self._store, partition.topic)
+                topic = partition_reads.read_topic(self._store, partition.topic)
                 removed.append(retention.enforce(self._store, files, partition, topic, now_ms, dry_run=dry_run))
             except UnknownTopicError:
                 continue  # deleted meanwhile
@@ -585,7 +585,7 @@ class Admin:
     # Parts ------------------------------------------------------------------------------------------------------------
 
     def _identify(self, partition: TopicPartition) -> TopicIdPartition:
-        return partition_log.identify(self._store, check_partition(partition).topic, partition.partition)
+        return partition_reads.identify(self._store, check_partition(partition).topic, partition.partition)
 
     def _all_partitions(self) -> list[TopicIdPartition]:
         with self._store.snapshot() as reader:

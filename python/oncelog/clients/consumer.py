@@ -31,7 +31,7 @@ from oncelog.errors import (
     UnstableOffsetCommitError,
     UsageError,
 )
-from oncelog.log import partition_log, snapshot, topics
+from oncelog.log import partition_reads, snapshot, topics
 from oncelog.log.segment import read_block
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.types import (
@@ -154,7 +154,7 @@ class Consumer:
         """
         self._check_open()
         identified = {
-            tp: partition_log.identify(self._store, check_partition(tp).topic, tp.partition) for tp in partitions
+            tp: partition_reads.identify(self._store, check_partition(tp).topic, tp.partition) for tp in partitions
         }
         known = self._assigned
         self._assigned = {
@@ -340,7 +340,7 @@ class Consumer:
         """
         assignment = self._one(partition)
         check_number("offset", offset, least=-MAX_LONG)
-        state = partition_log.read_partition(self._store, assignment.partition)
+        state = partition_reads.read_partition(self._store, assignment.partition)
         if not state.log_start <= offset <= state.log_end:
             raise OffsetOutOfRangeError(
                 "the offset is not within the log",
@@ -368,7 +368,7 @@ class Consumer:
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition."""
         identified = self._identified(partitions)
-        return {tp: partition_log.read_partition(self._store, p).log_start for tp, p in identified.items()}
+        return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
@@ -408,7 +408,7 @@ class Consumer:
 
     def _reset_positions(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if self._reset == "earliest":
-            return {p: partition_log.read_partition(self._store, p).log_start for p in partitions}
+            return {p: partition_reads.read_partition(self._store, p).log_start for p in partitions}
         if self._reset == "latest":
             return self._ends_together(partitions)
         for partition in partitions:
@@ -488,7 +488,7 @@ class Consumer:
         return {
             tp: self._assigned[tp].partition
             if tp in self._assigned
-            else partition_log.identify(self._store, tp.topic, tp.partition)
+            else partition_reads.identify(self._store, tp.topic, tp.partition)
             for tp in map(check_partition, partitions)
         }
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from oncelog.clients.consumer import ConsumerBatch, records_of
 from oncelog.clients.services import LogServices
 from oncelog.errors import DataLossError, InvariantViolation, OffsetOutOfRangeError
-from oncelog.log import partition_log, segment, snapshot
+from oncelog.log import partition_reads, segment, snapshot
 from oncelog.log.index import PartitionIndex
 from oncelog.ports import ZnodeReader
 from oncelog.protocol import visibility
@@ -125,11 +125,11 @@ def _read(
     services: LogServices, partition: TopicIdPartition
 ) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
     def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex, dict[str, OwnerState]]:
-        state = partition_log.read_partition(reader, partition)
-        index = partition_log.read_index(reader, partition, state)
+        state = partition_reads.read_partition(reader, partition)
+        index = partition_reads.read_index(reader, partition, state)
         return state, index, snapshot.read_owners(reader, [span.owner for span in state.owners])
 
-    return partition_log.consistently(services.store, read)
+    return partition_reads.consistently(services.store, read)
 
 
 def _entries(services: LogServices, wanted: _Range) -> Iterator[Dumped]:

@@ -39,7 +39,7 @@ from oncelog.errors import (
     UsageError,
     ensure,
 )
-from oncelog.log import codec, partition_log
+from oncelog.log import codec, partition_reads
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
 from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
@@ -143,7 +143,7 @@ class Producer:
         if not offsets:
             return
         staged = {
-            partition_log.identify(self._services.store, check_partition(tp).topic, tp.partition): groups.as_value(
+            partition_reads.identify(self._services.store, check_partition(tp).topic, tp.partition): groups.as_value(
                 tp, value
             )
             for tp, value in offsets.items()

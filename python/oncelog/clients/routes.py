@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import partitioner
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_reads, topics
 from oncelog.log.routing import split_rows
 from oncelog.ports import ZnodeStore
 from oncelog.types import MAX_LONG, TopicIdPartition
@@ -40,7 +40,7 @@ class Routes:
         partitions = self._partitions_of(topic)
         if partition is not None:
             if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
-                partition_log.identify(self._store, topic, partition)
+                partition_reads.identify(self._store, topic, partition)
             return partitions[partition]
         if key is not None:
             return partitions[partitioner.partition_for_key(key, len(partitions))]

@@ -20,7 +20,7 @@ from oncelog.errors import (
     UnstableOffsetCommitError,
     UsageError,
 )
-from oncelog.log import partition_log
+from oncelog.log import partition_reads
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import group_offsets
 from oncelog.protocol.group_offsets import GroupPartitionState
@@ -187,7 +187,7 @@ def _folded(view: ZnodeView, state: GroupPartitionState) -> GroupPartitionState:
     A fetch reads them the same way; the settler finds nothing left to fold.
     """
     for pending in state.pending:
-        owner = partition_log.read_owner(view, pending.owner)
+        owner = partition_reads.read_owner(view, pending.owner)
         if owner is not None and owner.outcome is not Outcome.OPEN:
             state = state.settled(pending.owner, owner.outcome)
     return state
@@ -252,7 +252,7 @@ def _read_together(
         if _version(reader, group_id) != version:
             continue
         listed = sorted({pending.owner for state in states for pending in state.pending})
-        owners = {name: owner for name in listed if (owner := partition_log.read_owner(reader, name)) is not None}
+        owners = {name: owner for name in listed if (owner := partition_reads.read_owner(reader, name)) is not None}
         gone = [name for name in listed if name not in owners]  # folded in since: read again
         if not gone:
             return dict(zip(partitions, states, strict=True)), owners
@@ -294,7 +294,7 @@ def read_group(reader: ZnodeReader, group_id: str) -> GroupRecord | None:
 def undecided_owners(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> tuple[str, ...]:
     """The open owners that hold an offset of the partition."""
     _, state, _ = _read(reader, group_id, partition)
-    owners = [(pending.owner, partition_log.read_owner(reader, pending.owner)) for pending in state.pending]
+    owners = [(pending.owner, partition_reads.read_owner(reader, pending.owner)) for pending in state.pending]
     return tuple(name for name, owner in owners if owner is not None and owner.outcome is Outcome.OPEN)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from oncelog import limits
 from oncelog.coordinator import groups
 from oncelog.errors import CorruptDataError, InvalidTxnStateError, StepTooLargeError
-from oncelog.log import partition_log
+from oncelog.log import partition_reads
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.protocol import coordinator_core as core
 from oncelog.protocol import coordinator_events as events
@@ -45,7 +45,7 @@ def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> 
     """What the owner of the id's open or last transaction says; None when it was settled and deleted."""
     if metadata is None or metadata.owner is None:
         return None
-    state = partition_log.read_owner(reader, metadata.owner)
+    state = partition_reads.read_owner(reader, metadata.owner)
     return None if state is None else state.outcome
 
 
@@ -57,7 +57,7 @@ def effective_state(reader: ZnodeReader, stored: TransactionMetadata) -> TxnStat
     """
     if stored.round is None or stored.open_transaction is None or stored.owner is None:
         return stored.state
-    owner = partition_log.read_owner(reader, stored.owner)
+    owner = partition_reads.read_owner(reader, stored.owner)
     outcome = Outcome.ABORT if owner is None else owner.outcome_for(stored.open_transaction)
     if outcome is Outcome.OPEN:
         return TxnState.ONGOING
@@ -68,9 +68,9 @@ def effective_state(reader: ZnodeReader, stored: TransactionMetadata) -> TxnStat
 
 
 def _lists(reader: ZnodeReader, partition: TopicIdPartition, owner: str) -> bool:
-    if not partition_log.exists(reader, partition):
+    if not partition_reads.exists(reader, partition):
         return False
-    return partition_log.read_partition(reader, partition).span_of(owner) is not None
+    return partition_reads.read_partition(reader, partition).span_of(owner) is not None
 
 
 def apply(view: ZnodeView, event: events.Event) -> Step:
@@ -143,7 +143,7 @@ def _decide(view: ZnodeView, decision: events.Decide) -> None:
 
 def _finish_if_unlisted(view: ZnodeView, owner: str) -> None:
     """Finish an owner that staged offsets alone with its decision: no partition lists it, for a settler to find it."""
-    state = partition_log.read_owner(view, owner)
+    state = partition_reads.read_owner(view, owner)
     if state is None or state.partitions or len(state.groups) > groups.PARTITIONS_PER_STEP:
         return
     size_bytes = sum(len(znode.data) for znode in view.get_many(state.groups) if znode is not None)

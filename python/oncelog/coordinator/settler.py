@@ -23,7 +23,7 @@ from oncelog import limits
 from oncelog.coordinator import metadata, owners
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError, StepTooLargeError
-from oncelog.log import partition_log, snapshot
+from oncelog.log import partition_log, partition_reads, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import OwnerState
@@ -155,11 +155,11 @@ def _chunks(seen: LogSnapshot, ready: frozenset[str]) -> list[list[TopicIdPartit
 def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int) -> None:
     _read_ahead(view, chunk, ready)
     for partition in chunk:
-        if not partition_log.exists(view, partition):
+        if not partition_reads.exists(view, partition):
             continue  # the topic was deleted since
         decided = []
-        for span in partition_log.read_partition(view, partition).owners:
-            owner = partition_log.read_owner(view, span.owner) if span.owner in ready else None
+        for span in partition_reads.read_partition(view, partition).owners:
+            owner = partition_reads.read_owner(view, span.owner) if span.owner in ready else None
             if owner is not None:
                 decided.append((span, owner))
         if decided:
@@ -169,7 +169,7 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
 def _read_ahead(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str]) -> None:
     """Read together what settling will ask for one by one."""
     view.get_many(path for partition in chunk for path in (paths.partition(partition), paths.tail(partition)))
-    listed = partition_log.read_existing(view, chunk).items()
+    listed = partition_reads.read_existing(view, chunk).items()
     spans = [(partition, span) for partition, state in listed for span in state.owners if span.owner in ready]
     producers = (paths.producer(partition, pair.producer_id) for partition, span in spans for pair in span.producers)
     view.get_many([*(span.owner for _, span in spans), *producers])
@@ -209,7 +209,7 @@ def forget(store: ZnodeStore, candidates: Iterable[str]) -> None:
     listed: dict[str, frozenset[str]] = {}
     with store.snapshot() as reader:
         for owner in candidates:
-            state = partition_log.read_owner(reader, owner)
+            state = partition_reads.read_owner(reader, owner)
             if state is None or state.outcome is Outcome.OPEN:
                 continue
             if not any(owner in _listed_owners(reader, path, listed) for path in state.partitions):
@@ -256,7 +256,7 @@ def _finish_parts(view: ZnodeView, parts: Sequence[_Part], unfinished: frozenset
 
 
 def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bool:
-    if partition_log.read_owner(view, part.owner) is None:
+    if partition_reads.read_owner(view, part.owner) is None:
         return True  # another settler was faster
     is_kept = _is_remembered(view, part.owner)
     is_complete = metadata.fold(view, part.owner, replace(part.state, partitions=()) if is_kept else part.state)

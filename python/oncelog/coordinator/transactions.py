@@ -14,7 +14,7 @@ from oncelog import limits
 from oncelog.coordinator import groups, metadata
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError, RetriableError
-from oncelog.log import partition_log
+from oncelog.log import partition_log, partition_reads
 from oncelog.log.partition_log import Append, Appended
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import coordinator_events as events
@@ -260,11 +260,11 @@ def _is_one_phase(appends: Sequence[Append]) -> bool:
 
 def _landed_before(view: ZnodeView, request: Append) -> Appended | None:
     """Where an append of a committed transaction landed: it stands, though its topic may be deleted since."""
-    return partition_log.append(view, request) if partition_log.exists(view, request.partition) else None
+    return partition_log.append(view, request) if partition_reads.exists(view, request.partition) else None
 
 
 def _is_aborted(view: ZnodeView, owner: str) -> bool:
-    state = partition_log.read_owner(view, owner)
+    state = partition_reads.read_owner(view, owner)
     return state is not None and state.outcome is Outcome.ABORT
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import FileUnavailableError, UnknownTopicError
-from oncelog.log import candidates, generations, holds, partition_log, topics
+from oncelog.log import candidates, generations, holds, partition_reads, topics
 from oncelog.log.holds import Hold
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, Stat, ZnodeStore, ZnodeView
@@ -129,7 +129,9 @@ def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
     named: set[str] = set()
     for partition in topics.all_partitions(store):
         with suppress(UnknownTopicError):  # deleted meanwhile
-            _, found = partition_log.walk_index(store, partition, lambda _, index: set(index.files_named(index_files)))
+            _, found = partition_reads.walk_index(
+                store, partition, lambda _, index: set(index.files_named(index_files))
+            )
             named |= found
     return named
 

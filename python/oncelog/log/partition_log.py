@@ -12,28 +12,21 @@ Order of an append (the numbers are its crash points):
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
 
 from oncelog import limits
-from oncelog.arguments import check_name, check_number
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import (
-    CorruptDataError,
-    DataLossError,
     InvalidTxnStateError,
     OncelogError,
     PartitionPinnedError,
-    UnknownPartitionError,
-    UnknownTopicError,
     ensure,
 )
-from oncelog.log import generations, index
-from oncelog.log.index import PartitionIndex
+from oncelog.log import generations, index, partition_reads
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol import sequencing, visibility
@@ -45,9 +38,8 @@ from oncelog.protocol.partition import (
     OwnerState,
     PartitionState,
     TailNode,
-    TopicState,
 )
-from oncelog.types import MAX_LONG, NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.types import NO_SEQUENCE, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 PARTITIONS_PER_STEP = 50
@@ -110,202 +102,7 @@ class HasBlocks(Protocol):
     def manifest_file(self) -> str | None: ...
 
 
-T = TypeVar("T")
 B = TypeVar("B", bound=HasBlocks)
-
-
-# Reading --------------------------------------------------------------------------------------------------------------
-
-
-def read_topic(reader: ZnodeReader, name: str) -> TopicState:
-    """The topic's znode.
-
-    Raises:
-        UnknownTopicError: there is none of this name.
-        UsageError: nothing can have this name.
-    """
-    path = paths.topic(check_name("topic's name", name))
-    znode = reader.get(path)
-    topic = payloads.decode_topic(path, znode.data) if znode else None
-    if topic is None or topic.is_deleted:
-        raise UnknownTopicError("no such topic; create it with `oncelog topic create` or create_topic()", topic=name)
-    return topic
-
-
-def identify(reader: ZnodeReader, name: str, partition: int) -> TopicIdPartition:
-    """The partition of the topic's present incarnation.
-
-    Raises:
-        UnknownTopicError, UnknownPartitionError.
-    """
-    topic = read_topic(reader, name)
-    if check_number("partition", partition, least=-MAX_LONG) not in range(topic.partitions):
-        raise UnknownPartitionError(
-            "the topic has no such partition", topic=name, partition=partition, partitions=topic.partitions
-        )
-    return TopicIdPartition(name, topic.topic_id, partition)
-
-
-def read_partition(reader: ZnodeReader, partition: TopicIdPartition) -> PartitionState:
-    """The partition's znode.
-
-    Raises:
-        UnknownTopicError: the topic was deleted, or deleted and created again, since `partition` was identified.
-    """
-    return read_partitions(reader, [partition])[partition]
-
-
-def read_existing(
-    reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
-) -> dict[TopicIdPartition, PartitionState]:
-    """The znodes of those of `partitions` that are there and not being deleted, read together."""
-    wanted = list(partitions)
-    found = {}
-    for partition, znode in zip(wanted, reader.get_many(map(paths.partition, wanted)), strict=True):
-        state = payloads.decode_partition(paths.partition(partition), znode.data) if znode else None
-        if state is not None and not state.is_deleted:
-            found[partition] = state
-    return found
-
-
-def read_partitions(
-    reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
-) -> dict[TopicIdPartition, PartitionState]:
-    """The znodes of `partitions`, read together.
-
-    Raises:
-        UnknownTopicError: see `read_partition`.
-    """
-    wanted = list(partitions)
-    found = read_existing(reader, wanted)
-    for partition in wanted:
-        if partition not in found:
-            raise _no_partition(partition)
-    return found
-
-
-def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
-    """Whether the partition is there and not being deleted."""
-    return bool(read_existing(reader, [partition]))
-
-
-def _no_partition(partition: TopicIdPartition) -> UnknownTopicError:
-    return UnknownTopicError(
-        "the topic was deleted (or deleted and created again)", topic=partition.topic, topic_id=partition.topic_id
-    )
-
-
-def read_index(
-    reader: ZnodeReader, partition: TopicIdPartition, state: PartitionState, *, start: int = 0
-) -> PartitionIndex:
-    """The index of the partition from `start` on, at `state` or later.
-
-    A reader near the end of the log takes the few tail nodes that it has not seen, and not the whole tail.
-
-    Raises:
-        CorruptDataError: the tail does not reach from where the roots end to the log end. It was rolled after `state`
-            was read, or a znode is missing; either way markers are, without which aborted data would be shown.
-    """
-    folder = paths.tail(partition)
-    rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
-    names, nodes = _read_tail(reader, folder, start if start > rolled_end else None)
-    tail_start = min(int(names[0]), state.log_end) if names else state.log_end
-    if tail_start > rolled_end:
-        raise CorruptDataError(
-            "the index has a hole before its tail", path=folder, missing_offset=rolled_end, tail_start=tail_start
-        )
-    _check_whole(nodes, state.log_end, folder)
-    return PartitionIndex(state.roots, nodes)
-
-
-def _check_whole(nodes: Sequence[TailNode], log_end: int, folder: str) -> None:
-    """Raise where a tail node is missing, also behind what is read: markers there tell what aborted."""
-    position = nodes[0].base_offset if nodes else log_end
-    for node in nodes:
-        if node.base_offset != position:
-            break
-        position = node.end_offset
-    else:
-        if position >= log_end:
-            return
-    raise CorruptDataError("the index has a hole in its tail", path=folder, missing_offset=position)
-
-
-def consistently(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
-    """Run a read of several znodes, again where they contradict each other.
-
-    A store whose snapshots are reads one after another may show a partition before a roll and its tail behind it.
-
-    Raises:
-        CorruptDataError, DataLossError: by `read`, every time.
-    """
-    for _ in range(limits.PLAN_ATTEMPTS - 1):
-        with suppress(CorruptDataError, DataLossError), store.snapshot() as reader:
-            return read(reader)
-        store.sync()
-    with store.snapshot() as reader:
-        return read(reader)
-
-
-def read_with_index(store: ZnodeStore, partition: TopicIdPartition) -> tuple[PartitionState, PartitionIndex]:
-    """A partition's znode, and the whole index that belongs to it.
-
-    Raises:
-        UnknownTopicError, CorruptDataError: see `read_partition` and `read_index`.
-    """
-
-    def read(reader: ZnodeReader) -> tuple[PartitionState, PartitionIndex]:
-        state = read_partition(reader, partition)
-        return state, read_index(reader, partition, state)
-
-    return consistently(store, read)
-
-
-def walk_index(
-    store: ZnodeStore, partition: TopicIdPartition, walk: Callable[[PartitionState, PartitionIndex], T]
-) -> tuple[PartitionState, T]:
-    """Run a walk over the whole index of a partition, and again over the newer one if it lasted too long.
-
-    A process may stand still in its midst: what retention let go or a roll replaced meanwhile is removed in the end.
-
-    Returns:
-        the state to which the index belongs, and what the walk returned.
-
-    Raises:
-        UnknownTopicError, CorruptDataError: see `read_with_index`.
-        DataLossError: an index file is gone that the index still names.
-        whatever `walk` raises.
-    """
-    while True:
-        state, index = read_with_index(store, partition)
-        try:
-            return state, walk(state, index)
-        except DataLossError:
-            store.sync()
-            now = read_partition(store, partition)
-            if (now.roots, now.log_start) == (state.roots, state.log_start):
-                raise
-
-
-def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:
-    """The names of all tail nodes, and the nodes from the one that holds `start` on."""
-    if start is None:
-        found = reader.children_data(folder)
-        names = [name for name, _ in found]
-    else:
-        names = reader.children(folder)
-        wanted = names[max(bisect_right(names, paths.tail_name(start)) - 1, 0) :]
-        znodes = reader.get_many(f"{folder}/{name}" for name in wanted)
-        found = [(name, znode) for name, znode in zip(wanted, znodes, strict=True) if znode is not None]
-        if len(found) < len(wanted):
-            raise CorruptDataError("the tail of the index was rolled while it was read", path=folder)
-    return names, tuple(payloads.decode_tail_node(f"{folder}/{name}", znode.data) for name, znode in found)
-
-
-def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
-    """What the owner's znode says; None when it was settled everywhere and deleted."""
-    znode = reader.get(owner)
-    return None if znode is None else payloads.owner_state(owner, znode)
 
 
 # Appending ------------------------------------------------------------------------------------------------------------
@@ -378,7 +175,7 @@ def append(view: ZnodeView, request: Append) -> Appended:
         PartitionPinnedError: too many unsettled transactions here.
     """
     partition, path = request.partition, paths.partition(request.partition)
-    state = read_partition(view, partition)
+    state = partition_reads.read_partition(view, partition)
     producer_path = paths.producer(partition, request.producer.producer_id)
     producer_znode = view.get(producer_path)
     entry = payloads.decode_producer(producer_path, producer_znode.data) if producer_znode else None
@@ -415,7 +212,7 @@ def append(view: ZnodeView, request: Append) -> Appended:
 
 
 def _check_owner_is_open(view: ZnodeView, owner: str, partition: TopicIdPartition) -> None:
-    state = read_owner(view, owner)
+    state = partition_reads.read_owner(view, owner)
     if state is None or state.outcome is not Outcome.OPEN:
         raise InvalidTxnStateError(
             "the transaction is decided already; nothing more can be written to it",
@@ -478,7 +275,7 @@ def append_markers(
     Args:
         settled: owners that this partition lists, with their decided state.
     """
-    state = read_partition(view, partition)
+    state = partition_reads.read_partition(view, partition)
     offset = state.log_end
     entries = [_marker_entry(offset + at, span, owner) for at, (span, owner) in enumerate(settled)]
     node = TailNode(offset, offset + len(entries), 0, 0, NO_TIMESTAMP, tuple(entries))
@@ -523,17 +320,17 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
     """
 
     def read(reader: ZnodeReader) -> tuple[PartitionState, tuple[TailNode, ...], int]:
-        state = read_partition(reader, partition)
-        tail = read_index(reader, partition, state).tail[: 2 * limits.TAIL_MAX_ENTRIES]
+        state = partition_reads.read_partition(reader, partition)
+        tail = partition_reads.read_index(reader, partition, state).tail[: 2 * limits.TAIL_MAX_ENTRIES]
         return state, tail, generations.current(reader)
 
-    state, tail, generation = consistently(store, read)  # another process may roll between two reads
+    state, tail, generation = partition_reads.consistently(store, read)  # another process may roll between two reads
     if not tail:
         return False
     roots = index.rolled(files, state.roots, tail, lambda: generations.new_name(generations.INDEX, generation))
 
     def step(view: ZnodeView) -> bool:
-        now = read_partition(view, partition)
+        now = partition_reads.read_partition(view, partition)
         if (now.roots, now.log_start) != (state.roots, state.log_start):
             return False
         generations.check_fresh(view, {ref.file for ref in roots if ref not in state.roots})

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from oncelog.errors import OffsetOutOfRangeError
-from oncelog.log import partition_log
+from oncelog.log import partition_reads
 from oncelog.log.index import PartitionIndex
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -54,7 +54,7 @@ def enforce(
     def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
         return _outlived(state, index.entries(files, state.log_start, removable_end(state)), topic, now_ms)
 
-    state, going = partition_log.walk_index(store, partition, find)
+    state, going = partition_reads.walk_index(store, partition, find)
     if not going:
         return None
     return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
@@ -94,7 +94,7 @@ def delete_records(
         end = min(before_offset, removable_end(state))
         return [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
 
-    state, going = partition_log.walk_index(store, partition, find)
+    state, going = partition_reads.walk_index(store, partition, find)
     return _move_log_start(store, partition, state, going) if going else None
 
 
@@ -126,10 +126,12 @@ def _move_log_start(
     log_start = removed.log_start
 
     def step(view: ZnodeView) -> bool:
-        state = partition_log.read_partition(view, partition)
+        state = partition_reads.read_partition(view, partition)
         if (state.log_start, state.roots) != (seen.log_start, seen.roots) or removable_end(state) < log_start:
             return False  # another run moved it, or the tail was rolled: the next run looks again
-        gone = [node for node in partition_log.read_index(view, partition, state).tail if node.end_offset <= log_start]
+        gone = [
+            node for node in partition_reads.read_index(view, partition, state).tail if node.end_offset <= log_start
+        ]
         for node in gone:
             view.delete(paths.tail_node(partition, node.base_offset))
         moved = replace(

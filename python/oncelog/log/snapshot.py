@@ -12,7 +12,7 @@ from itertools import islice
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError, DataLossError, PlanOvertakenError
-from oncelog.log import partition_log, segment
+from oncelog.log import partition_reads, segment
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol import visibility
@@ -78,7 +78,7 @@ def take(
         UnknownTopicError: a topic is gone.
     """
     wanted = list(partitions)
-    read = partition_log.read_existing if with_neighbours else partition_log.read_partitions
+    read = partition_reads.read_existing if with_neighbours else partition_reads.read_partitions
     for _ in range(limits.PLAN_ATTEMPTS):
         with store.snapshot() as reader:
             zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid
@@ -110,7 +110,7 @@ def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
         with store.snapshot() as reader:
             zxid = commits_zxid(reader)
             wanted = list(select(reader))
-            found, owners = _read(reader, wanted, partition_log.read_existing, with_neighbours=False)
+            found, owners = _read(reader, wanted, partition_reads.read_existing, with_neighbours=False)
         is_whole = len(found) == len(wanted) and not visibility.is_overtaken(zxid, found.values())
         if is_whole and owners is not None:
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
@@ -182,7 +182,7 @@ def visible_range(
     """
     if start >= end:
         return VisibleRange((), end)
-    return partition_log.consistently(
+    return partition_reads.consistently(
         store, lambda reader: _read_range(reader, files, partition, start, end, isolation, max_records)
     )
 
@@ -196,9 +196,9 @@ def _read_range(
     isolation: IsolationLevel,
     max_records: int | None,
 ) -> VisibleRange:
-    state = partition_log.read_partition(reader, partition)
+    state = partition_reads.read_partition(reader, partition)
     _check_bounds(state, partition, start, end)
-    index = partition_log.read_index(reader, partition, state, start=start)
+    index = partition_reads.read_index(reader, partition, state, start=start)
     owners = _owners_within(reader, state, start, end)
     slices: list[BlockSlice] = []
     room = max_records
@@ -276,7 +276,7 @@ def offset_for_time(
 
     Like Kafka's, it looks at every record, also at those an isolation level does not show.
     """
-    state, entry = partition_log.walk_index(
+    state, entry = partition_reads.walk_index(
         store, partition, lambda state, index: index.first_entry_since(index_files, timestamp_ms, state.log_start)
     )
     if entry is None or entry.block is None:

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from oncelog import limits
 from oncelog.arguments import check_number
 from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
-from oncelog.log import partition_log
+from oncelog.log import partition_reads
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import PartitionState, TopicState
 from oncelog.randomness import random_id
@@ -93,7 +93,7 @@ def configure(
     """Change the topic's retention; None keeps data for ever, and what is left out stays as it is."""
 
     def step(view: ZnodeView) -> TopicState:
-        before = partition_log.read_topic(view, name)
+        before = partition_reads.read_topic(view, name)
         topic = replace(
             before,
             retention_ms=before.retention_ms if isinstance(retention_ms, Keep) else retention_ms,
@@ -114,7 +114,7 @@ def delete(store: ZnodeStore, name: str) -> None:
     """
 
     def mark(view: ZnodeView) -> None:
-        topic = partition_log.read_topic(view, name)
+        topic = partition_reads.read_topic(view, name)
         view.set(paths.topic(name), payloads.encode_topic(replace(topic, is_deleted=True)))
         for number in range(topic.partitions):
             path = paths.partition(TopicIdPartition(name, topic.topic_id, number))
@@ -201,7 +201,7 @@ def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
     Raises:
         UnknownTopicError.
     """
-    return _partitions(name, partition_log.read_topic(reader, name))
+    return _partitions(name, partition_reads.read_topic(reader, name))
 
 
 def _partitions(name: str, topic: TopicState) -> list[TopicIdPartition]:

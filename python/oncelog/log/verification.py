@@ -21,7 +21,7 @@ from oncelog.errors import (
     UnknownTopicError,
     UnsupportedFormatError,
 )
-from oncelog.log import holds, partition_log, segment, topics
+from oncelog.log import holds, partition_reads, segment, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, TailNode
@@ -168,7 +168,7 @@ class _Run:
 
     def _has_other_index(self, partition: TopicIdPartition, seen: PartitionState) -> bool:
         try:
-            state = partition_log.read_partition(self.store, partition)
+            state = partition_reads.read_partition(self.store, partition)
         except (UnknownTopicError, *DAMAGE):
             return False
         return (state.roots, state.log_start) != (seen.roots, seen.log_start)
@@ -192,7 +192,7 @@ class _Run:
     def _read_state(self, partition: TopicIdPartition, reader: ZnodeReader) -> PartitionState | None:
         path = paths.partition(partition)
         try:
-            return partition_log.read_partition(reader, partition)
+            return partition_reads.read_partition(reader, partition)
         except UnknownTopicError:
             self._report(Damage.MISSING_ZNODE, partition, place=path, detail="the partition's znode is gone")
         except DAMAGE as error:
@@ -213,7 +213,7 @@ class _Run:
     def _check_owners(self, partition: TopicIdPartition, state: PartitionState, reader: ZnodeReader) -> None:
         for span in state.owners:
             try:
-                owner = partition_log.read_owner(reader, span.owner)
+                owner = partition_reads.read_owner(reader, span.owner)
             except DAMAGE as error:
                 self._report(Damage.CORRUPT_ZNODE, partition, place=span.owner, detail=str(error))
                 continue
@@ -230,14 +230,14 @@ class _Run:
     def _still_there(self, partition: TopicIdPartition, problems: list[Problem]) -> list[Problem]:
         """Leave out what retention or the deletion of the topic removed while it was looked at."""
         try:
-            if partition_log.identify(self.store, partition.topic, partition.partition) != partition:
+            if partition_reads.identify(self.store, partition.topic, partition.partition) != partition:
                 return []  # the topic was deleted and created again
         except UnknownTopicError:
             return []
         except DAMAGE:
             return problems
         try:
-            log_start = partition_log.read_partition(self.store, partition).log_start
+            log_start = partition_reads.read_partition(self.store, partition).log_start
         except (UnknownTopicError, *DAMAGE):
             return problems
         return [problem for problem in problems if problem.end_offset is None or problem.end_offset > log_start]
@@ -263,7 +263,7 @@ class _Run:
 
 def _size_bytes(reader: ZnodeReader, partition: TopicIdPartition) -> int:
     try:
-        return partition_log.read_partition(reader, partition).size_bytes
+        return partition_reads.read_partition(reader, partition).size_bytes
     except (UnknownTopicError, *DAMAGE):
         return 0  # reported when it is checked
 

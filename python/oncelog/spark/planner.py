@@ -19,7 +19,7 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from oncelog.log import partition_log, snapshot
+from oncelog.log import partition_reads, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeReader
@@ -139,7 +139,7 @@ class SourcePlanner:
         found = {p: offset for p, offset in found.items() if offset > seen.partitions[p].log_end}
         ends = self.ends(seen) if found else {}
         for partition, offset in list(found.items()):
-            log_end = partition_log.read_partition(self._store, partition).log_end
+            log_end = partition_reads.read_partition(self._store, partition).log_end
             if offset <= log_end:
                 del found[partition]  # a group's offset may be younger than the plan
                 continue
@@ -296,7 +296,7 @@ class SourcePlanner:
     ) -> snapshot.VisibleRange:
         try:
             if not self._options.fail_on_data_loss:
-                state = partition_log.read_partition(self._store, partition)
+                state = partition_reads.read_partition(self._store, partition)
                 start, end = max(start, state.log_start), min(end, state.log_end)
             return snapshot.visible_range(
                 self._store,

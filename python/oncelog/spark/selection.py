@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from oncelog.errors import DataLossError, UnknownPartitionError, UnknownTopicError
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_reads, topics
 from oncelog.ports import ZnodeReader
 from oncelog.spark.offsets import SourceOffset
 from oncelog.spark.options import SourceOptions
@@ -48,7 +48,7 @@ class Selection:
         is_strict, names = self._options.fail_on_data_loss, known.names()
         selected = self._select(reader, lambda named: named in names or not is_strict)
         missing = known.partitions().keys() - set(selected)
-        existing = partition_log.read_existing(reader, sorted(missing))
+        existing = partition_reads.read_existing(reader, sorted(missing))
         for partition in sorted(missing):
             if partition in existing:
                 self._leave_out(partition)
@@ -116,4 +116,4 @@ def _named(reader: ZnodeReader, named: Named) -> list[TopicIdPartition]:
     """What a name in the options stands for."""
     if isinstance(named, str):
         return topics.partitions_of(reader, named)
-    return [partition_log.identify(reader, named.topic, named.partition)]
+    return [partition_reads.identify(reader, named.topic, named.partition)]

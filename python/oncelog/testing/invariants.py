@@ -14,7 +14,7 @@ from typing import cast
 from oncelog.coordinator import metadata, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, ensure
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_reads, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
 from oncelog.ports import Znode, ZnodeReader
@@ -160,8 +160,8 @@ def _listed(reader: ZnodeReader, path: str) -> Znode:
 
 
 def _read_partition(reader: ZnodeReader, files: IndexFiles, partition: TopicIdPartition) -> _Partition:
-    state = partition_log.read_partition(reader, partition)
-    index = partition_log.read_index(reader, partition, state)
+    state = partition_reads.read_partition(reader, partition)
+    index = partition_reads.read_index(reader, partition, state)
     folder = paths.producers(partition)
     producers = {
         int(name): payloads.decode_producer(f"{folder}/{name}", znode.data)

@@ -183,7 +183,7 @@ ENDING = [
     Fault(
         "a commit fails for want of a topic that was deleted behind it",
         "coordinator/transactions.py",
-        "return partition_log.append(view, request) if partition_log.exists(view, request.partition) else None",
+        "return partition_log.append(view, request) if partition_reads.exists(view, request.partition) else None",
         "return partition_log.append(view, request)",
         ("unit/clients/test_producer.py::test_a_committed_transaction_is_never_called_failed_because_its_topic_went",),
     ),
@@ -377,7 +377,7 @@ APPENDING = [
     ),
     Fault(
         "a hole in front of the tail is passed over",
-        "log/partition_log.py",
+        "log/partition_reads.py",
         "    if tail_start > rolled_end:\n",
         "    if False:\n",
         (
@@ -862,7 +862,7 @@ SPARK = [
     ),
     Fault(
         "an index that was overtaken while it was walked counts as damaged",
-        "log/partition_log.py",
+        "log/partition_reads.py",
         "            if (now.roots, now.log_start) == (state.roots, state.log_start):\n                raise",
         "            raise",
         ("simulation/test_found_bugs.py",),

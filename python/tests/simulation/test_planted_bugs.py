@@ -17,7 +17,7 @@ from oncelog.clients.consumer import Consumer
 from oncelog.coordinator import rounds, settler
 from oncelog.coordinator.rounds import Round
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.log import partition_log, snapshot, topics
+from oncelog.log import partition_log, partition_reads, snapshot, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger, coordinator_core, sequencing, visibility
@@ -119,7 +119,7 @@ def _with_a_deletion_that_marks_the_topic_alone(patch: pytest.MonkeyPatch) -> No
 
     def delete(store: ZnodeStore, name: str) -> None:
         def mark(view: ZnodeView) -> None:
-            topic = partition_log.read_topic(view, name)
+            topic = partition_reads.read_topic(view, name)
             view.set(paths.topic(name), payloads.encode_topic(replace(topic, is_deleted=True)))
 
         store.transact(mark)

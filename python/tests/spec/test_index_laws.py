@@ -12,7 +12,7 @@ import pytest
 from oncelog import limits
 from oncelog.clients.producer import Producer
 from oncelog.errors import CorruptDataError, DataLossError
-from oncelog.log import index, partition_log, snapshot
+from oncelog.log import index, partition_log, partition_reads, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, TailNode
 from oncelog.runtime import Log
@@ -361,8 +361,8 @@ def test_what_is_rolled_is_what_was_there(world: LogWorld) -> None:
 
     def entries() -> list[IndexEntry]:
         with store.snapshot() as reader:
-            seen = partition_log.read_partition(reader, where)
-            found = partition_log.read_index(reader, where, seen)
+            seen = partition_reads.read_partition(reader, where)
+            found = partition_reads.read_index(reader, where, seen)
         return list(found.entries(files, seen.log_start, seen.log_end))
 
     before = entries()

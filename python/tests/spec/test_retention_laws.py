@@ -6,7 +6,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import DataLossError, OffsetOutOfRangeError, StaleFileError
-from oncelog.log import generations, partition_log, retention
+from oncelog.log import generations, partition_log, partition_reads, retention
 from oncelog.log.partition_log import Append
 from oncelog.log.retention import Removed
 from oncelog.runtime import Log
@@ -40,7 +40,7 @@ def enforce(world: LogWorld, number: int = 0) -> Removed | None:
     """Retention of one partition, by the store's present time."""
     log = world.log
     store, where = log.services.store, partition(log, number)
-    topic = partition_log.read_topic(store, TOPIC)
+    topic = partition_reads.read_topic(store, TOPIC)
     return retention.enforce(store, log.services.new_index_files(), where, topic, world.time.now_ms())
 
 

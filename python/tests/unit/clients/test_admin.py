@@ -10,7 +10,7 @@ import oncelog
 from oncelog import limits
 from oncelog.clients.descriptions import PartitionDescription
 from oncelog.errors import OffsetOutOfRangeError, TopicExistsError, UnknownTopicError, UsageError
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_reads, topics
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome
@@ -83,7 +83,7 @@ def test_a_step_that_read_a_deleted_topic_does_not_pass_its_check_on_the_new_one
     attempts = []
 
     def configure_slowly(view: ZnodeView) -> None:
-        before = partition_log.read_topic(view, TOPIC)
+        before = partition_reads.read_topic(view, TOPIC)
         attempts.append(before.topic_id)
         if len(attempts) == 1:
             log.admin.delete_topic(TOPIC)

@@ -16,7 +16,7 @@ from oncelog.errors import (
     StoreUnavailableError,
     UnknownTopicError,
 )
-from oncelog.log import partition_log
+from oncelog.log import partition_reads
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel, Outcome, ProducerIdAndEpoch
@@ -81,7 +81,7 @@ def test_a_transaction_of_one_append_to_one_partition_is_one_multi_and_leaves_no
     assert log.services.store.children(paths.transaction(ID)) == []
     with log.services.store.snapshot() as reader:
         entries = [
-            entry for node in partition_log.read_index(reader, partition(log), found).tail for entry in node.entries
+            entry for node in partition_reads.read_index(reader, partition(log), found).tail for entry in node.entries
         ]
     data, marker = entries[-2:]
     assert data.owner == marker.owner

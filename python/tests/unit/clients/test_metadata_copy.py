@@ -12,7 +12,7 @@ from oncelog import limits
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.coordinator import metadata
 from oncelog.errors import InvalidTxnStateError
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_log, partition_reads, topics
 from oncelog.log.partition_log import Append
 from oncelog.ports import ZnodeStore
 from oncelog.runtime import Log
@@ -174,7 +174,7 @@ def test_the_log_that_is_copied_here_is_in_every_state(busy: Busy) -> None:
     assert any(o.owner.round and o.owner.outcome == "commit" for p in found for o in p.owners)
     assert any(o.owner.round and o.owner.outcome == "open" for p in found for o in p.owners)
     assert all(p.index_roots for p in found)
-    assert all(partition_log.read_partition(busy.log.services.store, partition(busy.log, n)).trim for n in (0, 1))
+    assert all(partition_reads.read_partition(busy.log.services.store, partition(busy.log, n)).trim for n in (0, 1))
     assert busy.log.services.store.children(f"{paths.TOPICS}/doomed") == []
     assert busy.log.services.store.get(f"{paths.TOPICS}/doomed") is not None
 
@@ -274,7 +274,7 @@ def test_a_batch_that_is_replayed_after_the_copy_is_a_no_op_and_the_next_one_is_
 
 def test_a_batch_of_records_that_is_sent_again_after_the_copy_is_a_duplicate(busy: Busy, moved: Log) -> None:
     where = partition(moved)
-    _, index = partition_log.read_with_index(moved.services.store, where)
+    _, index = partition_reads.read_with_index(moved.services.store, where)
     files = moved.services.new_index_files()
     sent = [e for e in index.entries(files, 0, lso(moved)) if e.block and e.owner is None][-limits.DEDUPE_WINDOW :]
     assert len(sent) == limits.DEDUPE_WINDOW

@@ -15,7 +15,7 @@ from oncelog.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from oncelog.log import partition_log
+from oncelog.log import partition_log, partition_reads
 from oncelog.log.partition_log import Append
 from oncelog.protocol.partition import OwnerSpan, PartitionState
 from oncelog.runtime import Log
@@ -58,14 +58,14 @@ def test_an_append_moves_the_end_and_counts_its_bytes(world: LogWorld) -> None:
 def test_unknown_topics_and_partitions_are_named(log: Log) -> None:
     store = log.services.store
     with pytest.raises(UnknownTopicError, match="topic='nowhere'"):
-        partition_log.identify(store, "nowhere", 0)
+        partition_reads.identify(store, "nowhere", 0)
     for number in (-1, 2):
         with pytest.raises(UnknownPartitionError, match=f"partition={number}, partitions=2"):
-            partition_log.identify(store, TOPIC, number)
+            partition_reads.identify(store, TOPIC, number)
     stale = TopicIdPartition(TOPIC, "another-id", 0)
     with pytest.raises(UnknownTopicError, match="created again"):
         append(log, Append(stale, PRODUCER, 0, None, blocks(1)))
-    assert not partition_log.exists(store, stale)
+    assert not partition_reads.exists(store, stale)
 
 
 def test_nothing_is_appended_to_a_transaction_that_is_decided_or_was_never_begun(log: Log) -> None:
@@ -209,10 +209,10 @@ def test_an_index_read_from_any_offset_holds_what_comes_from_there_on(
         monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
         partition_log.roll(log.services.store, log.services.new_index_files(), partition(log))
     where, store, files = partition(log), log.services.store, log.services.new_index_files()
-    whole = partition_log.read_partition(store, where)
+    whole = partition_reads.read_partition(store, where)
     assert (len(whole.roots), whole.tail_nodes) == (1, 2)
 
     for start in range(12):
-        found = partition_log.read_index(store, where, whole, start=start)
+        found = partition_reads.read_index(store, where, whole, start=start)
         assert [entry.base_offset for entry in found.entries(files, start, 12)] == list(range(start // 2 * 2, 12, 2))
         assert len(found.tail) == (1 if start >= 10 else 2)

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import OffsetOutOfRangeError
-from oncelog.log import partition_log, retention
+from oncelog.log import partition_reads, retention
 from oncelog.log.retention import Removed
 from oncelog.protocol.partition import OwnerSpan, PartitionState, TopicState
 from oncelog.types import ProducerIdAndEpoch
@@ -171,7 +171,7 @@ def test_the_store_says_what_is_left_and_readers_start_there(world: LogWorld) ->
         for value in numbered("a", 4):
             send(producer, value)
     world.log.admin.delete_records({tp(): 2})
-    seen = partition_log.read_partition(world.log.services.store, partition(world.log))
+    seen = partition_reads.read_partition(world.log.services.store, partition(world.log))
 
     assert (seen.log_start, seen.tail_nodes) == (2, 2)
     with world.log.consumer(auto_offset_reset="earliest") as consumer:

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import StoreUnavailableError, TopicExistsError, UnknownTopicError, UsageError
-from oncelog.log import partition_log, topics
+from oncelog.log import partition_reads, topics
 from oncelog.runtime import Log
 from oncelog.znodes import paths
 from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
@@ -134,7 +134,7 @@ def test_a_step_that_read_the_deleted_topic_never_writes_to_its_successor(world:
     store = InterruptedStore(world.store(), create_again)
     store.interrupt()
     topics.configure(store, TOPIC, retention_ms=5)
-    found = partition_log.read_topic(world.log.services.store, TOPIC)
+    found = partition_reads.read_topic(world.log.services.store, TOPIC)
 
     assert (found.partitions, found.retention_ms) == (1, 5)
     assert len(partitions(world.log, TOPIC)) == 1
@@ -144,7 +144,7 @@ def test_settings_are_checked_and_change_alone(log: Log) -> None:
     store = log.services.store
     topics.configure(store, TOPIC, retention_ms=5)
     topics.configure(store, TOPIC, retention_bytes=7)
-    found = partition_log.read_topic(store, TOPIC)
+    found = partition_reads.read_topic(store, TOPIC)
 
     assert (found.retention_ms, found.retention_bytes) == (5, 7)
     assert topics.configure(store, TOPIC, retention_ms=None).retention_ms is None

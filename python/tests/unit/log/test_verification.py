@@ -12,7 +12,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.coordinator import rounds
-from oncelog.log import partition_log
+from oncelog.log import partition_log, partition_reads
 from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -271,6 +271,6 @@ def delete_if_there(world: LogWorld) -> None:
 
 
 def named_from(world: LogWorld, start: int) -> set[str]:
-    index = partition_log.read_index(world.log.services.store, partition(world.log), state(world.log))
+    index = partition_reads.read_index(world.log.services.store, partition(world.log), state(world.log))
     entries = index.entries(world.log.services.new_index_files(), start, state(world.log).log_end)
     return {entry.block.file for entry in entries if entry.block}
