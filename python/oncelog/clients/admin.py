@@ -43,6 +43,7 @@ from oncelog.errors import (
     OutcomeUnknownError,
     RetriableError,
     UnknownGroupError,
+    UnknownPartitionError,
     UnknownTopicError,
     UsageError,
 )
@@ -479,7 +480,7 @@ class Admin:
         """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
 
         Safe to run at any time, by several processes at once. Files go at the first collection that
-        comes `limits.GENERATION_MIN_AGE_MS` after one that found them unreferenced, and two generations after they were
+        comes `limits.GENERATION_MIN_AGE_MS` after one that found them unreferenced two generations after they were
         written; a generation lasts at least as long, and until the writers from before it are done.
 
         Args:
@@ -593,7 +594,7 @@ class Admin:
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
         for partition in partitions:
-            with suppress(UnknownTopicError):  # deleted meanwhile
+            with suppress(UnknownTopicError, UnknownPartitionError):  # deleted meanwhile, or created again
                 yield self._identify(partition)
 
     def _settle_soon(self, partitions: Iterable[TopicIdPartition]) -> None:

@@ -134,16 +134,20 @@ def _read(
 
 def _entries(services: LogServices, wanted: _Range) -> Iterator[Dumped]:
     """What the index shows, and what a newer one shows where files of the first went while it was walked, rightly."""
+    missed: set[object] = set()
     while wanted.start < wanted.end:
         try:
             for entry, outcome in _decided_entries(services, wanted):
                 yield from _shown(services, wanted, entry, outcome)
                 wanted = replace(wanted, start=entry.end_offset)
             return
-        except DataLossError:
+        except DataLossError as error:
+            file = error.fields.get("file")
+            services.store.sync()
             state, index, owners = _read(services, wanted.partition)
-            if state.roots == wanted.state.roots or state.log_start > wanted.start:
+            if file in missed or state.log_start > wanted.start:
                 raise
+            missed.add(file)
             wanted = replace(wanted, state=state, index=index, owners=owners)
 
 

@@ -40,7 +40,9 @@ class Routes:
         partitions = self._partitions_of(topic)
         if partition is not None:
             if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
-                partition_reads.identify(self._store, topic, partition)
+                found = partition_reads.identify(self._store, topic, partition)
+                del self._partitions[topic]  # it was created again, with more partitions
+                return found
             return partitions[partition]
         if key is not None:
             return partitions[partitioner.partition_for_key(key, len(partitions))]

@@ -4,7 +4,8 @@ Assumptions: a file's name carries the generation its writer read before the fir
 file refuses names older than the previous generation; a generation lasts at least limits.GENERATION_MIN_AGE_MS, and for
 as long as a writer from before it is at work (holds.py). Hence a file older than the previous generation that no index
 names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition have
-been found unreferenced by a collection at least that long ago. That time counts from after the look at the indexes.
+been found so, and that old, by a collection at least that long ago: one that was younger may have been named, and read,
+since. That time counts from after the look at the indexes.
 
 Crash points: after the generation was raised, after each removal, after the candidates were stored: each leaves less
 work.
@@ -77,7 +78,7 @@ def collect(
     found_before = candidates.read(store)
     referenced = referenced_files(store, IndexFiles(files))
     looked_ms = now_ms()
-    due, waiting, foreign = {}, {}, []
+    due, waiting, young, foreign = {}, {}, [], []
     for name, size, _ in _all_files(files):
         on_file(name)
         if name in referenced:
@@ -85,9 +86,11 @@ def collect(
         if not generations.is_name(name):
             foreign.append(name)
             continue
+        if generations.generation_of(name) >= generation - 1:
+            young.append(name)  # somebody may be about to name it
+            continue
         found_ms = min(found_before.get(name, looked_ms), looked_ms)
-        is_nameless = generations.generation_of(name) < generation - 1
-        if is_nameless and name in found_before and looked_ms - found_ms >= limits.GENERATION_MIN_AGE_MS:
+        if name in found_before and looked_ms - found_ms >= limits.GENERATION_MIN_AGE_MS:
             due[name] = size
         else:
             waiting[name] = found_ms
@@ -99,7 +102,7 @@ def collect(
         for failure in failures.values():
             raise failure
     reach(CrashPoint.COLLECTED)
-    return Collected(generation, tuple(due), tuple(waiting), tuple(foreign), sum(due.values()), seen.held_by)
+    return Collected(generation, tuple(due), (*waiting, *young), tuple(foreign), sum(due.values()), seen.held_by)
 
 
 def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailableError]:

@@ -178,18 +178,20 @@ def walk_index(
 
     Raises:
         UnknownTopicError, CorruptDataError: see `read_with_index`.
-        DataLossError: an index file is gone that the index still names.
+        DataLossError: an index file is gone, and an index that was read after it was missed names it still.
         whatever `walk` raises.
     """
+    missed: set[object] = set()
     while True:
         state, index = read_with_index(store, partition)
         try:
             return state, walk(state, index)
-        except DataLossError:
-            store.sync()
-            now = read_partition(store, partition)
-            if (now.roots, now.log_start) == (state.roots, state.log_start):
+        except DataLossError as error:
+            file = error.fields.get("file")
+            if file in missed:
                 raise
+            missed.add(file)
+            store.sync()
 
 
 def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:

@@ -6,17 +6,23 @@ whole record batch may go, and a marker with the record batch behind it or where
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from oncelog.errors import OffsetOutOfRangeError
 from oncelog.log import partition_reads
 from oncelog.log.index import PartitionIndex
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeStore, ZnodeView
-from oncelog.protocol.partition import IndexEntry, PartitionState, TopicState
+from oncelog.protocol.partition import IndexEntry, PartitionState, TailNode, TopicState
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
+
+NODES_PER_STEP = 500
+"""Tail nodes that go in one step: about half of limits.MULTI_MAX_OPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,12 @@ def enforce(
         what was removed; None if nothing may go.
     """
 
-    def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
-        return _outlived(state, index.entries(files, state.log_start, removable_end(state)), topic, now_ms)
+    def find(state: PartitionState, index: PartitionIndex) -> _Going:
+        entries = index.entries(files, state.log_start, removable_end(state))
+        return _Going(_outlived(state, entries, topic, now_ms), index.tail)
 
     state, going = partition_reads.walk_index(store, partition, find)
-    if not going:
-        return None
-    return _removed(partition, going) if dry_run else _move_log_start(store, partition, state, going)
+    return _removed(partition, going.entries) if dry_run else _move_log_start(store, partition, state, going)
 
 
 def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: TopicState, now_ms: int) -> list[IndexEntry]:
@@ -89,13 +94,14 @@ def delete_records(
         OffsetOutOfRangeError: the offset is below the log start or above the log end.
     """
 
-    def find(state: PartitionState, index: PartitionIndex) -> list[IndexEntry]:
+    def find(state: PartitionState, index: PartitionIndex) -> _Going:
         check_within(state, partition, before_offset)
         end = min(before_offset, removable_end(state))
-        return [entry for entry in index.entries(files, state.log_start, end) if entry.end_offset <= end]
+        entries = index.entries(files, state.log_start, end)
+        return _Going([entry for entry in entries if entry.end_offset <= end], index.tail)
 
     state, going = partition_reads.walk_index(store, partition, find)
-    return _move_log_start(store, partition, state, going) if going else None
+    return _move_log_start(store, partition, state, going)
 
 
 def check_within(state: PartitionState, partition: TopicIdPartition, offset: int) -> None:
@@ -119,36 +125,72 @@ def removable_end(state: PartitionState) -> int:
     return min((span.first for span in state.owners), default=state.log_end)
 
 
+class _Going(NamedTuple):
+    """The oldest entries of a partition, all of which are to go, and the tail of its index, of which some nodes are."""
+
+    entries: Sequence[IndexEntry]
+    tail: Sequence[TailNode]
+
+    def pieces(self) -> Iterator[Sequence[IndexEntry]]:
+        """The entries in steps of bounded size: a tail is long where it could not be rolled, on a full disk say."""
+        first = 0
+        for node in self.tail[NODES_PER_STEP - 1 :: NODES_PER_STEP]:
+            behind = bisect_right(self.entries, node.end_offset, key=lambda entry: entry.end_offset)
+            if behind > first:
+                yield self.entries[first:behind]
+                first = behind
+        if first < len(self.entries):
+            yield self.entries[first:]
+
+
 def _move_log_start(
-    store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: list[IndexEntry]
+    store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: _Going
 ) -> Removed | None:
-    removed = _removed(partition, going)
-    log_start = removed.log_start
-
-    def step(view: ZnodeView) -> bool:
-        state = partition_reads.read_partition(view, partition)
-        if (state.log_start, state.roots) != (seen.log_start, seen.roots) or removable_end(state) < log_start:
-            return False  # another run moved it, or the tail was rolled: the next run looks again
-        gone = [
-            node for node in partition_reads.read_index(view, partition, state).tail if node.end_offset <= log_start
-        ]
-        for node in gone:
-            view.delete(paths.tail_node(partition, node.base_offset))
-        moved = replace(
-            state,
-            log_start=log_start,
-            roots=tuple(ref for ref in state.roots if ref.end > log_start),
-            tail_nodes=state.tail_nodes - len(gone),
-            size_bytes=state.size_bytes - removed.size_bytes,
-        )
-        view.set(paths.partition(partition), payloads.encode_partition(moved))
-        return True
-
-    return removed if store.transact(step) else None
+    """Move it over what is going, or as far as nobody else is at work here: the next run looks again."""
+    gone: list[IndexEntry] = []
+    for piece in going.pieces():
+        moved = store.transact(partial(_remove, partition=partition, seen=seen, piece=piece, tail=going.tail))
+        if moved is None:
+            break
+        seen = moved
+        gone += piece
+    return _removed(partition, gone)
 
 
-def _removed(partition: TopicIdPartition, going: list[IndexEntry]) -> Removed:
-    blocks = [entry.block for entry in going if entry.block]
+def _remove(
+    view: ZnodeView,
+    *,
+    partition: TopicIdPartition,
+    seen: PartitionState,
+    piece: Sequence[IndexEntry],
+    tail: Sequence[TailNode],
+) -> PartitionState | None:
+    """The partition without the entries of `piece`; None if its log start or roots changed since `seen`."""
+    state = partition_reads.read_partition(view, partition)
+    log_start = piece[-1].end_offset
+    if (state.log_start, state.roots) != (seen.log_start, seen.roots) or removable_end(state) < log_start:
+        return None
+    nodes = [
+        paths.tail_node(partition, node.base_offset) for node in tail if state.log_start < node.end_offset <= log_start
+    ]
+    view.get_many(nodes)  # a delete reads: all of them at once
+    for path in nodes:
+        view.delete(path)
+    moved = replace(
+        state,
+        log_start=log_start,
+        roots=tuple(ref for ref in state.roots if ref.end > log_start),
+        tail_nodes=state.tail_nodes - len(nodes),
+        size_bytes=state.size_bytes - sum(entry.block.length for entry in piece if entry.block),
+    )
+    view.set(paths.partition(partition), payloads.encode_partition(moved))
+    return moved
+
+
+def _removed(partition: TopicIdPartition, gone: Sequence[IndexEntry]) -> Removed | None:
+    if not gone:
+        return None
+    blocks = [entry.block for entry in gone if entry.block]
     return Removed(
-        partition, going[-1].end_offset, sum(block.count for block in blocks), sum(block.length for block in blocks)
+        partition, gone[-1].end_offset, sum(block.count for block in blocks), sum(block.length for block in blocks)
     )

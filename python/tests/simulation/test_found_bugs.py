@@ -29,6 +29,7 @@ from tests.logs import (
     partition,
     send,
     started,
+    state,
     tp,
     values,
     write_aborted,
@@ -262,6 +263,45 @@ def test_an_index_file_that_is_gone_and_still_named_is_an_error(
         for walk in ("collect", "delete_records", "offsets_for_times"):
             with pytest.raises(DataLossError, match="an index file is gone"):
                 WALKS[walk](world.open())
+
+
+class BusyFiles(CountingFiles):
+    """Somebody else rolls the tail, once more, whenever an index file is looked for."""
+
+    roll: Callable[[], object] | None = None
+
+    def size(self, name: str) -> int:
+        roll, self.roll = self.roll, None
+        if roll is not None and name.startswith(generations.INDEX):
+            roll()
+        self.roll = roll
+        return super().size(name)
+
+
+def test_an_index_file_that_is_gone_is_an_error_also_where_the_log_grows_faster_than_it_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 2)
+    with log_world(tmp_path) as world:
+        world.is_checked = False
+        world.log.create_topic(TOPIC)
+        producer = world.log.producer()
+
+        def send_each(sent: Iterable[bytes]) -> None:
+            for value in sent:
+                send(producer, value)
+
+        send_each(numbered("a", 6))
+        world.files.delete(state(world.log).roots[0].file)
+        files = BusyFiles(world.files)
+        files.roll = lambda: send_each(numbered("b", 2))
+        log = runtime.open_with(str(tmp_path), "memory", world.store(), files, world.time)
+
+        for walk in ("collect", "delete_records", "offsets_for_times"):
+            with pytest.raises(DataLossError, match="an index file is gone"):
+                WALKS[walk](log)
+        with pytest.raises(DataLossError, match="an index file is gone"):
+            list(log.admin.dump(TOPIC))
 
 
 class OvertakenAfterPartitions(OvertakenReads):

@@ -212,6 +212,19 @@ def test_aborting_a_participant_aborts_its_whole_undecided_round(log: Log) -> No
     log.admin.settle()
 
 
+def test_an_abort_settles_what_is_left_where_a_topic_was_created_again_with_fewer_partitions(log: Log) -> None:
+    """It raised UnknownPartitionError, and had aborted."""
+    write_open(started(log), b"a", number=1)
+    open_round(log)
+    log.admin.delete_topic(TOPIC)
+    log.create_topic(TOPIC, partitions=1)
+
+    assert log.admin.abort_transaction("copier").was_open
+    assert log.admin.abort_round("copies") == 1
+    log.admin.upkeep()
+    assert log.admin.describe_transaction("copier").state is TxnState.COMPLETE_ABORT
+
+
 def test_a_decided_round_is_not_aborted_by_its_participants_name(log: Log) -> None:
     open_round(log).decide()
 

@@ -787,6 +787,20 @@ def test_the_receipts_of_partitions_that_landed_say_so_though_a_later_one_waits(
             assert [receipt.result().offset for receipt in receipts] == [0] * 60
 
 
+def test_a_partition_of_a_topic_that_was_created_again_with_more_is_found_at_once(log: Log) -> None:
+    """It ended in an IndexError."""
+    log.create_topic("grown", partitions=1)
+    with log.producer() as producer:
+        producer.send("grown", b"a").result()
+        log.admin.delete_topic("grown")
+        log.create_topic("grown", partitions=4)
+        for value in (b"b", b"c"):
+            producer.send("grown", value, partition=3)
+        producer.send_batch("grown", columns(b"d"), partition=2)
+
+    assert values(log, topic="grown") == [b"d", b"b", b"c"]
+
+
 def test_a_topic_that_was_created_again_is_found_after_the_failed_send(log: Log) -> None:
     producer = started(log)
     write_committed(producer, b"old")

@@ -9,12 +9,15 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import FileUnavailableError
-from oncelog.log import candidates, collection, generations
+from oncelog.log import candidates, collection, generations, partition_log
 from oncelog.log.collection import Collected
+from oncelog.log.partition_log import Append
 from oncelog.runtime import Log
+from oncelog.types import ProducerIdAndEpoch
 from oncelog.znodes import paths
+from tests.copies import written_blocks
 from tests.faulty import Crashed, Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, values, write_open
+from tests.logs import TOPIC, LogWorld, log_world, numbered, partition, send, started, tp, values, write_open
 
 
 def collect(log: Log, world: LogWorld, *, dry_run: bool = False) -> Collected:
@@ -36,26 +39,35 @@ def later(world: LogWorld) -> Collected:
     return collect(world.log, world)
 
 
+def found(world: LogWorld) -> None:
+    """Collections until one has found what is unnamed now beyond naming: the next one removes it."""
+    for _ in range(2):
+        later(world)
+
+
 @pytest.mark.parametrize("folder", collection.FOLDERS)
 def test_an_orphan_of_any_kind_waits_until_nobody_can_name_it_any_more(world: LogWorld, folder: str) -> None:
     name = orphan(world, folder)
-    first, second = later(world), later(world)
+    first, second, third = later(world), later(world), later(world)
 
     assert (first.removed, first.waiting, first.generation) == ((), (name,), 2)
-    assert (second.removed, second.size_bytes, second.generation) == ((name,), 5, 3)
+    assert (second.removed, second.waiting, second.generation) == ((), (name,), 3)
+    assert (third.removed, third.size_bytes, third.generation) == ((name,), 5, 4)
     assert list(world.files.names(folder)) == []
 
 
-def test_a_file_that_was_found_in_its_own_generation_waits_for_two_more(world: LogWorld) -> None:
-    """Its writer may still name it in the next one."""
-    name = orphan(world)
-    runs = [collect(world.log, world), later(world), later(world)]
+def test_a_file_that_was_looked_at_before_it_was_named_has_its_hour_from_when_retention_let_it_go(
+    world: LogWorld,
+) -> None:
+    """Collections may be rarer than retention: the next one comes right behind it."""
+    block = written_blocks(world.log, b"a")[0]
+    assert later(world).waiting == (block.file,)
+    late = Append(partition(world.log), ProducerIdAndEpoch(5, 0), 0, None, (block,))
+    world.store().transact(lambda view: partition_log.append(view, late))
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
+    world.log.admin.delete_records({tp(): 1})
 
-    assert [(run.generation, run.removed, run.waiting) for run in runs] == [
-        (1, (), (name,)),
-        (2, (), (name,)),
-        (3, (name,), ()),
-    ]
+    assert [collect(world.log, world).removed, later(world).removed] == [(), (block.file,)]
 
 
 def test_a_file_that_retention_let_go_stays_for_its_readers_an_hour_from_when_that_was_found(world: LogWorld) -> None:
@@ -79,9 +91,8 @@ def test_a_file_that_retention_let_go_stays_for_its_readers_an_hour_from_when_th
 def test_the_hour_counts_from_after_the_look_at_the_indexes(world: LogWorld) -> None:
     """Retention may let go of a file while a collection looks, which may take long."""
     name = orphan(world)
-    for _ in range(2):
-        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
-        collect(world.log, world, dry_run=True)
+    later(world)
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
     began_ms = world.time.now_ms()
     asked = iter([began_ms, began_ms + 60_000])
     collection.collect(world.store(), world.files, now_ms=lambda: next(asked))
@@ -94,9 +105,8 @@ def test_the_hour_counts_from_after_the_look_at_the_indexes(world: LogWorld) -> 
 
 def test_a_clock_that_is_set_back_makes_a_file_wait_an_hour_and_no_longer(world: LogWorld) -> None:
     name = orphan(world)
-    for _ in range(2):
-        world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
-        collect(world.log, world, dry_run=True)
+    later(world)
+    world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
     collection.collect(world.store(), world.files, now_ms=lambda: world.time.now_ms() + 10**12)
     later(world)
     assert collect(world.log, world).waiting == (name,)
@@ -141,7 +151,7 @@ def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_
                     send(producer, value)
             world.log.admin.delete_records({tp(): 1})
             name = orphan(world)
-            later(world)
+            found(world)
             orphan(world)
             world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
             store = FaultyStore(world.store(), Fault.CRASH_AFTER, at)
@@ -151,7 +161,7 @@ def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_
                 later(world)
 
             assert world.store().children(candidates.CANDIDATES) == []
-            left = {found for found, _, _ in world.files.names(generations.DATA)}
+            left = {file for file, _, _ in world.files.names(generations.DATA)}
             assert name not in left
             assert len(left) == 2
             assert values(world.log) == [b"a-1", b"a-2"]
@@ -165,7 +175,7 @@ def test_a_file_that_cannot_be_removed_now_is_a_retriable_error_and_goes_later(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = orphan(world)
-    later(world)
+    found(world)
     delete = world.files.delete
 
     def refuse(_: str) -> None:
@@ -183,7 +193,7 @@ def test_a_file_that_cannot_be_removed_now_is_a_retriable_error_and_goes_later(
 def test_a_file_that_cannot_be_removed_keeps_no_other_one(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one of another user in a folder where only its owner may remove it."""
     names = sorted(orphan(world) for _ in range(5))
-    later(world)
+    found(world)
     delete = world.files.delete
 
     def refuse(name: str) -> None:
@@ -205,7 +215,7 @@ def test_a_store_that_removes_nothing_is_not_asked_for_every_file(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {orphan(world) for _ in range(15)}
-    later(world)
+    found(world)
     delete, asked = world.files.delete, []
 
     def refuse(name: str) -> None:
@@ -226,7 +236,7 @@ def test_any_number_of_files_goes_at_once_when_its_time_has_come(
 ) -> None:
     monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 2)
     names = {orphan(world) for _ in range(5)}
-    later(world)
+    found(world)
     assert len(world.store().children(candidates.CANDIDATES)) == 2
 
     assert set(later(world).removed) == names
@@ -241,16 +251,16 @@ def test_what_does_not_fit_into_its_memory_waits_a_collection_longer(
     names = {orphan(world) for _ in range(5)}
     removed: list[str] = []
     for _ in range(5):
-        found = later(world).removed
-        assert len(found) <= 2
-        removed += found
+        gone = later(world).removed
+        assert len(gone) <= 2
+        removed += gone
 
     assert set(removed) == names
 
 
 def test_a_dry_run_says_what_would_go_and_changes_nothing(world: LogWorld) -> None:
     name = orphan(world)
-    later(world)
+    found(world)
     world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
     for _ in range(2):
         assert collect(world.log, world, dry_run=True).removed == (name,)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from oncelog import limits
@@ -14,6 +17,7 @@ from tests.faulty import InterruptedStore
 from tests.logs import (
     TOPIC,
     LogWorld,
+    log_world,
     numbered,
     partition,
     send,
@@ -132,6 +136,42 @@ def test_whoever_finds_the_log_changed_leaves_it_to_the_next_run(
     assert values(world.log) == [b"a", b"b", b"c"]
     assert enforce(world) is not None
     assert values(world.log) == []
+
+
+def test_a_tail_that_could_not_be_rolled_for_long_is_cut_in_several_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, which is when space is wanted."""
+    monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 10_000)
+    count = limits.MULTI_MAX_OPS + 100
+    with log_world(tmp_path) as world:
+        world.log.create_topic(TOPIC)
+        with world.log.producer() as producer:
+            for value in numbered("a", count):
+                send(producer, value)
+        removed = enforce(world, replace(EVERYTHING, retention_bytes=state(world.log).size_bytes // count))
+
+        assert removed is not None
+        assert (removed.log_start, removed.records) == (count - 1, count - 1)
+        assert state(world.log).tail_nodes == 1
+        assert values(world.log) == [b"a-%d" % (count - 1)]
+
+
+@pytest.mark.parametrize("before", range(1, 10))
+def test_several_steps_remove_what_one_does(world: LogWorld, monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    with world.log.producer() as producer:
+        for count in (1, 2):
+            send(producer, *numbered("a", count))
+        for _ in range(2):
+            write_committed(started(world.log), b"b")
+            world.settle()
+        send(producer, *numbered("c", 2))
+    monkeypatch.setattr(retention, "NODES_PER_STEP", 1)
+    starts = world.log.admin.delete_records({tp(): before})
+
+    assert starts == {tp(): {2: 1, 8: 7}.get(before, before)}
+    left = [number for number in (0, 1, 2, 3, 5, 7, 8) if number >= starts[tp()]]
+    assert len(uncommitted(world.log)) == len(left)
 
 
 def test_an_append_beside_a_retention_run_is_kept(world: LogWorld) -> None:
