@@ -94,7 +94,7 @@ class BatchDriver:
     """Runs the rounds of one sink over one log."""
 
     def __init__(self, log: Log, options: SinkOptions) -> None:
-        self._log = log
+        self.log = log
         self._options = options
         self._services = log.services.new_round_services()
         self._upkeep = Upkeep(log.services)
@@ -154,9 +154,9 @@ class BatchDriver:
     ) -> BatchReport:
         started_ms = self._clock.monotonic_ms()
         with self._renewed(round_):
-            written = list(write(write_task(self._log, self._options)))
+            written = list(write(write_task(self.log, self._options)))
             written_ms = self._clock.monotonic_ms()
-            self._append(round_, by_partition(self._log, written))
+            self._append(round_, by_partition(self.log, written))
             if offsets is not None:
                 round_.stage_offsets(offsets)
             appended_ms = self._clock.monotonic_ms()
@@ -191,13 +191,13 @@ class BatchDriver:
             return True
 
         pause_ms = self._options.round_timeout_ms // RENEWALS_PER_TIMEOUT
-        return self._log.services.background.every_ms(pause_ms, renew, name=f"oncelog-renew-{round_.number}")
+        return self.log.services.background.every_ms(pause_ms, renew, name=f"oncelog-renew-{round_.number}")
 
     def _settle(self, prefix: str, partitions: Iterable[TopicIdPartition]) -> None:
         """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
         self._upkeep.after_writing(partitions)
         with suppress(RetriableError, OutcomeUnknownError):
-            rounds.forget_old_rounds(self._log.services.store, prefix)
+            rounds.forget_old_rounds(self.log.services.store, prefix)
 
 
 def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:

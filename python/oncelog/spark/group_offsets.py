@@ -15,12 +15,13 @@ from oncelog.spark.offsets import SourceOffset, is_source_offset, parse_offset
 from oncelog.types import OffsetAndMetadata, TopicIdPartition
 
 
-def of_batch(batch: BatchContext, group_id: str) -> BatchOffsets:
+def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> BatchOffsets:
     """The group's offsets before and after the batch.
 
     Args:
         batch: what Spark's checkpoint says of it.
         group_id: of the sink; the query's source must name the same.
+        cluster_id: of the sink's log, which keeps the group; the query's source must read it.
 
     Raises:
         BatchRefusedError: the query's progress is more than the offsets of this group.
@@ -39,6 +40,14 @@ def of_batch(batch: BatchContext, group_id: str) -> BatchOffsets:
             group_id=group_id,
             sources=len(batch.end_offsets),
             groups=sorted({str(end.group_id) for end in ends}),
+        )
+    if any(end.cluster_id != cluster_id for end in ends):
+        raise BatchRefusedError(
+            "the source reads another log than the sink writes, and a group's offsets are kept where it reads; leave "
+            "groupId out of the sink",
+            group_id=group_id,
+            source_cluster_ids=sorted({end.cluster_id for end in ends}),
+            cluster_id=cluster_id,
         )
     # A source that has no start yet begins with an empty batch (source.py): its end is where the query starts.
     starts = [end if text is None else parse_offset(text) for text, end in zip(batch.start_offsets, ends, strict=True)]

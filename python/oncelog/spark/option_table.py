@@ -293,7 +293,7 @@ OPTIONS: tuple[Option, ...] = (
         STREAMING_SINKS,
         _name,
         "The source offsets of a batch become visible in this consumer group together with its rows. Needs a "
-        "`transactionalIdPrefix`.",
+        "`transactionalIdPrefix`, and sources with the same group that read the log that the sink writes.",
     ),
     Option(
         "sinkName",

@@ -44,8 +44,9 @@ class Sink:
         rows = schema.to_sink_columns(df, options.topic)
         batch = context.of_foreach_batch(df, batch_id)
         request = batch_request(options, batch, batch.run_id)
-        offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
-        self.last_report = self._driver_here().run(
+        driver = self._driver_here()
+        offsets = group_offsets.of_batch(batch, options.group_id, driver.log.cluster_id) if options.group_id else None
+        self.last_report = driver.run(
             request,
             offsets,
             lambda task: writing.run_job(rows, task),
@@ -56,8 +57,9 @@ class Sink:
             df.write.format("noop").mode("overwrite").save()
 
     def _driver_here(self) -> BatchDriver:
-        if self._driver is None:
-            self._driver = BatchDriver(open_log(self._options.path, self._options.znodes), self._options)
+        log = open_log(self._options.path, self._options.znodes)
+        if self._driver is None or self._driver.log is not log:
+            self._driver = BatchDriver(log, self._options)
         return self._driver
 
     def __getstate__(self) -> dict[str, Any]:

@@ -92,6 +92,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: SourceOptions, columns: StructType) -> None:
         super().__init__(options, columns)
         self._is_first_batch_due = False
+        self._is_first_batch_replayed = False
         self._has_planned = False
         self._no_start: OncelogError | None = None
         self._frozen: Offsets | None = None
@@ -119,8 +120,9 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._has_planned = True
-        if self._is_first_batch_due:
-            self._is_first_batch_due = False
+        is_first_batch = self._is_first_batch_due and not self._is_first_batch_replayed
+        self._is_first_batch_due = False
+        if is_first_batch:
             if self._no_start is not None:
                 raise self._no_start
             return start
@@ -146,8 +148,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if self._is_first_batch_due and not self._has_planned:
-            self._is_first_batch_due = False
-            return []  # batch 0 is replayed: it was empty, whatever the start is now
+            self._is_first_batch_replayed = True
+            return []  # for each scan of it: it was empty, whatever the start is now
         wanted = ranges(self._known(start), parse_offset(end))
         return [TaskPartition(task) for task in self._planner().tasks(wanted)]
 

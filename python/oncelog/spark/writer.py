@@ -80,9 +80,9 @@ _drivers: dict[tuple[int, SinkOptions], BatchDriver] = {}
 
 def _driver_of(options: SinkOptions) -> BatchDriver:
     """The driver of a sink, one per process: what it remembers of a commit makes the upkeep due at a later one."""
-    key = (os.getpid(), options)
-    if key not in _drivers:
-        _drivers[key] = BatchDriver(open_log(options.path, options.znodes), options)
+    key, log = (os.getpid(), options), open_log(options.path, options.znodes)
+    if key not in _drivers or _drivers[key].log is not log:
+        _drivers[key] = BatchDriver(log, options)
     return _drivers[key]
 
 
@@ -107,9 +107,10 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         if len(runs) != 1 or None in runs:
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
         request = batch_request(options, batch, str(runs.pop()))
-        offsets = group_offsets.of_batch(batch, options.group_id) if options.group_id else None
+        driver = _driver_of(options)
+        offsets = group_offsets.of_batch(batch, options.group_id, driver.log.cluster_id) if options.group_id else None
         written = [piece for message in sent for piece in message.written]
-        _driver_of(options).run(request, offsets, lambda _: written, is_repeatable=True)
+        driver.run(request, offsets, lambda _: written, is_repeatable=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""

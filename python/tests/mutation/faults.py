@@ -856,8 +856,8 @@ SPARK = [
     Fault(
         "a replay of the first batch reads from where a query would start now",
         "spark/source.py",
-        "            self._is_first_batch_due = False\n            return []",
-        "            self._is_first_batch_due = False",
+        "            self._is_first_batch_replayed = True\n            return []",
+        "            self._is_first_batch_replayed = True",
         ("unit/spark/test_stream_reader.py",),
     ),
     Fault(

@@ -176,6 +176,12 @@ def another_source(spark: SparkSession, log: Log, folder: Path) -> DataFrame:
     return stream(spark, log, groupId=GROUP).selectExpr("CAST(value AS STRING)").union(lines)
 
 
+def another_log(spark: SparkSession, log: Log, folder: Path) -> DataFrame:
+    with oncelog.open(folder / "another") as other:
+        other.create_topic("in")
+        return stream(spark, other, groupId=GROUP)
+
+
 def one_partition_twice(spark: SparkSession, log: Log, folder: Path) -> DataFrame:
     return stream(spark, log, groupId=GROUP).union(stream(spark, log, groupId=GROUP))
 
@@ -188,6 +194,7 @@ UNFIT: dict[str, tuple[Plan, str]] = {
     ),
     "sources with two groups": (two_groups, "with the sink's groupId"),
     "another source beside": (another_source, "with the sink's groupId"),
+    "a source of another log": (another_log, "reads another log than the sink writes"),
     "one partition read twice": (one_partition_twice, "two sources of the query read one partition"),
 }
 

@@ -18,7 +18,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog.errors import (
     CorruptDataError,
@@ -32,6 +32,14 @@ from oncelog.limits import STORE_BUSY_MS, WAL_KEEP_BYTES
 from oncelog.znodes.host import mount_of
 
 Row = tuple[Any, ...]
+
+
+class FileIdentity(NamedTuple):
+    """Which file is at a path, whatever its name."""
+
+    device: int
+    inode: int
+
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _NO_ACCESS = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
@@ -66,7 +74,7 @@ class StoreConnection:
         """An error left it in doubt: close it instead of using it again."""
         self.is_inherited = False
         try:
-            self._file = _identity(path)
+            self.file = _identity(path)
             self._sqlite = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=rw",
                 uri=True,
@@ -95,8 +103,13 @@ class StoreConnection:
         return self._patiently(sql, parameters)[1]
 
     def begin_reading(self) -> None:
-        """Begin a transaction whose reads all see the moment of the first one."""
+        """Begin a transaction whose reads all see the moment of the first one.
+
+        Raises:
+            StoreAccessError: the file is no longer the one at this path.
+        """
         self.rows("BEGIN")
+        self._check_in_place()
 
     def begin_writing(self) -> None:
         """Take the store's write lock.
@@ -106,17 +119,17 @@ class StoreConnection:
             StoreAccessError: the file is no longer the one at this path.
         """
         self.rows("BEGIN IMMEDIATE")
+        self._check_in_place()
+
+    def _check_in_place(self) -> None:
         try:
-            is_in_place = _identity(self._path) == self._file
+            is_in_place = _identity(self._path) == self.file
         except OSError:
             is_in_place = False
         if not is_in_place:
             self.is_broken = True
             self.rollback()
-            raise StoreAccessError(
-                "the file of the znode store was moved or removed while it was open; nothing was written",
-                path=str(self._path),
-            )
+            raise not_in_place(self._path)
 
     def commit(self) -> None:
         """Make the transaction durable.
@@ -212,9 +225,16 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def not_in_place(path: Path) -> StoreAccessError:
+    return StoreAccessError(
+        "the file of the znode store was moved or removed while it was open; nothing was written: open the log anew",
+        path=str(path),
+    )
+
+
+def _identity(path: Path) -> FileIdentity:
     stat = path.stat()
-    return stat.st_dev, stat.st_ino
+    return FileIdentity(stat.st_dev, stat.st_ino)
 
 
 def _pause_s(waited_s: float) -> float:

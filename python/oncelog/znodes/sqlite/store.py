@@ -20,7 +20,7 @@ from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.host import HostIdentity
 from oncelog.znodes.rules import ROOT, ensure_acceptable, split_path
 from oncelog.znodes.sqlite import file
-from oncelog.znodes.sqlite.connection import Row, StoreConnection
+from oncelog.znodes.sqlite.connection import FileIdentity, Row, StoreConnection, not_in_place
 from oncelog.znodes.sqlite.pool import ConnectionPool
 from oncelog.znodes.transact import IsFresh, always_fresh, transact
 
@@ -43,7 +43,7 @@ class SqliteZnodeStore:
 
     Raises:
         StoreHostError: the file belongs to another host, or lies on a network file system.
-        StoreAccessError: the file or its folder is read-only for this process.
+        StoreAccessError: the file or its folder is read-only for this process; later, that it is no longer at its path.
         CorruptDataError: the file is damaged or no store. UnsupportedFormatError: it is of a newer layout.
         InvalidOptionError: there is no file, and `create` is False.
     """
@@ -133,13 +133,13 @@ class SqliteZnodeStore:
         self._path = path
         self._host_id = host_id
         self._creates = create
-        self._is_ours = False
+        self._file: FileIdentity | None = None  # once it is known to be ours
         self.timing = timing
         self._pool = ConnectionPool(str(path), self._connect)
 
     def _connect(self) -> StoreConnection:
-        if self._is_ours:
-            return StoreConnection(self._path)
+        if self._file is not None:
+            return self._connect_again(self._file)
         if self._creates:
             file.create_if_missing(self._path)
         connection = file.connect_to_store(self._path)
@@ -148,7 +148,14 @@ class SqliteZnodeStore:
         except BaseException:
             connection.close()
             raise
-        self._is_ours, self._creates = True, False
+        self._file, self._creates = connection.file, False
+        return connection
+
+    def _connect_again(self, expected: FileIdentity) -> StoreConnection:
+        connection = StoreConnection(self._path)
+        if connection.file != expected:
+            connection.close()
+            raise not_in_place(self._path)
         return connection
 
 

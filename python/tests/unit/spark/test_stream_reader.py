@@ -23,6 +23,7 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     PlanOvertakenError,
+    StoreAccessError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -101,6 +102,41 @@ def test_the_first_batch_is_empty_and_its_replay_too_wherever_the_log_is_by_then
     assert rows(replay, start, end) == sorted(
         [*(numbered("old", 2) if starting == "earliest" else []), *numbered("since", 3)]
     )
+
+
+def test_a_replay_of_the_first_batch_is_empty_for_every_scan_of_it(log: Log) -> None:
+    """A stream that is united with itself is scanned twice; the second scan showed what was before the start."""
+    write(log, *numbered("old", 2))
+    _, start = begun(log, startingOffsets="latest")
+    replay = reader(log, startingOffsets="earliest")
+    asked_again = replay.initialOffset()
+
+    assert [rows(replay, asked_again, start) for _ in range(2)] == [[], []]
+    assert replay.initialOffset() == asked_again
+    write(log, *numbered("new", 2))
+    assert rows(replay, start, replay.latestOffset(start, ALL)) == numbered("new", 2)
+
+
+def test_a_log_that_took_the_place_of_another_is_read_and_that_one_no_more(tmp_path: Path) -> None:
+    """As in a notebook, whose session lives on: it went on to show the old one, or said that its files were gone."""
+
+    def make(value: bytes) -> StreamReader:
+        with oncelog.open(tmp_path / "remade") as made:
+            made.create_topic(TOPIC, partitions=2)
+            write(made, value)
+            return reader(made)
+
+    old = make(b"old")
+    start = old.initialOffset()
+    shutil.rmtree(tmp_path / "remade")
+    new = make(b"new")
+
+    with pytest.raises(StoreAccessError, match="open the log anew"):
+        old.reportLatestOffset()
+    start = new.initialOffset()
+    assert new.latestOffset(start, ALL) == start
+    assert rows(new, start, new.latestOffset(start, ALL)) == [b"new"]
+    close_logs()
 
 
 def test_a_replay_of_the_first_batch_is_empty_though_the_group_it_started_at_moved_back(log: Log) -> None:

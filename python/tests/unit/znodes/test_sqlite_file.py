@@ -183,8 +183,30 @@ def test_a_file_that_is_taken_away_while_open_gets_no_more_writes(sqlite: Sqlite
 
     with pytest.raises(StoreAccessError, match="moved or removed"):
         store.multi([Create("/b")])
+    with pytest.raises(StoreAccessError), store.snapshot():
+        pass
     elsewhere.rename(sqlite.path)
     assert store.children("/") == ["a"]
+
+
+def test_a_store_whose_file_was_replaced_neither_shows_the_old_one_nor_takes_the_new_one_for_it(
+    sqlite: SqliteWorld,
+) -> None:
+    store = sqlite.client()
+    store.multi([Create("/a")])
+    for left in sqlite.path.parent.glob(f"{sqlite.path.name}*"):
+        left.rename(sqlite.path.parent / f"old-{left.name}")
+    other = sqlite.client()
+    other.multi([Create("/other")])
+
+    for _ in range(2):
+        with pytest.raises(StoreAccessError, match="open the log anew"), store.snapshot():
+            pass
+        with pytest.raises(StoreAccessError, match="open the log anew"):
+            store.multi([Create("/b")])
+    with pytest.raises(StoreAccessError, match="open the log anew"):
+        store.children("/")
+    assert other.children("/") == ["other"]
 
 
 # Access
