@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar
@@ -91,15 +90,19 @@ class _Assignment:
         self.pass_planned_end()
 
     def take(self, max_rows: int) -> BlockSlice:
-        """Take the first rows that are planned, of one block, and go on behind them."""
-        piece = self.planned.popleft()
-        if piece.count > max_rows:
-            cut = piece.first_row + max_rows
-            self.planned.appendleft(BlockSlice(piece.block, piece.base_offset, cut, piece.end_row))
-            piece = BlockSlice(piece.block, piece.base_offset, piece.first_row, cut)
-        self.position = piece.base_offset + piece.end_row
-        self.pass_planned_end()
-        return piece
+        """Take the first rows that are planned, of one block, and go on behind them.
+
+        The position moves first: it tells that something was taken, wherever a Ctrl-C comes.
+        """
+        first = self.planned[0]
+        cut = min(first.first_row + max_rows, first.end_row)
+        self.position = first.base_offset + cut
+        if cut < first.end_row:
+            self.planned[0] = BlockSlice(first.block, first.base_offset, cut, first.end_row)
+        else:
+            self.planned.popleft()
+            self.pass_planned_end()
+        return BlockSlice(first.block, first.base_offset, first.first_row, cut)
 
     def pass_planned_end(self) -> None:
         """Once everything planned is handed out, go past the markers and aborted data behind it."""
@@ -214,24 +217,18 @@ class Consumer:
         while True:
             if all(not assignment.planned for assignment in self._active()):
                 self._plan()
-            with self._handing_out():
+            before = [(assignment, assignment.position) for assignment in self._active()]
+            try:
                 found = as_asked(self._take(max_records))
                 remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
                 if found or remaining_ms <= 0:
                     return found
+            except BaseException:  # as by Ctrl-C: what the caller does not get is not read, or a commit would lose it
+                for assignment, position in before:
+                    if assignment.position != position:
+                        assignment.seek(position)
+                raise
             self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
-
-    @contextmanager
-    def _handing_out(self) -> Iterator[None]:
-        """What the caller does not get, for a Ctrl-C say, counts as not read: a commit behind it would lose it."""
-        before = [(assignment, assignment.position) for assignment in self._active()]
-        try:
-            yield
-        except BaseException:
-            for assignment, position in before:
-                if assignment.position != position:
-                    assignment.seek(position)
-            raise
 
     def _active(self) -> list[_Assignment]:
         return [assignment for assignment in self._assigned.values() if not assignment.is_paused]

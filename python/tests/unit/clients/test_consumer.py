@@ -28,7 +28,7 @@ from oncelog.errors import (
 from oncelog.log import snapshot
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
-from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from oncelog.types import BlockSlice, IsolationLevel, OffsetAndMetadata, TopicPartition
 from tests.faulty import Fault, FaultyStore, OvertakenStore
 from tests.logs import (
     TOPIC,
@@ -211,6 +211,22 @@ def test_what_a_poll_did_not_hand_out_is_not_committed(
 
     assert set(again) == set(by_successor) == {b"a-1", b"a-2"}
     assert len(again) == len(by_successor) == 2
+
+
+def test_a_block_that_a_poll_took_when_it_was_interrupted_comes_with_the_next_one(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was skipped, and the next commit went beyond it."""
+    write_committed(started(log), *numbered("a", 3))
+
+    def interrupt(_: BlockSlice) -> int:
+        raise KeyboardInterrupt
+
+    with from_start(log) as consumer:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(BlockSlice, "count", property(interrupt))
+            consumer.poll()
+        assert [record.value for record in consumer.poll()] == numbered("a", 3)
 
 
 def test_a_block_whose_file_is_gone_or_damaged_stops_the_reader_for_good_and_names_the_file(tmp_path: Path) -> None:
