@@ -164,8 +164,8 @@ class _BodyReader:
         # take as long.
         with pa.CompressedInputStream(pa.BufferReader(stored), self._codec.name) as stream:
             raw = stream.read_buffer(size)
-        if raw.size != size:
-            raise ValueError(f"{raw.size} bytes that should be {size}")
+            if raw.size != size or stream.read(1):
+                raise ValueError(f"{raw.size} bytes or more that should be {size}")
         return raw
 
     def get_integers(self, place: Field, count: int) -> Numbers:

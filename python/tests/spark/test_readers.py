@@ -7,10 +7,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -18,12 +20,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import oncelog
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.log import codec, generations, partition_log
+from oncelog.log import codec, columns, generations, partition_log
 from oncelog.log.partition_log import Append
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.spark import schema
 from oncelog.types import Block, ProducerIdAndEpoch
+from tests.fuzz.mutators import varint
 from tests.golden.write_v1 import BATCHES, FOLDER, data_file
 from tests.logs import numbered, partition, started, state, write_committed
 from tests.readers import READERS, reading_by, require_jar
@@ -325,10 +328,10 @@ def binary(holder: Any, at: int) -> bytes | None:
 
 def python_rows(log: Log, block: Block) -> list[Any] | None:
     """The same by Python."""
-    columns = schema.read_columns(schema.read_schema(include_headers=True))
+    wanted = schema.read_columns(schema.read_schema(include_headers=True))
     try:
         records = read_block(log.services.files, block)
-        shown = schema.to_read_batch(records, "t", 0, 0, columns)
+        shown = schema.to_read_batch(records, "t", 0, 0, wanted)
     except (CorruptDataError, UnsupportedFormatError, pa.ArrowInvalid):  # the last: a time beyond Spark's
         return None
     headers = shown.column("headers").cast(pa.list_(pa.struct({"key": pa.binary(), "value": pa.binary()})))
@@ -357,3 +360,179 @@ def test_both_readers_make_the_same_of_any_damage_that_its_index_does_not_know(s
         rows, refused = rows + (by_jvm is not None), refused + (by_jvm is None)
     blocks.close()
     assert min(rows, refused) > 10
+
+
+# Frames of LZ4 --------------------------------------------------------------------------------------------------------
+
+MAGIC = b"\x04\x22\x4d\x18"
+LINKED = MAGIC + b"\x40\x40\xc0"
+"""How pyarrow begins a frame of more than 64 KiB: blocks of as much each, linked."""
+
+INDEPENDENT = MAGIC + b"\x60\x40\x82"
+END = bytes(4)
+
+
+def large(random: Random, size: int) -> bytes:
+    """Bytes that do not shrink, and repetitions of one byte, of a few, and of what came some blocks before."""
+    made = bytearray()
+    while len(made) < size:
+        period = random.choice([1, 2, 3, 7, 8, 15, 40, 20_000, 60_000, 70_000])
+        made += random.randbytes(period) * random.randrange(1, 100_000 // period + 2)
+    return bytes(made[:size])
+
+
+def test_both_readers_show_the_same_rows_of_linked_lz4_blocks(spark: SparkSession, log: Log) -> None:
+    random = Random(0)
+    values = [b"a" * 200_000, b"abc" * 70_000, bytes(random.choices(b"abcd", k=500_000)), large(random, 9 << 20)]
+    values += [large(random, 300_000) for _ in range(4)]
+    sent = []
+    with log.producer(codec="lz4") as producer:
+        for value in values:
+            headers = [("gr\u00f6\u00dfe" * 20_000, large(random, 150_000)), ("empty", b"")]
+            key = large(random, 100_000)
+            producer.send("in", value, key=key, partition=0, headers=headers)
+            producer.flush()
+            sent.append((key, value, [Row(key=name, value=content) for name, content in headers]))
+
+    shown = {
+        name: rows_by(spark, name, lambda: table(spark, log, includeHeaders=True).selectExpr(*COLUMNS))
+        for name in READERS
+    }
+
+    files = Path(log.path, generations.DATA).rglob("*.avro")
+    assert sum(file.read_bytes().count(LINKED) for file in files) >= 3 * len(values)
+    assert [(row.key, row.value, row.headers) for row in sorted(shown["jvm"], key=lambda row: row.offset)] == sent
+    assert sorted(shown["jvm"]) == sorted(shown["python"])
+
+
+def write_frame(log: Log, frame: bytes, size: int) -> Block:
+    """A data file of one record, whose value is in this frame; the frame should hold as many bytes."""
+    value = {"validity": None, "lengths": None, "values": {"position": 0, "length": len(frame), "size": size}}
+    fields: dict[str, Any] = {"version": 1, "count": 1, "min_timestamp_ms": 0, "max_timestamp_ms": 0}
+    fields |= {"compression": "lz4", "timestamps": None, "key": None, "value": value, "headers": None, "body": frame}
+    content = BytesIO()
+    fastavro.schemaless_writer(content, fastavro.parse_schema(columns.BATCH_SCHEMA), fields)
+    data = varint(1) + varint(content.tell()) + content.getvalue() + bytes(codec.SYNC_BYTES)
+    name = f"{generations.DATA}/{zlib.crc32(data):08d}-frame.avro"
+    Path(log.path, name).write_bytes(data)
+    return Block(name, 0, len(data), zlib.crc32(data), 1, 0, 0)
+
+
+def block_of_lz4(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "little") + content
+
+
+def frame_with_checksums(spark: SparkSession, content: bytes) -> bytes:
+    """As lz4-java writes it: independent blocks, each with a checksum; size and checksum of all."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    output = jvm.net.jpountz.lz4.LZ4FrameOutputStream
+    flags = ("BLOCK_INDEPENDENCE", "BLOCK_CHECKSUM", "CONTENT_SIZE", "CONTENT_CHECKSUM")
+    bits = gateway.new_array(output.FLG.Bits, len(flags))
+    for at, name in enumerate(flags):
+        bits[at] = output.FLG.Bits.valueOf(name)
+    written = jvm.java.io.ByteArrayOutputStream()
+    frame = output(written, output.BLOCKSIZE.SIZE_64KB, len(content), bits)
+    frame.write(content)
+    frame.close()
+    return bytes(written.toByteArray())
+
+
+BACK = b"\x10a%b\x50bcdef"
+"""A block: a literal, a match of four bytes at a distance, five literals."""
+
+CONTENT_OF_FRAME = large(Random(1), 400_000)
+FRAME = bytes(pa.Codec("lz4").compress(CONTENT_OF_FRAME))
+SOUND: dict[str, tuple[bytes, bytes]] = {
+    "as pyarrow writes it": (FRAME, CONTENT_OF_FRAME),
+    "a match that repeats one byte": (LINKED + block_of_lz4(BACK % b"\1\0") + END, b"aaaaabcdef"),
+    "a match in the block before": (
+        LINKED + block_of_lz4(BACK % b"\1\0") + block_of_lz4(BACK % b"\6\0") + END, b"aaaaabcdefabcdebcdef"),
+    "a stored block": (LINKED + b"\3\0\0\x80xyz" + block_of_lz4(BACK % b"\3\0") + END, b"xyzayzaybcdef"),
+}  # fmt: skip
+DAMAGED: dict[str, tuple[bytes, int]] = {
+    "nothing": (b"", 400_000),
+    "cut within the descriptor": (FRAME[:5], 400_000),
+    "cut within a block": (FRAME[:-9], 400_000),
+    "without its end": (FRAME[:-4], 400_000),
+    "bytes behind it": (FRAME + b"\0", 400_000),
+    "another frame behind it": (FRAME + FRAME, 400_000),
+    "more than it should hold": (FRAME, 399_999),
+    "less than it should hold": (FRAME, 400_001),
+    "more than any buffer holds": (FRAME, 2**31 - 9),
+    "another magic number": (b"\5" + FRAME[1:], 400_000),
+    "another version": (FRAME[:4] + b"\x80" + FRAME[5:], 400_000),
+    "no size of blocks": (FRAME[:5] + b"\x30" + FRAME[6:], 400_000),
+    "another flag": (FRAME[:4] + b"\x44" + FRAME[5:], 400_000),
+    "a block beyond its largest size": (LINKED + block_of_lz4(b"\xf0" + b"\xff" * 0x10000) + END, 1000),
+    "a stored block beyond the content": (LINKED + b"\3\0\0\x80xyz" + END, 2),
+    "a block without a token": (LINKED + block_of_lz4(b"\x10a\1\0") + END, 5),
+    "a length without an end": (LINKED + block_of_lz4(b"\xf0\xff\xff") + END, 1000),
+    "literals beyond the block": (LINKED + block_of_lz4(b"\x60abcde") + END, 6),
+    "a match before the first byte": (LINKED + block_of_lz4(BACK % b"\2\0") + END, 10),
+    "a match beyond the content": (LINKED + block_of_lz4(b"\x1fa\1\0\xff\xff\xff\0\x50bcdef") + END, 10),
+    "a match before an independent block": (
+        INDEPENDENT + block_of_lz4(BACK % b"\1\0") + block_of_lz4(BACK % b"\6\0") + END, 20),
+}  # fmt: skip
+DAMAGED_FOR_THE_JVM: dict[str, tuple[bytes, int]] = {
+    "a match of its own first byte": (LINKED + block_of_lz4(BACK % b"\0\0") + END, 10),
+    "a dictionary": (MAGIC + b"\x41\x40\1\0\0\0\x38" + block_of_lz4(BACK % b"\1\0") + END, 10),
+}
+"""Arrow's lz4 does not look at these."""
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_both_readers_read_a_frame(spark: SparkSession, bare: Log, case: str) -> None:
+    blocks = JvmBlocks(spark, bare.path)
+    frame, content = SOUND[case]
+    block = write_frame(bare, frame, len(content))
+
+    assert blocks.read(block) == python_rows(bare, block) == [(None, content, 0, None)]
+    blocks.close()
+
+
+@pytest.mark.parametrize("case", [*DAMAGED, *DAMAGED_FOR_THE_JVM])
+def test_a_frame_that_is_damaged_is_refused(spark: SparkSession, bare: Log, case: str) -> None:
+    blocks = JvmBlocks(spark, bare.path)
+    block = write_frame(bare, *{**DAMAGED, **DAMAGED_FOR_THE_JVM}[case])
+
+    assert blocks.read(block) is None
+    assert case in DAMAGED_FOR_THE_JVM or python_rows(bare, block) is None
+    blocks.close()
+
+
+@pytest.mark.parametrize("case", ["cut within a block", "a match before the first byte"])
+def test_both_readers_say_where_a_damaged_frame_is(spark: SparkSession, bare: Log, case: str) -> None:
+    block = write_frame(bare, *DAMAGED[case])
+    append(bare, Path(bare.path, block.file).read_bytes(), block)
+
+    for name in READERS:
+        with pytest.raises(PySparkException, match=CorruptDataError.__name__) as caught, reading_by(spark, name):
+            table(spark, bare).collect()
+        assert "a block of a data file does not hold a record batch" in str(caught.value), name
+        assert "0000.avro', position=0" in str(caught.value), name
+
+
+@pytest.mark.parametrize("kind", ["linked", "with checksums"])
+def test_no_damage_of_a_frame_makes_the_jvm_show_what_python_does_not(
+    spark: SparkSession, bare: Log, kind: str
+) -> None:
+    blocks = JvmBlocks(spark, bare.path)
+    random = Random(0)
+    content = large(random, 200_000)
+    frame = FRAME if kind == "linked" else frame_with_checksums(spark, content)
+    size = len(CONTENT_OF_FRAME) if kind == "linked" else len(content)
+    assert blocks.read(write_frame(bare, frame, size)) is not None
+    refused = 0
+    for number in range(100):
+        place = random.randrange(20 if number % 2 else len(frame))
+        flipped = frame[:place] + bytes([frame[place] ^ 1 << random.randrange(8)]) + frame[place + 1 :]
+        damaged = random.choice([flipped, flipped, frame[:place]])
+        block = write_frame(bare, damaged, size)
+
+        by_jvm = blocks.read(block)
+
+        assert by_jvm is None or by_jvm == python_rows(bare, block), (number, place)
+        refused += by_jvm is None
+    blocks.close()
+    assert refused > 50

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog.errors import InvalidOptionError, InvariantViolation
-from oncelog.log import codec
+from oncelog.log import codec, columns
 from oncelog.log.codec import Place
 from tests.unit.log.batches import EVERYTHING, Row, batch_of, rows_of, values_batch
 
@@ -149,6 +149,16 @@ def test_what_shrinks_is_stored_compressed(codec_name: str) -> None:
     place = stored(values_batch([b"text " * 1000]), codec_name)["value"]["values"]
 
     assert place["length"] < place["size"] / 10
+
+
+def test_an_lz4_buffer_holds_no_more_than_it_says_and_has_an_end() -> None:
+    text = b"text " * 50_000
+    frame = pa.Codec("lz4").compress(text, asbytes=True)
+
+    for damaged, size in ((frame, len(text) - 1), (frame[:-4], len(text)), (frame + b"\0", len(text))):
+        body = columns._BodyReader(pa.py_buffer(damaged), "lz4")
+        with pytest.raises((ValueError, OSError)):
+            body.get({"position": 0, "length": len(damaged), "size": size})
 
 
 def test_values_that_are_not_compressed_are_read_without_a_copy() -> None:

@@ -6,8 +6,8 @@ import java.io.IOException;
 
 /** The buffers of a batch. What a method returns lives until the next one is called. */
 final class Body {
-  /** Python's columns.MAX_BUFFER_BYTES, as far as an array reaches. */
-  private static final int MAX_BUFFER_BYTES = Integer.MAX_VALUE - 8;
+  /** Python's columns.MAX_BUFFER_BYTES. */
+  private static final int MAX_BUFFER_BYTES = 64 << 20;
 
   private final Bytes body;
   private final Compression compression;

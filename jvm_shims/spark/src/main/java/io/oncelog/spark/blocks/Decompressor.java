@@ -2,11 +2,8 @@ package io.oncelog.spark.blocks;
 
 import com.github.luben.zstd.ZstdDecompressCtx;
 import com.github.luben.zstd.ZstdException;
-import java.io.ByteArrayInputStream;
 import java.io.Closeable;
 import java.io.IOException;
-import java.io.InputStream;
-import net.jpountz.lz4.LZ4FrameInputStream;
 
 /** Decompresses buffers into an array that it keeps: one result lives until the next. */
 final class Decompressor implements Closeable {
@@ -22,7 +19,7 @@ final class Decompressor implements Closeable {
     if (result.length < size) {
       result = new byte[size];
     }
-    int found = compression == Compression.ZSTD ? zstd(stored, size) : lz4(stored, size);
+    int found = compression == Compression.ZSTD ? zstd(stored, size) : Lz4Frame.decompress(stored, result, size);
     if (found != size) {
       throw new IOException("a buffer of " + found + " bytes that should hold " + size);
     }
@@ -39,14 +36,6 @@ final class Decompressor implements Closeable {
       return zstd.decompressByteArray(result, 0, size, stored.array(), stored.start(), stored.size());
     } catch (ZstdException problem) {
       throw new IOException(problem);
-    }
-  }
-
-  private int lz4(Bytes stored, int size) throws IOException {
-    InputStream compressed = new ByteArrayInputStream(stored.array(), stored.start(), stored.size());
-    try (InputStream frame = new LZ4FrameInputStream(compressed)) {
-      int found = frame.readNBytes(result, 0, size);
-      return frame.read() < 0 ? found : size + 1;
     }
   }
 }
