@@ -31,7 +31,7 @@ class _Quantity(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
+        found = re.fullmatch(r"([0-9]{1,19})\s*([a-z]*)", str(value).strip().lower())
         if found is None or found[2] not in self._units:
             self.fail(f"{value!r} is no {self.name}; write it like {self._example}", param, ctx)
         return int(found[1]) * self._units[found[2]]
@@ -64,7 +64,7 @@ class PartitionOffset(click.ParamType[tuple[TopicPartition, int]]):
     ) -> tuple[TopicPartition, int]:
         if isinstance(value, tuple):
             return value
-        found = re.fullmatch(r"([^:=]+):(\d+)=(\d+)", str(value))
+        found = re.fullmatch(r"([^:=]+):([0-9]{1,9})=([0-9]{1,19})", str(value))
         if found is None:
             self.fail(f"{value!r} is no offset of a partition; write it like flights:0=42", param, ctx)
         return TopicPartition(found[1], int(found[2])), int(found[3])

@@ -403,6 +403,8 @@ class Admin:
             UnknownGroupError: there is no such group, and no topic is named.
             GroupOwnedError: a sink owns the group's offsets; delete the group first.
         """
+        if to not in ("earliest", "latest"):
+            raise UsageError("a group is reset to earliest or to latest", to=to)
         wanted = [p.topic_partition for name in names for p in topics.partitions_of(self._store, name)]
         if not wanted:
             held = self.describe_group(group_id).partitions
@@ -440,8 +442,10 @@ class Admin:
             wanted = topics.partitions_of(self._store, topic)
         else:
             wanted = [partition_reads.identify(self._store, topic, partition)]
-        if start is not None and len(wanted) > 1:
-            raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
+        if start is not None:
+            check_number("start", start, least=-MAX_LONG)
+            if len(wanted) > 1:
+                raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
         entries = [dump.dump(self._services, tip, isolation, start) for tip in wanted]
         return (entry for part in entries for entry in part)
 
@@ -464,7 +468,7 @@ class Admin:
         Args:
             largest: how many of the largest znodes to name.
         """
-        return metadata.measure(self._store, largest=largest)
+        return metadata.measure(self._store, largest=check_number("largest", largest))
 
     def dump_metadata(self, path: str = "/") -> Iterator[DumpedZnode]:
         """The znode at `path` and all below it, each before its children; they need not fit into memory.
@@ -555,6 +559,7 @@ class Admin:
         Returns:
             ids of the groups that lost offsets or went.
         """
+        check_number("retention_ms", retention_ms)
         return group_removal.expire(self._store, sweeper.store_now_ms(self._store), retention_ms=retention_ms)
 
     def expire_producers(self) -> int:

@@ -379,6 +379,8 @@ class Consumer:
 
         Bounded by the last stable offset for read_committed.
         """
+        for timestamp_ms in timestamps_ms.values():
+            check_number("timestamp_ms", timestamp_ms)
         identified = self._identified(timestamps_ms)
         ends = self.end_offsets(timestamps_ms)
         return {

@@ -152,6 +152,7 @@ def test_retention_is_given_with_units_and_taken_back_with_none(shell: Shell) ->
     ("arguments", "complaint"),
     [
         (["--retention", "7 weeks"], "'7 weeks' is no duration; write it like"),
+        (["--retention", f"{'7' * 5000}d"], "7d' is no duration; write it like"),
         (["--retention-bytes", "much"], "'much' is no size; write it like"),
         (["--partitions", "0"], "0 is not in the range"),
         (["--partitions", "100000"], "out of bounds"),

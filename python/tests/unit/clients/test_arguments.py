@@ -99,7 +99,14 @@ DOORS: dict[str, tuple[Door, tuple[Any, ...]]] = {
     "delete_topic": (lambda log, bad: log.admin.delete_topic(bad), (*NO_TEXT, None)),
     "delete_records": (lambda log, bad: log.admin.delete_records({TP: bad}), (*NO_NUMBER, None, -1, 1)),
     "list_transactions": (lambda log, bad: log.admin.list_transactions(states=[bad]), (None, 5, "open", ["empty"])),
-    "reset_group": (lambda log, bad: log.admin.reset_group("g", bad, names=[TOPIC]), ("newest", None, 1.5, b"latest")),
+    "reset_group": (
+        lambda log, bad: log.admin.reset_group("g", bad, names=[TOPIC]),
+        ("newest", None, 1.5, b"latest", 5, ["latest"]),
+    ),
+    "expire_offsets": (lambda log, bad: log.admin.expire_offsets(retention_ms=bad), (*NO_NUMBER, None, -1)),
+    "offsets_for_times": (lambda log, bad: reading(log).offsets_for_times({TP: bad}), (*NO_NUMBER, None, -1)),
+    "dump, start": (lambda log, bad: log.admin.dump(TOPIC, partition=0, start=bad), (*NO_NUMBER, -1, 1)),
+    "measure_metadata": (lambda log, bad: log.admin.measure_metadata(largest=bad), (*NO_NUMBER, None, -1)),
     "find_hanging": (lambda log, bad: log.admin.find_hanging(max_age_ms=bad), (*NO_NUMBER, -1)),
 }
 
