@@ -30,15 +30,17 @@ Generated from the code by `make docs`. Names match in any case; an unknown one 
 
 {render_markdown_table(SOURCE)}
 A DataFrame of a batch read is planned once: what is appended afterwards shows in a new `load()`, and not in the same
-DataFrame, its views, or the static side of a stream's join. It holds its plan, and its rows are there for an hour after retention let them go.
+DataFrame, its views, or the static side of a stream's join. It holds its plan, whose rows are there for an hour after
+retention let them go.
 
 ## Sinks
 `foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`
 
 {render_markdown_table(SINKS)}
-`foreachBatch` leaves out columns that a sink does not know. Through `write` and `writeStream` Spark turns all of them into Arrow, and fails
-where two have one name, as after a join, or one has a type without an Arrow counterpart: select the sink's columns first. `writeStream` takes
-the output modes `append` and `complete`, which appends the whole result with each batch; `update` goes through `foreachBatch`.
+`foreachBatch` leaves out columns that a sink does not know. Through `write` and `writeStream` Spark turns all of them
+into Arrow, and fails where two have one name, as after a join, or one has a type without an Arrow counterpart: select
+the sink's columns first. `writeStream` takes the output modes `append` and `complete`, which appends the whole result
+with each batch; `update` goes through `foreachBatch`.
 
 ## Kafka source
 `spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")`: the options of Spark's `kafka`
