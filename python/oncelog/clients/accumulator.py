@@ -1,17 +1,23 @@
-"""Records on their way into a file: gathered per partition, turned into columns when they are flushed."""
+"""Records on their way into a file: gathered per partition, turned into columns when they are flushed.
+
+A record and its receipt are appended as one entry of one list, hence never half there, wherever Ctrl-C interrupts.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from oncelog import limits
 from oncelog.errors import InvalidRecordError, OncelogError, RecordTooLargeError
 from oncelog.log import codec
+from oncelog.log.segment import PIECE_OVERHEAD_BYTES
 from oncelog.types import RecordMetadata, TopicIdPartition
+
+RECORD_OVERHEAD_BYTES = 64
+"""What a buffered record costs beside its key and value, roughly."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -72,6 +78,8 @@ class Receipt:
     In a transaction, appended is not yet committed: readers see the record once the transaction commits.
     """
 
+    __slots__ = ("_error", "_flush", "_offset", "_partition", "_timestamp_ms", "_topic")
+
     def __init__(self, flush: Callable[[], None], topic: str, partition: int, timestamp_ms: int) -> None:
         self._flush = flush
         self._topic = topic
@@ -108,66 +116,71 @@ class Receipt:
         self._error = error
 
 
-@dataclass(slots=True)
-class PartitionBuffer:
-    """Unsent records of one partition, in order: columns first, then the rows sent since."""
+Row: TypeAlias = tuple[bytes | None, bytes | None, Headers, int, Receipt]
+"""Key, value, headers and timestamp of a record, and its receipt."""
 
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    headers: list[Headers | None] = field(default_factory=list)
-    timestamps: list[int] = field(default_factory=list)
-    receipts: list[tuple[int, Receipt]] = field(default_factory=list)
-    count: int = 0
+Piece: TypeAlias = list[Row] | tuple[pa.RecordBatch, Receipt]
+"""Records of one partition that were sent one after the other: row by row, or as one record batch."""
 
-    def add(
-        self, key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int, receipt: Receipt
-    ) -> None:
-        """Append one record."""
-        self.keys.append(key)
-        self.values.append(value)
-        self.headers.append(headers or None)
-        self.timestamps.append(timestamp_ms)
-        self.receipts.append((self.count, receipt))
-        self.count += 1
 
-    def add_batch(self, batch: pa.RecordBatch, receipt: Receipt) -> None:
-        """Append a record batch in `codec.RECORD_SCHEMA`."""
-        self._rows_to_batch()
-        self.batches.append(batch)
-        self.receipts.append((self.count, receipt))
-        self.count += batch.num_rows
+def as_batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    """The records in `codec.RECORD_SCHEMA`, in their order."""
+    for piece in pieces:
+        yield _batch_of(piece) if isinstance(piece, list) else piece[0]
 
-    def columns(self) -> list[pa.RecordBatch]:
-        """Everything as record batches, in the order it was added."""
-        self._rows_to_batch()
-        return self.batches
 
-    def _rows_to_batch(self) -> None:
-        if not self.keys:
-            return
-        headers = [
-            None if row is None else [{"key": name, "value": value} for name, value in row] for row in self.headers
-        ]
-        columns = [self.keys, self.values, headers, self.timestamps]
-        arrays = [pa.array(column, type=field.type) for column, field in zip(columns, codec.RECORD_SCHEMA, strict=True)]
-        self.batches.append(pa.record_batch(arrays, schema=codec.RECORD_SCHEMA))
-        self.keys, self.values, self.headers, self.timestamps = [], [], [], []
+def _batch_of(rows: list[Row]) -> pa.RecordBatch:
+    columns = [
+        [key for key, _, _, _, _ in rows],
+        [value for _, value, _, _, _ in rows],
+        [_map_of(headers) if headers else None for _, _, headers, _, _ in rows],
+        [timestamp_ms for _, _, _, timestamp_ms, _ in rows],
+    ]
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, codec.RECORD_SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=codec.RECORD_SCHEMA)
+
+
+def _map_of(headers: Headers) -> list[dict[str, object]]:
+    return [{"key": name, "value": content} for name, content in headers]
+
+
+def receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
+    """Each receipt, with the position of its (first) record among those of the pieces."""
+    position = 0
+    for piece in pieces:
+        if isinstance(piece, list):
+            for _, _, _, _, receipt in piece:
+                yield position, receipt
+                position += 1
+        else:
+            batch, receipt = piece
+            yield position, receipt
+            position += batch.num_rows
 
 
 class Accumulator:
-    """All unsent records of a producer, by partition."""
+    """All unsent records of a producer, by partition, in their order."""
 
     def __init__(self) -> None:
-        self.buffers: defaultdict[TopicIdPartition, PartitionBuffer] = defaultdict(PartitionBuffer)
+        self.buffers: dict[TopicIdPartition, list[Piece]] = {}
         self.size_bytes = 0
 
-    def buffer(self, partition: TopicIdPartition, added_bytes: int) -> PartitionBuffer:
-        """The partition's buffer, to which the caller adds about `added_bytes`."""
-        self.size_bytes += added_bytes
-        return self.buffers[partition]
+    def add(self, partition: TopicIdPartition, row: Row, size_bytes: int) -> None:
+        """Append one record of about `size_bytes`."""
+        self.size_bytes += size_bytes + RECORD_OVERHEAD_BYTES
+        pieces = self.buffers.get(partition)
+        if pieces is not None and isinstance(pieces[-1], list):
+            pieces[-1].append(row)
+        else:
+            self._add_piece(partition, [row])
 
-    def drain(self) -> dict[TopicIdPartition, PartitionBuffer]:
-        """Take everything out."""
-        drained, self.buffers, self.size_bytes = self.buffers, defaultdict(PartitionBuffer), 0
-        return drained
+    def add_batch(self, partition: TopicIdPartition, batch: pa.RecordBatch, receipt: Receipt) -> None:
+        """Append a record batch in `codec.RECORD_SCHEMA`."""
+        self.size_bytes += batch.nbytes + PIECE_OVERHEAD_BYTES
+        self._add_piece(partition, (batch, receipt))
+
+    def _add_piece(self, partition: TopicIdPartition, piece: Piece) -> None:
+        if partition in self.buffers:
+            self.buffers[partition].append(piece)
+        else:
+            self.buffers[partition] = [piece]

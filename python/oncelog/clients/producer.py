@@ -47,9 +47,6 @@ from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, Topic
 BUFFER_BYTES = 32 * 1024 * 1024
 """Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
 
-RECORD_OVERHEAD_BYTES = 64
-"""What a buffered record costs beside its key and value, roughly."""
-
 
 class Producer:
     """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
@@ -87,8 +84,7 @@ class Producer:
         self._state = ClientState.UNINITIALIZED
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
-        self._unfinished: Sending | None = None  # of an idempotent producer: its flush got no answer
-        self._last_send: Sending | None = None  # of a transaction: its commit takes the last step
+        self._unfinished: Sending | None = None  # the next flush goes on with it, or the commit
         self._process_id = os.getpid()
         self._is_begun_at_coordinator = False
         self._is_closed = False
@@ -115,13 +111,11 @@ class Producer:
             initialised = self._services.coordinator.init_producer_id(
                 transactional_id, timeout_ms=self._transaction_timeout_ms, keep_prepared=keep_prepared
             )
-        self._go_on_as(initialised.producer)
-        self._prepared = initialised.prepared
-        if self._prepared is None:
-            self._state = client_state.transition(self._state, ClientState.READY)
+        if initialised.prepared is None:
+            self._go_on_as(initialised.producer, ClientState.READY)
             return None
-        self._state = client_state.transition(self._state, ClientState.PREPARED_TRANSACTION)
-        return PreparedTransaction(transactional_id, self._prepared)
+        self._go_on_as(initialised.producer, ClientState.PREPARED_TRANSACTION, initialised.prepared)
+        return PreparedTransaction(transactional_id, initialised.prepared)
 
     def begin_transaction(self) -> None:
         """Begin a transaction. The coordinator hears of it with the first append (KIP-890)."""
@@ -185,14 +179,15 @@ class Producer:
         """
         self._check_call("commit_transaction")
         if self._state is ClientState.IN_TRANSACTION:
-            self._last_send = self._flush_but_last()
-        self._end(ClientState.COMMITTING_TRANSACTION, commit=True)
+            self._flush_but_last()
+        self._move(ClientState.COMMITTING_TRANSACTION, call="commit_transaction")
+        self._end(commit=True)
 
     def abort_transaction(self) -> None:
         """Abort: nothing the transaction wrote will ever be visible. Unsent records are dropped."""
-        self._check_call("abort_transaction")
-        self._accumulator.drain()
-        self._end(ClientState.ABORTING_TRANSACTION, commit=False)
+        self._move(ClientState.ABORTING_TRANSACTION, call="abort_transaction")
+        self._accumulator, self._unfinished = Accumulator(), None
+        self._end(commit=False)
 
     def complete_transaction(self, token: PreparedTransaction) -> bool:
         """End the prepared transaction that `init_transactions` kept: commit it if `token` names it, else abort.
@@ -236,31 +231,21 @@ class Producer:
         self.begin_transaction()
         try:
             yield self
+            if self._state is ClientState.IN_TRANSACTION:
+                self.commit_transaction()
         except BaseException:
             if self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
                 self.abort_transaction()
             raise
-        if self._state is ClientState.IN_TRANSACTION:
-            self._commit_or_abort()
 
-    def _commit_or_abort(self) -> None:
-        try:
-            self.commit_transaction()
-        except Exception:
-            if self._state is ClientState.ABORTABLE_ERROR:
-                self.abort_transaction()
-            raise
-
-    def _end(self, ending: ClientState, *, commit: bool) -> None:
+    def _end(self, *, commit: bool) -> None:
         transactional_id = self._need_transactional_id("commit_transaction")
-        if self._state is not ending:
-            self._state = client_state.transition(self._state, ending)
         if not self._is_begun_at_coordinator and self._prepared is None:
             self._state = client_state.transition(self._state, ClientState.READY)
             return
         reach(CrashPoint.PRODUCER_END)
-        if self._last_send is not None:
-            identity = self._commit_with(self._last_send, transactional_id)
+        if commit and self._unfinished is not None:
+            identity = self._commit_with(self._unfinished, transactional_id)
         else:
             with self._tracking():
                 identity = self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
@@ -274,8 +259,7 @@ class Producer:
                 identity = self._sender.commit(last, self._need_identity(), transactional_id)
         except BaseException as error:
             if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
-                self._last_send = None
-                self._after_failed_send(last, error)
+                self._after_failed_send(error)
             else:
                 last.failed(error)
             raise
@@ -283,15 +267,18 @@ class Producer:
         return identity
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
-        self._state = client_state.transition(self._state, ClientState.READY)
-        self._prepared = self._last_send = None
-        self._go_on_as(identity)
+        self._go_on_as(identity, ClientState.READY)
         self._sender.settle()
 
-    def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
-        self._identity = identity
-        self._is_begun_at_coordinator = False
+    def _go_on_as(
+        self, identity: ProducerIdAndEpoch, target: ClientState, prepared: ProducerIdAndEpoch | None = None
+    ) -> None:
+        """Go on under another identity. The state comes last: interrupted before, the same call again is the way on."""
+        state = client_state.transition(self._state, target)
         self._sender.new_identity()
+        self._unfinished = None
+        self._identity, self._is_begun_at_coordinator, self._prepared = identity, False, prepared
+        self._state = state
 
     # Records ----------------------------------------------------------------------------------------------------------
 
@@ -330,8 +317,7 @@ class Producer:
         self._flush_if_full()
         target = self._routes.of_record(topic, key, partition)
         receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
-        buffer = self._accumulator.buffer(target, size_bytes + RECORD_OVERHEAD_BYTES)
-        buffer.add(key, value, headers, timestamp_ms, receipt)
+        self._accumulator.add(target, (key, value, headers, timestamp_ms, receipt), size_bytes)
         return receipt
 
     def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
@@ -355,7 +341,7 @@ class Producer:
         receipts = []
         for target, rows in self._routes.of_rows(topic, records, partition):
             receipt = Receipt(self.flush, topic, target.partition, _now_ms())
-            self._accumulator.buffer(target, rows.nbytes).add_batch(rows, receipt)
+            self._accumulator.add_batch(target, rows, receipt)
             receipts.append(receipt)
         return receipts
 
@@ -370,42 +356,44 @@ class Producer:
         """
         if not self._has_unsent():
             return
-        self._check_usable("flush")
+        self._check_sendable("flush")
         while self._has_unsent():
-            with self._sending() as sending:
-                self._sender.send(sending, self._need_identity(), self._transactional_id)
+            self._send_next()
         if self._transactional_id is None:
             self._sender.settle()
 
     def _has_unsent(self) -> bool:
         return self._unfinished is not None or bool(self._accumulator.buffers)
 
-    def _flush_but_last(self) -> Sending | None:
-        """Flush, but leave the last append, whose files are durable, to the commit; None where nothing was sent."""
-        if not self._has_unsent():
-            return None
-        with self._sending() as sending:
-            self._sender.send(sending, self._need_identity(), self._transactional_id, leave=1)
-        return sending
+    def _flush_but_last(self) -> None:
+        """Flush, but leave the last append, whose files are durable, to the commit."""
+        if self._unfinished is not None:  # a call before was interrupted
+            self.flush()
+        if self._accumulator.buffers:
+            self._send_next(leave=1)
 
-    @contextmanager
-    def _sending(self) -> Iterator[Sending]:
-        """Take what is unfinished, or buffered; where it cannot be sent, its receipts fail, and the transaction too."""
-        sending, self._unfinished = self._unfinished or self._accumulated(), None
+    def _send_next(self, *, leave: int = 0) -> None:
+        """Send what is unfinished, or else buffered; what cannot be sent fails its receipts, and the transaction.
+
+        Taken out of the buffer it is unfinished at once, hence an interrupt loses none of it.
+        """
+        if self._unfinished is None:
+            self._unfinished, self._accumulator = self._accumulated(), Accumulator()
         self._is_begun_at_coordinator = self._transactional_id is not None
         try:
             with self._tracking():
-                yield sending
-        except (RetriableError, OutcomeUnknownError) as error:
-            if self._transactional_id is None:
-                self._unfinished = sending
-                raise
-            # Neither could keep its promise: the same call again would go on without the dropped records.
-            self._after_failed_send(sending, error)
-            raise _abortable(error) from error
+                self._sender.send(self._unfinished, self._need_identity(), self._transactional_id, leave=leave)
         except BaseException as error:
-            self._after_failed_send(sending, error)
+            has_no_answer = isinstance(error, RetriableError | OutcomeUnknownError)
+            if self._transactional_id is None and (has_no_answer or not isinstance(error, Exception)):
+                raise
+            self._after_failed_send(error)
+            if has_no_answer:
+                # The error could not keep its promise: the same call again would go on without the dropped records.
+                raise _abortable(error) from error
             raise
+        if not self._unfinished.steps:
+            self._unfinished = None
 
     def _flush_if_full(self) -> None:
         unfinished_bytes = self._unfinished.size_bytes if self._unfinished else 0
@@ -413,23 +401,27 @@ class Producer:
             self.flush()
 
     def _accumulated(self) -> Sending:
-        size_bytes = self._accumulator.size_bytes
-        return Sending(self._accumulator.drain(), size_bytes)
+        return Sending(self._accumulator.buffers, self._accumulator.size_bytes)
 
-    def _after_failed_send(self, sending: Sending, error: BaseException) -> None:
-        """Records were dropped, so a transaction can only be aborted, whatever became of the append.
+    def _after_failed_send(self, error: BaseException) -> None:
+        """Records are dropped, so a transaction can only be aborted, whatever became of the append.
 
         An idempotent producer begins anew under a fresh id: under the old one the next records could have the
         sequences of the dropped ones, which may be in the log, and would be taken for their duplicates.
         """
-        sending.failed(error)
         if self._transactional_id is None:
             self._identity = None
             self._sender.new_identity()
         elif self._state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
             self._state = client_state.after_error(self._state, _abortable(error))
+        self._drop_unfinished(error)
         if isinstance(error, UnknownTopicError):
             self._routes.forget()  # a topic was deleted, and may have been created again
+
+    def _drop_unfinished(self, error: BaseException) -> None:
+        dropped, self._unfinished = self._unfinished, None
+        if dropped is not None:
+            dropped.failed(error)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -502,10 +494,9 @@ class Producer:
             elif self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
                 self.abort_transaction()
         except BaseException as error:
-            for unsent in (self._unfinished, self._accumulated()):
-                if unsent is not None:
-                    unsent.failed(error)
-            self._unfinished = None
+            self._drop_unfinished(error)
+            self._accumulated().failed(error)
+            self._accumulator = Accumulator()
             raise
         finally:
             self._is_closed = True

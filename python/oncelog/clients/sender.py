@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from oncelog.clients.accumulator import PartitionBuffer
+from oncelog.clients.accumulator import Piece, as_batches
 from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
@@ -134,15 +134,15 @@ class Sender:
             self._touched.add(request.partition)
             partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
 
-    def _write_files(self, buffers: Mapping[TopicIdPartition, PartitionBuffer]) -> dict[TopicIdPartition, list[Block]]:
+    def _write_files(self, buffers: Mapping[TopicIdPartition, Sequence[Piece]]) -> dict[TopicIdPartition, list[Block]]:
         writer = SegmentWriter(
             self._services.files, generations.prefix(generations.DATA, self._generation()), codec=self._codec
         )
         gathered = BlockBuffer[TopicIdPartition](writer)
         blocks: dict[TopicIdPartition, list[Block]] = {}
         try:
-            for partition, buffer in buffers.items():
-                for batch in buffer.columns():
+            for partition, pieces in buffers.items():
+                for batch in as_batches(pieces):
                     _collect(blocks, gathered.append(partition, batch))
             _collect(blocks, gathered.flush())
             writer.finish()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog.clients.accumulator import PartitionBuffer
-from oncelog.errors import ensure
+from oncelog.clients.accumulator import Piece, receipts_of
+from oncelog.errors import OncelogError, OutcomeUnknownError, ensure
 from oncelog.log.partition_log import Append
 from oncelog.types import TopicIdPartition
 
@@ -21,7 +22,7 @@ class Sending:
         steps: what is still to be appended, a multi each, all files durable; None before the files are.
     """
 
-    buffers: dict[TopicIdPartition, PartitionBuffer]
+    buffers: Mapping[TopicIdPartition, Sequence[Piece]]
     size_bytes: int
     steps: deque[list[Append]] | None = None
 
@@ -33,12 +34,16 @@ class Sending:
 
     def landed(self, partition: TopicIdPartition, base_offset: int) -> None:
         """Tell the partition's receipts where their records are."""
-        for position, receipt in self.buffers[partition].receipts:
+        for position, receipt in receipts_of(self.buffers[partition]):
             receipt.appended(base_offset + position)
 
     def failed(self, error: BaseException) -> None:
-        """Fail the receipts that still wait."""
-        for buffer in self.buffers.values():
-            for _, receipt in buffer.receipts:
+        """Fail the receipts that still wait. What interrupted the program once does not do so again from a receipt."""
+        if not isinstance(error, OncelogError):
+            interruption = error
+            error = OutcomeUnknownError("the send of the record was interrupted", cause=repr(interruption))
+            error.__cause__ = interruption
+        for pieces in self.buffers.values():
+            for _, receipt in receipts_of(pieces):
                 if not receipt.is_done:
                     receipt.failed(error)

@@ -202,9 +202,31 @@ SEQUENCES = [
     Fault(
         "a flush without an answer drops its records",
         "clients/producer.py",
-        "                self._unfinished = sending\n",
-        "",
+        "(has_no_answer or not isinstance(error, Exception))",
+        "not isinstance(error, Exception)",
         ("unit/clients/test_producer.py::test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer",),
+    ),
+    Fault(
+        "an interrupted flush drops its records",
+        "clients/producer.py",
+        "(has_no_answer or not isinstance(error, Exception))",
+        "has_no_answer",
+        ("unit/clients/test_interrupted_producer.py",),
+    ),
+    Fault(
+        "a flush takes its records out of the buffer before it holds them",
+        "clients/producer.py",
+        "            self._unfinished, self._accumulator = self._accumulated(), Accumulator()\n",
+        "            sending, self._accumulator = self._accumulated(), Accumulator()\n"
+        "            self._unfinished = sending\n",
+        ("unit/clients/test_interrupted_producer.py",),
+    ),
+    Fault(
+        "a producer is ready before it has its next identity",
+        "clients/producer.py",
+        "        state = client_state.transition(self._state, target)\n",
+        "        self._state = state = client_state.transition(self._state, target)\n",
+        ("unit/clients/test_interrupted_producer.py",),
     ),
     Fault(
         "records that are sent behind dropped ones keep their identity",

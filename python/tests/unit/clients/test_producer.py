@@ -138,6 +138,15 @@ def test_a_full_buffer_is_flushed_by_the_send_that_finds_it_full(log: Log, monke
         assert [receipt.is_done for receipt in receipts] == [True, True, True, False]
 
 
+def test_small_batches_fill_the_buffer_by_what_they_take(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record batch costs some objects beside its records."""
+    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 10_000)
+    with log.producer() as producer:
+        receipts = [producer.send_batch(TOPIC, columns(b"x"), partition=0)[0] for _ in range(4)]
+
+        assert [receipt.is_done for receipt in receipts] == [True, True, True, False]
+
+
 def test_a_send_that_cannot_make_room_takes_nothing(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller sends it again, and it is there once."""
     monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
