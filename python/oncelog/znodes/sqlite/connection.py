@@ -94,6 +94,10 @@ class StoreConnection:
             self.close()
             raise
 
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._sqlite.in_transaction
+
     def rows(self, sql: str, parameters: Row = ()) -> list[Row]:
         """Run a statement to its end and return its rows."""
         return self._patiently(sql, parameters)[0]
@@ -147,7 +151,7 @@ class StoreConnection:
 
     def rollback(self) -> None:
         """End the transaction, if there is one, without writing."""
-        if self.is_inherited or not self._sqlite.in_transaction:
+        if self.is_inherited or not self.is_in_transaction:
             return
         try:
             self._sqlite.execute("ROLLBACK")
@@ -155,11 +159,12 @@ class StoreConnection:
             self.is_broken = True
 
     def close(self) -> None:
-        self._sqlite.close()
+        if not self.is_inherited:
+            self._sqlite.close()
 
     def __del__(self) -> None:
         """A store that is dropped frees its files; since Python 3.13 sqlite3 complains where it has to do so itself."""
-        if hasattr(self, "_sqlite") and not self.is_inherited:
+        if hasattr(self, "_sqlite"):
             self.close()
 
     def disown(self) -> None:

@@ -25,6 +25,20 @@ from oncelog.limits import FORK_WAIT_MS
 from oncelog.znodes.sqlite.connection import StoreConnection
 
 
+class _Visit:
+    """One use of a pool by a thread. It ends once its connection is idle or closed, also where a signal comes between.
+
+    A handler that raises does so where Python code begins or a C function was called. Hence what a signal must not
+    part is here one C call, or an assignment right before one; all else may be done twice.
+    """
+
+    __slots__ = ("connection", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.connection: StoreConnection | None = None
+
+
 class ConnectionPool:
     """Connections to one file, each lent to one thread at a time.
 
@@ -37,81 +51,81 @@ class ConnectionPool:
         self.path = path
         self._connect = connect
         self._idle: list[StoreConnection] = []
-        self._lent: set[StoreConnection] = set()
         self._is_closed = False
-        self.visits = 0
-        """How many connections are lent or being opened; counted by the gate."""
-        _gate.pools.add(self)
+        self.visits: set[_Visit] = set()
+        """For what is lent or being opened; changed by the gate."""
+        with _gate.lock:
+            _gate.pools.add(self)
 
     @contextmanager
     def lent(self) -> Iterator[StoreConnection]:
         """A connection for the time of the block."""
-        connection = self._lend()
+        visit = _Visit()
         try:
-            yield connection
+            yield self._lend(visit)
         finally:
-            if not connection.is_inherited:
-                self._take_back(connection)
+            try:
+                self._take_back(visit)
+            except BaseException:
+                self._take_back(visit)
+                raise
 
     def close(self) -> None:
         """Close what is idle now, and what is lent when it comes back."""
-        with _gate.changed:
+        with _gate.lock:
             self._is_closed = True
             self.close_idle()
 
     def close_idle(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._idle[-1].close()
+            self._idle.pop()
 
     def disown_inherited(self) -> bool:
         """In a forked child: give up what the parent had open. Returns whether there was, or may be, anything."""
-        inherited = [*self._idle, *self._lent]
-        for connection in inherited:
-            connection.disown()
-        was_in_use = bool(inherited or self.visits)
-        self._idle, self._lent, self.visits = [], set(), 0
+        was_in_use = bool(self._idle or self.visits)
+        for connection in [*self._idle, *(visit.connection for visit in self.visits)]:
+            if connection is not None:
+                connection.disown()
+        self._idle, self.visits = [], set()
         return was_in_use
 
-    def _lend(self) -> StoreConnection:
-        _gate.enter(self)
-        try:
-            if self._is_closed:
-                raise IllegalStateTransitionError("the znode store is closed", path=self.path)
-            if self.path in _gate.unusable_paths:
-                raise IllegalStateTransitionError(
-                    "this process was forked inside a step or snapshot of the znode store and cannot use it; "
-                    "fork before or after it, or start the process with the method `spawn`",
-                    path=self.path,
-                )
-            with _gate.changed:
-                connection = self._idle.pop() if self._idle else None
-            connection = connection or self._connect()
-            self._lent.add(connection)
-        except BaseException:
-            _gate.leave(self)
-            raise
-        return connection
+    def _lend(self, visit: _Visit) -> StoreConnection:
+        _gate.enter(self, visit)
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed", path=self.path)
+        if self.path in _gate.unusable_paths:
+            raise IllegalStateTransitionError(
+                "this process was forked inside a step or snapshot of the znode store and cannot use it; "
+                "fork before or after it, or start the process with the method `spawn`",
+                path=self.path,
+            )
+        with _gate.lock:
+            if self._idle:
+                visit.connection = self._idle.pop()
+        if visit.connection is None:
+            visit.connection = self._connect()
+        return visit.connection
 
-    def _take_back(self, connection: StoreConnection) -> None:
-        try:
-            with _gate.changed:
-                self._lent.discard(connection)
-                if not self._is_closed and not connection.is_broken:
-                    self._idle.append(connection)
-                    return
-            connection.close()
-        finally:
-            _gate.leave(self)
+    def _take_back(self, visit: _Visit) -> None:
+        with _gate.lock:
+            connection = visit.connection
+            if connection is not None and self._keeps(connection):
+                visit.connection = None
+                self._idle.append(connection)
+        if visit.connection is not None:
+            visit.connection.close()
+        _gate.leave(self, visit)
 
-
-class _ThreadVisits(threading.local):
-    count = 0
+    def _keeps(self, connection: StoreConnection) -> bool:
+        return not (self._is_closed or connection.is_inherited or connection.is_broken or connection.is_in_transaction)
 
 
 class _ForkGate:
     """Keeps a fork and the use of connections apart; one for the process, since forking concerns all of it.
 
-    The lock `changed` is held during the fork itself, so that nobody enters then.
+    The lock is held during the fork itself, so that nobody enters then. It is entered by its own name, never by that of
+    its condition: `Condition.__enter__` is Python code, and a signal in it would leave the lock held.
     """
 
     def __init__(self) -> None:
@@ -120,42 +134,45 @@ class _ForkGate:
         self._reset()
 
     def _reset(self) -> None:
-        self.changed = threading.Condition()
-        self._own = _ThreadVisits()
-        self._visits = 0
-        self._forks = 0
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self._forking: set[int] = set()
 
-    def enter(self, pool: ConnectionPool) -> None:
+    def enter(self, pool: ConnectionPool, visit: _Visit) -> None:
         """Begin to use a connection. Waits for a fork under way, unless the fork waits for this very thread."""
-        with self.changed:
-            self.changed.wait_for(lambda: not self._forks or self._own.count)
-            self._visits += 1
-            pool.visits += 1
-        self._own.count += 1
+        with self.lock:
+            if self._forking:
+                self._changed.wait_for(lambda: not self._forking or visit.thread in self._visitors())
+            pool.visits.add(visit)
 
-    def leave(self, pool: ConnectionPool) -> None:
-        self._own.count -= 1
-        with self.changed:
-            self._visits -= 1
-            pool.visits -= 1
-            if self._forks:
-                self.changed.notify_all()
+    def leave(self, pool: ConnectionPool, visit: _Visit) -> None:
+        with self.lock:
+            pool.visits.discard(visit)
+            if self._forking:
+                self._changed.notify_all()
 
     def before_fork(self) -> None:
-        self.changed.acquire()
-        self._forks += 1
-        self.changed.wait_for(lambda: self._visits <= self._own.count, FORK_WAIT_MS / 1000)
+        self.lock.acquire()
+        thread = threading.get_ident()
+        self._forking.add(thread)
+        self._changed.wait_for(lambda: self._visitors() <= {thread}, FORK_WAIT_MS / 1000)
         for pool in self.pools:
             pool.close_idle()
 
     def after_fork_in_parent(self) -> None:
-        self._forks -= 1
-        self.changed.notify_all()
-        self.changed.release()
+        try:
+            self._forking.discard(threading.get_ident())
+            self._changed.notify_all()
+        finally:
+            self.lock.release()
 
     def after_fork_in_child(self) -> None:
         self._reset()
         self.unusable_paths.update(pool.path for pool in list(self.pools) if pool.disown_inherited())
+
+    def _visitors(self) -> set[int]:
+        """The threads that use a connection or open one."""
+        return {visit.thread for pool in self.pools for visit in tuple(pool.visits)}
 
 
 _gate = _ForkGate()

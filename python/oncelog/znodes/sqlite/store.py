@@ -99,8 +99,8 @@ class SqliteZnodeStore:
     @contextmanager
     def snapshot(self) -> Iterator[ZnodeReader]:
         with self._pool.lent() as connection:
-            connection.begin_reading()
             try:
+                connection.begin_reading()
                 yield _Reader(connection)
             finally:
                 connection.rollback()

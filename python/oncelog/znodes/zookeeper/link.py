@@ -39,7 +39,7 @@ class Link:
         self._is_closed = False
         self._seen_zxid = 0
         self._session: Session | None = None
-        self._lock = threading.Lock()
+        self._connecting = threading.RLock()
         _links.add(self)
 
     def __del__(self) -> None:
@@ -62,19 +62,18 @@ class Link:
             StoreAccessError: the servers do not know this client, or the chroot is open to all.
             InvalidOptionError: there is no such chroot, and it is not to be created; or there are no credentials.
         """
-        if not self._lock.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
-            raise self.unavailable("another thread is connecting")
+        session = self._session
+        if session is not None and not session.is_over:
+            return session
         try:
-            if self._is_closed:
-                raise IllegalStateTransitionError("the znode store is closed", zookeeper=str(self._address))
-            if self._session is None or self._session.is_over:
-                ended = self._let_go()
-                if ended is not None:
-                    ended.abandon()
-                self._session = self._opened(deadline_s)
-            return self._session
+            if not self._connecting.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
+                raise self.unavailable("another thread is connecting")
+            return self._connected(deadline_s)
         finally:
-            self._lock.release()
+            try:  # noqa: SIM105 - a signal that comes within `suppress` would leave it acquired
+                self._connecting.release()
+            except RuntimeError:  # it was not acquired
+                pass
 
     def unavailable(self, reason: object) -> StoreUnavailableError:
         """The error for a caller who waited in vain and whose request was never sent, or changes nothing."""
@@ -87,23 +86,39 @@ class Link:
         )
 
     def close(self) -> None:
-        """End the session; the link opens no other one."""
-        with self._lock:
-            self._is_closed = True
-            session = self._let_go()
-            if session is not None:
-                session.close()
+        """End the session; the link opens no other one. A thread that is connecting ends its own when it has it."""
+        self._is_closed = True
+        session = self._session
+        if session is not None:
+            session.close()
 
     def forget_inherited(self) -> None:
         """In a forked child: begin anew, where the parent was."""
-        self._lock = threading.Lock()
+        self._connecting = threading.RLock()
         self._let_go()
 
-    def _let_go(self) -> Session | None:
+    def _connected(self, deadline_s: float) -> Session:
+        self._ensure_open()
+        session = self._session
+        if session is not None and session.is_over:
+            session.abandon()
+            self._let_go()
+        elif session is not None:
+            return session
+        session = self._session = self._opened(deadline_s)
+        if self._is_closed:
+            session.close()
+        self._ensure_open()
+        return session
+
+    def _ensure_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed", zookeeper=str(self._address))
+
+    def _let_go(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             self._seen_zxid = max(self._seen_zxid, session.seen_zxid)
-        return session
 
     def _opened(self, deadline_s: float) -> Session:
         refusals = 0

@@ -281,7 +281,7 @@ def test_a_thread_that_uses_the_store_may_use_it_once_more_while_a_fork_waits_fo
     def look() -> None:
         with store.snapshot() as reader:
             is_inside.set()
-            until(lambda: _gate._forks)
+            until(lambda: _gate._forking)
             seen.append(reader.get("/counter") == store.get("/counter"))
 
     thread = threading.Thread(target=look)
