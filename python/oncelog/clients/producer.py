@@ -340,7 +340,7 @@ class Producer:
         self._flush_if_full()
         receipts = []
         for target, rows in self._routes.of_rows(topic, records, partition):
-            receipt = Receipt(self.flush, topic, target.partition, _now_ms())
+            receipt = Receipt(self.flush, topic, target.partition, rows.column("timestamp_ms")[0].as_py())
             self._accumulator.add_batch(target, rows, receipt)
             receipts.append(receipt)
         return receipts

@@ -105,10 +105,10 @@ def test_rows_and_columns_sent_in_turn_keep_their_order(log: Log) -> None:
         producer.send(TOPIC, b"0", partition=0)
         producer.send_batch(TOPIC, columns(b"1", b"2"), partition=0)
         producer.send(TOPIC, b"3", partition=0)
-        receipts = producer.send_batch(TOPIC, columns(b"4"), partition=0)
+        receipts = producer.send_batch(TOPIC, columns(b"4", b"5", timestamp_ms=[7, 8]), partition=0)
 
-        assert receipts[0].result().offset == 4
-    assert values(log, 0) == [b"0", b"1", b"2", b"3", b"4"]
+        assert receipts[0].result() == RecordMetadata(TOPIC, 0, 4, 7)
+    assert values(log, 0) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_an_empty_batch_sends_nothing(log: Log) -> None:
