@@ -239,7 +239,7 @@ class Lap:
         self._show(f"{self._name}: the copy comes to its end")
         self._feeder.stop_file.touch()
         self._wait(lambda: self._feeder.is_done, "let the feeder end")
-        self._stack.settle()
+        self._settle()
         self._read_all("final-source", [SOURCE], [])
         source = self._source()
         self._copier.stop_file.touch()
@@ -252,12 +252,18 @@ class Lap:
         for reader in self._readers:
             reader.stop_file.touch()
         self._wait(lambda: all(reader.is_done for reader in self._readers), "let the readers end")
-        self._stack.settle()
+        self._settle()
         self._read_all("final", self._stack.copies, self._stack.copies)
         with history.writing(self._folder / "history" / "checkpoints.jsonl") as keep:
             for query, path in self._driver.checkpoints.items():
                 self._result.batches += checkpoints.write_history(query, path, source, keep)
         self._result.fed = source.count
+
+    def _settle(self) -> None:
+        """Settle, with every server up: the last fault may have killed one."""
+        servers = [part for part in self._parts if isinstance(part, ServerPart)]
+        self._wait(lambda: not any(server.waiting_s for server in servers), "let the servers serve again")
+        self._stack.settle()
 
     def _read_all(self, name: str, topics: Sequence[str], groups: Sequence[str]) -> None:
         reading = {"topics": list(topics), "groups": list(groups), "is_final": True, "asks_groups": True}
