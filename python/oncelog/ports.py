@@ -106,7 +106,8 @@ class ZnodeView(ZnodeReader, Protocol):
     def create_blind(self, path: str, data: bytes = b"") -> None:
         """Create a znode that cannot exist while what the step has read holds, without a look whether it does.
 
-        Its parent is read. Where it exists all the same, the step ends as one that meets conflicts until its deadline.
+        Its parent is read. Where it exists all the same, nothing is written: the step ends in CorruptDataError where
+        snapshots show one moment, else as one that meets conflicts until its deadline.
         """
 
     def set(self, path: str, data: bytes) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
 from oncelog.errors import (
+    CorruptDataError,
     InvariantViolation,
     OutcomeUnknownError,
     RetriableError,
@@ -24,7 +25,7 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
-from oncelog.ports import ANY_VERSION, Op, Set, ZnodeReader, ZnodeView
+from oncelog.ports import ANY_VERSION, Op, Set, Stat, ZnodeReader, ZnodeView
 from oncelog.znodes.clock import Timing
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
@@ -33,6 +34,7 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 IsFresh = Callable[[], bool]
+ReadSet = dict[str, Stat]
 
 UNKNOWN_OUTCOME_ATTEMPTS = 5
 """Of one step whose answer is lost."""
@@ -69,20 +71,28 @@ def transact(store: TransactingStore, step: Callable[[ZnodeView], T], deadline_m
     timing = store.timing
     began_ms = timing.clock.monotonic_ms()
     attempts = 0
+    refused: ReadSet | None = None
     while True:
         attempts += 1
         is_fresh = _freshness(timing, deadline_ms)
         with store.snapshot() as reader:
             view = BufferedView(reader, reads_are_atomic=store.reads_are_atomic)
             result = _Result.of(step, view)
-        contended_path = _commit(store, view, result, is_fresh)
-        if contended_path is None:
+        conflict = _commit(store, view, result, is_fresh)
+        if conflict is None:
             return result.believed()
+        if store.reads_are_atomic and refused is not None and refused == conflict.refused:
+            raise CorruptDataError(
+                "the znode store is damaged: it refused a step twice, though nothing that the step had read changed "
+                "between; restore it from a backup",
+                path=conflict.path,
+            )
+        refused = conflict.refused
         pause_ms = round(timing.jitter() * CONFLICT_PAUSE_MAX_MS)
         if timing.clock.monotonic_ms() + pause_ms - began_ms >= deadline_ms:
             raise TransactConflictError(
                 "others kept changing what this step reads, until its deadline; make the same call again",
-                path=contended_path,
+                path=conflict.path,
                 attempts=attempts,
                 deadline_ms=deadline_ms,
             )
@@ -154,10 +164,19 @@ class _Result(Generic[T]):
         return cast(T, self.value)
 
 
-def _commit(store: TransactingStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> str | None:
-    """Commit what a run read and wrote. Returns the path that others changed meanwhile, or None for success."""
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """Why a run was not committed: others changed `path` meanwhile, or the run took too long."""
+
+    path: str
+    refused: ReadSet | None = None
+    """What the run rests on, if the store refused the run's multi."""
+
+
+def _commit(store: TransactingStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> _Conflict | None:
+    """Commit what a run read and wrote. Returns None for success."""
     if view.torn_path is not None:
-        return view.torn_path
+        return _Conflict(view.torn_path)
     writes = result.error is None and view.has_writes
     if store.reads_are_atomic and not writes:
         return None
@@ -167,10 +186,10 @@ def _commit(store: TransactingStore, view: BufferedView, result: _Result[T], is_
     try:
         store.multi(ops, is_fresh=is_fresh)
     except StaleStepError:
-        return ops[0].path
+        return _Conflict(ops[0].path)
     except MultiFailedError as failure:
         _ensure_is_conflict(failure, ops)
-        return failure.path
+        return _Conflict(failure.path, refused=view.read_set())
     return None
 
 

@@ -130,9 +130,13 @@ class BufferedView:
     def has_writes(self) -> bool:
         return bool(self._created or self._set or self._blind or self._deleted or self._touched)
 
+    def read_set(self) -> dict[str, Stat]:
+        """All that the step rests on: it holds as long as none of these znodes changes."""
+        return {path: znode.stat for path, znode in self._read.items() if znode is not None}
+
     def checks(self) -> list[Op]:
         """The read set alone."""
-        return [Check(path, version) for path, version in self._versions().items()]
+        return [Check(path, stat.version) for path, stat in self.read_set().items()]
 
     def ops(self) -> list[Op]:
         """The read set and the writes, one operation for each path.
@@ -141,7 +145,7 @@ class BufferedView:
         that the step read still holds, so that the znode is missing in truth and not by a race.
         """
         self._ensure_parents_stay()
-        versions = self._versions()
+        versions = {path: stat.version for path, stat in self.read_set().items()}
         sets = self._sets()
         return [
             *(Check(path, versions[path]) for path in versions if path not in sets and path not in self._deleted),
@@ -150,9 +154,6 @@ class BufferedView:
             *(Set(path, data, versions[path]) for path, data in sets.items()),
             *(Set(path, data) for path, data in self._blind.items()),
         ]
-
-    def _versions(self) -> dict[str, int]:
-        return {path: znode.stat.version for path, znode in self._read.items() if znode is not None}
 
     def _sets(self) -> dict[str, bytes]:
         """The step's own sets, and the same data again for parents that it touched and left alone."""

@@ -210,6 +210,37 @@ def test_a_row_that_no_store_writes_is_damage(tmp_path: Path, damage: str) -> No
         _read_and_write(path)
 
 
+def test_a_file_whose_pages_do_not_fit_together_is_refused_before_a_write_that_would_be_lost(tmp_path: Path) -> None:
+    store = SqliteZnodeStore(tmp_path / "znodes.sqlite")
+    store.transact(lambda view: view.create("/a", b"1"))
+    store.close()
+    _call_the_place_of_the_root_free(tmp_path / "znodes.sqlite")
+
+    with pytest.raises(CorruptDataError, match="page 2"):
+        _read_and_write(tmp_path / "znodes.sqlite")
+
+
+def test_a_write_that_displaces_what_its_step_read_is_damage_and_not_a_conflict(tmp_path: Path) -> None:
+    """In a file that was sound when it was opened."""
+    store = SqliteZnodeStore(tmp_path / "znodes.sqlite")
+    store.transact(lambda view: view.create("/a", b"1"))
+    store._pool.close_idle()
+    _call_the_place_of_the_root_free(tmp_path / "znodes.sqlite")
+
+    with pytest.raises(CorruptDataError, match="refused a step twice"):
+        store.transact(lambda view: view.create("/b"))
+    assert store.children("/") == ["a"]
+    store.close()
+
+
+def _call_the_place_of_the_root_free(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    leaf_of_an_index, rows = 0x0A, 2
+    assert (data[4096], data[4100]) == (leaf_of_an_index, rows)
+    data[4101:4103] = data[4106:4108]  # where rows begin := where the second one does
+    path.write_bytes(data)
+
+
 def _read_and_write(path: Path) -> None:
     store = SqliteZnodeStore(path)
     try:

@@ -443,15 +443,29 @@ STEPS = [
     Fault(
         "an absence that ended while it was read is believed",
         "znodes/transact.py",
-        "    if view.torn_path is not None:\n        return view.torn_path\n",
+        "    if view.torn_path is not None:\n        return _Conflict(view.torn_path)\n",
         "",
         ("unit/znodes/test_histories.py",),
     ),
     Fault(
         "a step that slept too long still writes",
         "znodes/transact.py",
-        "    except StaleStepError:\n        return ops[0].path\n",
+        "    except StaleStepError:\n        return _Conflict(ops[0].path)\n",
         "",
+        ("unit/znodes/test_transact.py",),
+    ),
+    Fault(
+        "a damaged store looks like others that keep writing",
+        "znodes/transact.py",
+        "refused is not None and refused == conflict.refused",
+        "False",
+        ("unit/znodes/test_transact.py", "fuzz/test_findings.py"),
+    ),
+    Fault(
+        "a step that took too long twice is called damage",
+        "znodes/transact.py",
+        "return _Conflict(ops[0].path)",
+        "return _Conflict(ops[0].path, refused=view.read_set())",
         ("unit/znodes/test_transact.py",),
     ),
     Fault(
@@ -460,6 +474,13 @@ STEPS = [
         '            self.rows("PRAGMA synchronous = FULL")',
         '            self.rows("PRAGMA synchronous = OFF")',
         ("unit/znodes/test_sqlite_file.py",),
+    ),
+    Fault(
+        "a SQLite file is opened whose pages do not fit together",
+        "znodes/sqlite/file.py",
+        'if finding != "ok":',
+        "if False:",
+        ("fuzz/test_findings.py",),
     ),
     Fault(
         "another host may write to the SQLite file",

@@ -215,11 +215,7 @@ def _translated(error: sqlite3.Error, path: Path, *, is_commit: bool = False) ->
     if code in _NO_ACCESS:
         return StoreAccessError("the znode store cannot be opened for writing by this process", **about)
     if code in _CORRUPT:
-        return CorruptDataError(
-            "the file of the znode store is damaged or no store of oncelog: restore it, with the -wal file beside it, "
-            "from a backup, or save what is left with the `.recover` command of sqlite3",
-            **about,
-        )
+        return damaged(path, str(error))
     return StoreUnavailableError("the znode store failed and nothing was written", **about)
 
 
@@ -228,6 +224,15 @@ def _code(error: sqlite3.Error) -> int:
     if str(error).startswith("Could not decode to UTF-8"):  # the module's own: a text that was never written so
         return sqlite3.SQLITE_CORRUPT
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def damaged(path: Path, reason: str) -> CorruptDataError:
+    return CorruptDataError(
+        "the file of the znode store is damaged or no store of oncelog: restore it, with the -wal file beside it, "
+        "from a backup, or save what is left with the `.recover` command of sqlite3",
+        path=str(path),
+        reason=reason,
+    )
 
 
 def not_in_place(path: Path) -> StoreAccessError:

