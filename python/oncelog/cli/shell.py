@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.metadata import entry_points
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -137,6 +139,7 @@ class Root(Group):
     ) -> NoReturn:
         """Run one command and leave with its exit code."""
         settings = Settings()
+        sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - the caller closed it, by `>&-`
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
@@ -150,15 +153,27 @@ class Root(Group):
             click.echo(text, err=True)
         sys.exit(code)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; ``--help`` writes here."""
+        with _while_read():
+            return super().make_context(*args, **extra)
+
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; a reader that has seen enough (``| head``) is no error."""
-        try:
+        """Run the command."""
+        with _while_read():
             answer = super().invoke(context)
             sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return ExitCode.PIPE_CLOSED
-        return answer
+            return answer
+
+
+@contextmanager
+def _while_read() -> Iterator[None]:
+    """End without an error where the reader of stdout has seen enough (``| head``)."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(ExitCode.PIPE_CLOSED) from None
 
 
 def _plugged_in(name: str) -> click.Command | None:

@@ -872,6 +872,26 @@ def test_a_reader_that_has_seen_enough_is_no_error(shell: Shell, log: oncelog.Lo
 
 
 @pytest.mark.programs
+def test_help_that_nobody_reads_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    assert finished(started_command("topic", "--help", stdout=writer)) == (141, None, "")
+    os.close(writer)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_caller_that_closed_the_streams_is_served(shell: Shell, closed: str) -> None:
+    command = f'"{sys.executable}" -m oncelog topic create unseen {closed}'
+    environment = {**os.environ, "ONCELOG_PATH": str(shell.folder)}
+    created = subprocess.run(["sh", "-c", command], env=environment, stderr=subprocess.PIPE, check=False)
+
+    assert (created.returncode, created.stderr) == (0, b"")
+    assert "unseen" in " ".join(shell.lines("topic", "list"))
+
+
+@pytest.mark.programs
 def test_output_that_finds_no_room_is_said_in_one_line(shell: Shell, log: oncelog.Log) -> None:
     with Path("/dev/full").open("w") as full:
         code, _, stderr = finished(started_command("topic", "list", "--path", shell.folder, stdout=full))
