@@ -40,7 +40,7 @@ class Fault(StrEnum):
     UNAVAILABLE = "unavailable"
     """It was not done, and the caller is told so."""
     CONFLICT = "conflict"
-    """It was refused as if somebody else had been faster."""
+    """It was refused, and has to be made anew from what is there now."""
     STALE_READ = "stale read"
     """The server that answers has not heard of the newest writes yet."""
     PAUSE = "pause"

@@ -17,7 +17,7 @@ from oncelog.limits import TRANSACT_DEADLINE_MS
 from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.znodes.clock import Timing
-from oncelog.znodes.errors import MultiFailedError, Refusal
+from oncelog.znodes.errors import MultiFailedError, StaleStepError
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.rules import ROOT
 from oncelog.znodes.transact import IsFresh, always_fresh, transact
@@ -180,7 +180,6 @@ class ProcessStore:
 
 
 def _refuse(ops: Sequence[Op]) -> None:
-    """Refuse a multi as if one of the znodes that it checks had changed; one that checks none cannot conflict."""
-    for index, op in enumerate(ops):
-        if isinstance(op, (Check, Set, Delete)) and op.version != ANY_VERSION:
-            raise MultiFailedError.at(index, op.path, Refusal.BAD_VERSION)
+    """Refuse a multi whose step has to read again; one that rests on no reads cannot conflict."""
+    if any(isinstance(op, (Check, Set, Delete)) and op.version != ANY_VERSION for op in ops):
+        raise StaleStepError("the step read its znodes too long ago to write by them")
