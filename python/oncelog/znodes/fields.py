@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oncelog.types import MAX_LONG, MAX_PRODUCER_EPOCH, MAX_SEQUENCE, NO_TIMESTAMP, ProducerIdAndEpoch
-from oncelog.znodes.rules import split_path
+from oncelog.znodes.rules import ROOT, split_path
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def path(value: Any) -> str:
 
 def segment(value: Any) -> str:
     """What stands between two slashes of a path."""
-    if "/" in path(f"/{text(value)}")[1:]:
+    if split_path(f"/{text(value)}") != (ROOT, value):
         raise ValueError("one segment of a path")
     return str(value)
 

@@ -171,8 +171,9 @@ def round_of(owner: str) -> tuple[str, int]:
 
 def producer_of(owner: str) -> ProducerIdAndEpoch:
     """The (producer id, epoch) that names the transaction of an owner that is no round."""
-    producer_id, _, epoch = owner.rpartition("/")[2].partition(".")
-    if not (is_number(producer_id) and is_number(epoch)):
+    parts = owner.split("/")
+    producer_id, _, epoch = parts[-1].partition(".")
+    if len(parts) != 4 or parts[:2] != TRANSACTIONS.split("/") or not (is_number(producer_id) and is_number(epoch)):
         raise CorruptDataError("not the path of a transaction's owner", path=owner)
     return ProducerIdAndEpoch(int(producer_id), int(epoch))
 

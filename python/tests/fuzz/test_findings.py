@@ -97,6 +97,7 @@ def test_a_schema_that_is_none_is_refused(content: RowContent, schema: str) -> N
         ("topic", "retention_ms", "1000"),
         ("topic", "partitions", 2**40),
         ("topic", "topic_id", "a/b"),
+        ("topic", "topic_id", ""),
         ("partition", "log_end", "5"),
         ("partition", "log_end", 5.5),
         ("partition", "log_end", True),
@@ -159,6 +160,12 @@ def test_a_path_that_is_no_partitions_is_corrupt(path: str) -> None:
 def test_a_path_that_is_no_rounds_is_corrupt(path: str) -> None:
     with pytest.raises(CorruptDataError):
         paths.round_of(path)
+
+
+@pytest.mark.parametrize("path", ["/transactions/7.3", "/transactions/a/7", "/queries/q/7.3", "/transactions/a/b/7.3"])
+def test_a_path_that_is_no_transactions_owner_is_corrupt(path: str) -> None:
+    with pytest.raises(CorruptDataError):
+        paths.producer_of(path)
 
 
 def test_a_transactional_id_whose_epoch_is_behind_its_last_one_is_damage() -> None:

@@ -111,8 +111,10 @@ class Options(Target):
         try:
             found = self._parse(given)
         except InvalidOptionError as error:
-            named = [*error.fields, *(text for value in error.fields.values() for text in _texts(value))]
-            expect(any(name in named for name in (*self.names, *given)), "no option is named", fields=error.fields)
+            named = {text.lower() for field in error.fields.items() for value in field for text in _texts(value)}
+            expect(
+                any(name.lower() in named for name in (*self.names, *given)), "no option is named", fields=error.fields
+            )
             return Verdict.REFUSED
         expect_typed(found, least=-2)
         lowered = {name.lower(): value for name, value in reversed(given.items())}
