@@ -146,8 +146,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-_SINK_PREFIX = Option("transactionalIdPrefix.sinkName", _prefix, "What the two are together.")
-
 FORBIDDEN: Mapping[str, str] = {
     "key.serializer": "keys are written as the bytes of the column; cast it",
     "value.serializer": "values are written as the bytes of the column; cast it",
@@ -203,7 +201,7 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
                 missing="transactionalIdPrefix",
             )
     if own["transactionalIdPrefix"] is not None and own["sinkName"] is not None:
-        parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")
+        _check_together(own["transactionalIdPrefix"], own["sinkName"])
     _check_producer(kafka)
     return SinkOptions(
         znodes=own["znodes"],
@@ -262,6 +260,18 @@ def _own(texts: Mapping[str, str]) -> dict[str, Any]:
 def _suggestion(key: str, rows: Mapping[str, Option]) -> dict[str, str]:
     near = difflib.get_close_matches(key.lower().replace("_", ""), rows, n=1)
     return {"did_you_mean": rows[near[0]].name} if near else {}
+
+
+def _check_together(prefix: str, sink_name: str) -> None:
+    try:
+        _prefix(f"{prefix}.{sink_name}")
+    except ValueError as problem:
+        raise InvalidOptionError(
+            "the prefix and the sink's name are too much together",
+            options=["transactionalIdPrefix", "sinkName"],
+            value=f"{prefix}.{sink_name}",
+            expected=str(problem),
+        ) from None
 
 
 def _check_producer(kafka: Mapping[str, str]) -> None:

@@ -1209,7 +1209,7 @@ CONNECTOR = [
     Fault(
         "a prefix may be longer with a sink's name",
         KAFKA + "oncelog_kafka/options.py",
-        """        parsed(_SINK_PREFIX, f"{own['transactionalIdPrefix']}.{own['sinkName']}")\n""",
+        """        _check_together(own["transactionalIdPrefix"], own["sinkName"])\n""",
         "        pass\n",
         (KAFKA + "tests/test_sink_options.py",),
     ),
