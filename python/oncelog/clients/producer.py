@@ -224,14 +224,22 @@ class Producer:
     def transaction(self) -> Iterator[Self]:
         """Begin; commit on success, abort on an exception (which goes on).
 
+        A block that ends well has committed, unless it aborted or prepared the transaction itself.
+
         Example:
             with producer.transaction():
                 producer.send("flights", value=b"...")
+
+        Raises:
+            TransactionAbortableError: a send failed and the block took its error for itself; all of it was aborted.
+            what `commit_transaction` raises.
         """
         self.begin_transaction()
         try:
             yield self
-            if self._state is ClientState.IN_TRANSACTION:
+            if self._state is ClientState.ABORTABLE_ERROR:
+                raise TransactionAbortableError("a send of this transaction failed, so that the block's end aborted it")
+            if self._state in _ENDED_BY_A_COMMIT:
                 self.commit_transaction()
         except BaseException:
             if self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
@@ -508,6 +516,12 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_ENDED_BY_A_COMMIT = frozenset(
+    {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION, ClientState.FATAL_ERROR}
+)
+"""Where the end of a block commits, or says why it cannot."""
 
 
 def _abortable(error: BaseException) -> TransactionAbortableError:

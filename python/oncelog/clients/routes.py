@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ class Routes:
     def __init__(self, store: ZnodeStore) -> None:
         self._store = store
         self._partitions: dict[str, list[TopicIdPartition]] = {}
-        self._turn = 0
+        self._turns: Counter[str] = Counter()
 
     def forget(self) -> None:
         """Ask anew: a topic was deleted, and may have been created again."""
@@ -46,7 +47,7 @@ class Routes:
             return partitions[partition]
         if key is not None:
             return partitions[partitioner.partition_for_key(key, len(partitions))]
-        return partitions[self._next_turn(len(partitions))]
+        return partitions[self._next_turn(topic, len(partitions))]
 
     def of_rows(
         self, topic: str, records: pa.RecordBatch, partition: int | None
@@ -68,13 +69,14 @@ class Routes:
             yield self.of_record(topic, None, partition), records
             return
         numbers = partitioner.partitions_for_keys(records.column("key"), len(partitions))
-        turn = self._next_turn(len(partitions)) if numbers.null_count else 0
+        turn = self._next_turn(topic, len(partitions)) if numbers.null_count else 0
         for number, rows in split_rows(records, numbers.fill_null(turn).to_numpy()):
             yield partitions[number], rows
 
-    def _next_turn(self, count: int) -> int:
-        self._turn += 1
-        return self._turn % count
+    def _next_turn(self, topic: str, count: int) -> int:
+        """Of this topic alone: two topics written by turns would share out the partitions otherwise."""
+        self._turns[topic] += 1
+        return self._turns[topic] % count
 
     def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
         if check_name("topic's name", topic) not in self._partitions:

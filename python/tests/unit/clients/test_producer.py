@@ -22,6 +22,7 @@ from oncelog.errors import (
     InvalidRecordError,
     InvalidTransactionTimeoutError,
     OutcomeUnknownError,
+    ProducerFencedError,
     RecordTooLargeError,
     RetriableError,
     TransactionAbortableError,
@@ -98,6 +99,17 @@ def test_records_without_a_key_are_spread(log: Log) -> None:
             producer.send(TOPIC, b"a")
 
     assert [record.partition for record in records(log)] == [0, 0, 1, 1]
+
+
+def test_records_without_a_key_are_spread_also_when_topics_are_written_by_turns(log: Log) -> None:
+    log.create_topic("other", partitions=2)
+    with log.producer() as producer:
+        for _ in range(4):
+            producer.send(TOPIC, b"a")
+            producer.send("other", b"b")
+
+    assert [record.partition for record in records(log)] == [0, 0, 1, 1]
+    assert [record.partition for record in records(log, "other")] == [0, 0, 1, 1]
 
 
 def test_rows_and_columns_sent_in_turn_keep_their_order(log: Log) -> None:
@@ -552,6 +564,43 @@ def test_a_commit_whose_flush_fails_is_aborted_by_its_context(world: LogWorld) -
     write_committed(producer, b"b")
 
     assert values(world.log) == [b"b"]
+
+
+def test_a_block_that_keeps_a_failed_send_to_itself_does_not_end_as_if_it_had_committed(world: LogWorld) -> None:
+    files = full_disk(world)
+    producer = started(world.open())
+    with pytest.raises(TransactionAbortableError, match="the block's end aborted it"), producer.transaction():
+        producer.send(TOPIC, b"a")
+        files.is_full = True
+        with suppress(FileWriteError):
+            producer.flush()
+    files.is_full = False
+    write_committed(producer, b"b")
+
+    assert values(world.log) == [b"b"]
+
+
+def test_a_block_that_keeps_its_fencing_to_itself_does_not_end_as_if_it_had_committed(log: Log) -> None:
+    producer = started(log)
+    with pytest.raises(IllegalStateTransitionError, match="fatal_error"), producer.transaction():
+        producer.send(TOPIC, b"a")
+        started(log)
+        with suppress(ProducerFencedError):
+            producer.flush()
+
+    assert values(log) == []
+
+
+def test_a_commit_of_unknown_outcome_within_a_block_is_asked_again_at_its_end(world: LogWorld) -> None:
+    store, log = faulty(world)
+    producer = started(log, delivery_timeout_ms=0)
+    with producer.transaction():
+        producer.send(TOPIC, b"a")
+        store.fail_next(*[Fault.LOST_REQUEST] * 5)
+        with pytest.raises(OutcomeUnknownError):
+            producer.commit_transaction()
+
+    assert values(world.log) == [b"a"]
 
 
 def faulty(world: LogWorld) -> tuple[FaultyStore, Log]:
