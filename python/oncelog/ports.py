@@ -20,7 +20,10 @@ ANY_VERSION = -1
 
 
 class Clock(Protocol):
-    """Durations and waiting only; the time of the protocol is the store's (`Stat.mtime_ms` of ``/clock``)."""
+    """Of this machine; the time of the protocol is the store's (`Stat.mtime_ms` of ``/clock``)."""
+
+    def now_ms(self) -> int:
+        """The wall clock, in milliseconds since 1970: the time of records."""
 
     def monotonic_ms(self) -> int: ...
 

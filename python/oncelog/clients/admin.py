@@ -515,7 +515,10 @@ class Admin:
         settler.forget_unlisted(self._store)
 
     def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
-        """Apply every topic's retention, by the store's time. Never removes data of an unsettled transaction.
+        """Apply every topic's retention. Never removes data of an unsettled transaction.
+
+        A record is as old as the store's time and this machine's clock both say: the store's never goes back, so that a
+        clock which was once ahead would make all records old for as long.
 
         Args:
             dry_run: say what would be removed, and change nothing. What is decided and not settled holds back more
@@ -524,7 +527,7 @@ class Admin:
         Raises:
             DataLossError, CorruptDataError: the index of a partition is damaged; the others are done.
         """
-        now_ms = sweeper.store_now_ms(self._store)
+        now_ms = min(sweeper.store_now_ms(self._store), self._services.clock.now_ms())
         files = self._services.new_index_files()
         removed, damage = [], None
         partitions = self._all_partitions()

@@ -50,7 +50,7 @@ def enforce(
         store, files: of the log.
         partition: one of the topic's.
         topic: its retention.
-        now_ms: the store's time, compared with the records' timestamps.
+        now_ms: the time, compared with the records' timestamps.
         dry_run: say what would be removed, and change nothing.
 
     Returns:
@@ -143,16 +143,26 @@ class _Going(NamedTuple):
             yield self.entries[first:]
 
 
+class _Totals(NamedTuple):
+    """Of consecutive entries: where they end, and what is in them."""
+
+    end: int
+    records: int
+    size_bytes: int
+
+
 def _move_log_start(
     store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: _Going
 ) -> Removed | None:
-    """Move it over what is going, or as far as nobody else is at work here: the next run looks again."""
+    """Move it over what is going, or as far as nobody else moves it meanwhile: the next run looks again."""
     gone: list[IndexEntry] = []
+    log_start = seen.log_start
     for piece in going.pieces():
-        moved = store.transact(partial(_remove, partition=partition, seen=seen, piece=piece, tail=going.tail))
-        if moved is None:
+        # Summed up once: a step that lasts loses to every append beside it.
+        step = partial(_remove, partition=partition, log_start=log_start, piece=_totals(piece), tail=going.tail)
+        if not store.transact(step):
             break
-        seen = moved
+        log_start = piece[-1].end_offset
         gone += piece
     return _removed(partition, gone)
 
@@ -161,36 +171,39 @@ def _remove(
     view: ZnodeView,
     *,
     partition: TopicIdPartition,
-    seen: PartitionState,
-    piece: Sequence[IndexEntry],
+    log_start: int,
+    piece: _Totals,
     tail: Sequence[TailNode],
-) -> PartitionState | None:
-    """The partition without the entries of `piece`; None if its log start or roots changed since `seen`."""
+) -> bool:
+    """Take the entries of `piece`, which begin at `log_start`, out of the partition; False if that is not its start.
+
+    A busy writer rolls the tail faster than a long index is walked over: nodes of `tail` may be in its roots by now.
+    """
     state = partition_reads.read_partition(view, partition)
-    log_start = piece[-1].end_offset
-    if (state.log_start, state.roots) != (seen.log_start, seen.roots) or removable_end(state) < log_start:
-        return None
-    nodes = [
-        paths.tail_node(partition, node.base_offset) for node in tail if state.log_start < node.end_offset <= log_start
-    ]
-    view.get_many(nodes)  # a delete reads: all of them at once
+    end = piece.end
+    if state.log_start != log_start or removable_end(state) < end:
+        return False
+    known = [paths.tail_node(partition, node.base_offset) for node in tail if log_start < node.end_offset <= end]
+    nodes = [path for path, node in zip(known, view.get_many(known), strict=True) if node is not None]
     for path in nodes:
         view.delete(path)
     moved = replace(
         state,
-        log_start=log_start,
-        roots=tuple(ref for ref in state.roots if ref.end > log_start),
+        log_start=end,
+        roots=tuple(ref for ref in state.roots if ref.end > end),
         tail_nodes=state.tail_nodes - len(nodes),
-        size_bytes=state.size_bytes - sum(entry.block.length for entry in piece if entry.block),
+        size_bytes=state.size_bytes - piece.size_bytes,
     )
     view.set(paths.partition(partition), payloads.encode_partition(moved))
-    return moved
+    return True
 
 
 def _removed(partition: TopicIdPartition, gone: Sequence[IndexEntry]) -> Removed | None:
     if not gone:
         return None
+    return Removed(partition, *_totals(gone))
+
+
+def _totals(gone: Sequence[IndexEntry]) -> _Totals:
     blocks = [entry.block for entry in gone if entry.block]
-    return Removed(
-        partition, gone[-1].end_offset, sum(block.count for block in blocks), sum(block.length for block in blocks)
-    )
+    return _Totals(gone[-1].end_offset, sum(block.count for block in blocks), sum(block.length for block in blocks))

@@ -20,6 +20,9 @@ _DURATIONS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class SystemClock:
     """`ports.Clock` of the machine."""
 
+    def now_ms(self) -> int:
+        return wall_ms()
+
     def monotonic_ms(self) -> int:
         return time.clock_gettime_ns(_DURATIONS) // 1_000_000
 

@@ -121,6 +121,9 @@ class Process:
 
     # `ports.Clock` and `ports.Background`
 
+    def now_ms(self) -> int:
+        return self.world.wall_ms()
+
     def monotonic_ms(self) -> int:
         return self.world.scheduler.now_ms
 

@@ -26,6 +26,19 @@ def write_at(world: LogWorld, timestamp_ms: int, *sent: bytes) -> None:
     producer.close()
 
 
+def test_a_clock_that_was_ahead_for_one_write_makes_no_record_old(world: LogWorld) -> None:
+    """The store's time stands still at it, for as long."""
+    world.log.admin.configure_topic(TOPIC, retention_ms=DAY_MS)
+    world.time.wall_ms += 365 * DAY_MS
+    world.log.create_topic("other")
+    world.time.wall_ms -= 365 * DAY_MS
+    write_at(world, world.time.wall_ms, b"new")
+
+    assert world.log.admin.enforce_retention() == []
+    world.time.pass_ms(DAY_MS + 1)
+    assert [one.records for one in world.log.admin.enforce_retention()] == [1]
+
+
 def test_retention_removes_what_a_dry_run_said_it_would(world: LogWorld) -> None:
     write_at(world, world.time.wall_ms, b"old", b"older")
     world.time.pass_ms(DAY_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,23 +120,57 @@ def test_a_reader_that_took_every_record_is_not_behind_the_log_start(world: LogW
         assert [record.value for record in reader.poll()] == [b"new"]
 
 
-def test_whoever_finds_the_log_changed_leaves_it_to_the_next_run(
-    world: LogWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupted(world: LogWorld, rival: Callable[[], object]) -> Removed | None:
+    """A retention run of everything, with somebody else at work between its walk and its step."""
+    store = InterruptedStore(world.store(), rival)
+    store.interrupt()
+    files = world.log.services.new_index_files()
+    return retention.enforce(store, files, partition(world.log), EVERYTHING, world.time.now_ms())
+
+
+def test_whoever_finds_the_log_start_moved_leaves_it_to_the_next_run(world: LogWorld) -> None:
     """conformance: 28."""
+    with world.log.producer() as producer:
+        for value in (b"a", b"b", b"c"):
+            send(producer, value)
+        size_bytes = state(world.log).size_bytes
+        assert interrupted(world, lambda: world.log.admin.delete_records({tp(): 1})) is None
+
+    assert values(world.log) == [b"b", b"c"]
+    assert 0 < state(world.log).size_bytes < size_bytes
+    assert enforce(world) is not None
+    assert (values(world.log), state(world.log).size_bytes) == ([], 0)
+
+
+@pytest.mark.parametrize("before_the_roll", [0, 1, 2])
+def test_a_tail_that_is_rolled_meanwhile_holds_up_no_retention(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, before_the_roll: int
+) -> None:
+    """A busy writer rolls it faster than a long index is walked over."""
     monkeypatch.setattr(limits, "TAIL_MAX_ENTRIES", 3)
     with world.log.producer() as producer:
-        send(producer, b"a")
-        send(producer, b"b")
-        store = InterruptedStore(world.store(), lambda: send(producer, b"c"))  # which rolls the tail
-        store.interrupt()
-        files = world.log.services.new_index_files()
-        where = partition(world.log)
-        assert retention.enforce(store, files, where, EVERYTHING, world.time.now_ms()) is None
+        for number in range(1 + before_the_roll):
+            send(producer, b"a-%d" % number)
 
-    assert values(world.log) == [b"a", b"b", b"c"]
+        def write_on() -> None:
+            for value in numbered("b", 3):
+                send(producer, value)
+
+        assert interrupted(world, write_on) is not None
+
+    assert values(world.log) == numbered("b", 3)
+    check_partition_counts(world)
     assert enforce(world) is not None
-    assert values(world.log) == []
+    assert (values(world.log), state(world.log).size_bytes, state(world.log).tail_nodes) == ([], 0, 0)
+
+
+def check_partition_counts(world: LogWorld) -> None:
+    """Bytes and tail nodes of the partition are those that its index has."""
+    services = world.log.services
+    kept, index = partition_reads.read_with_index(services.store, partition(world.log))
+    entries = index.entries(services.new_index_files(), kept.log_start, kept.log_end)
+    assert kept.tail_nodes == len(index.tail)
+    assert kept.size_bytes == sum(entry.block.length for entry in entries if entry.block)
 
 
 def test_a_tail_that_could_not_be_rolled_for_long_is_cut_in_several_steps(
