@@ -12,8 +12,8 @@ from benchmarks import data
 from benchmarks.report import Finding, at_most
 from oncelog.log import snapshot, topics
 from oncelog.spark import reading, schema, writing
-from oncelog.spark.driver import commit_once, write_task
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.options import Use
+from oncelog.spark.log_target import commit_once, write_task
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.planner import ReadTask
 from oncelog.types import IsolationLevel

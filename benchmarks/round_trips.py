@@ -16,8 +16,9 @@ from oncelog.crash_points import CrashPoint
 from oncelog.log.files import file_store
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.log_target import LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import TaskWriter, WriteTask, Written
 from oncelog.znodes.clock import SYSTEM_CLOCK
@@ -35,7 +36,7 @@ TASKS = 100
 PARTITIONS = 100
 MULTIS_AT_MOST = 12
 
-PHASES = {
+PHASES: dict[str, str] = {
     CrashPoint.SINK_PLAN: "plan",
     CrashPoint.SINK_PLANNED: "append",
     CrashPoint.ROUND_DECIDE: "decide",
@@ -124,9 +125,8 @@ def _count(folder: Path, tasks: int) -> CountingStore:
     files = file_store(str(folder))
     log = runtime.open_with(str(folder), None, store, files, SYSTEM_CLOCK)
     log.create_topic("t", partitions=PARTITIONS)
-    driver = BatchDriver(
-        log, parse_sink_options({"path": str(folder), "topic": "t", "transactionalIdPrefix": "sink"}, Use.FOREACH_BATCH)
-    )
+    options = {"path": str(folder), "topic": "t", "transactionalIdPrefix": "sink"}
+    driver = LogTarget(log, parse_sink_options(options, Use.FOREACH_BATCH)).driver()
     rows = next(data.batches(PARTITIONS, 100))
 
     def write(task: WriteTask) -> Iterable[Written]:
@@ -135,7 +135,7 @@ def _count(folder: Path, tasks: int) -> CountingStore:
             writer.write(rows)
             yield from writer.finish()
 
-    def note(point: CrashPoint) -> None:
+    def note(point: str) -> None:
         store.phase = PHASES.get(point, store.phase)
 
     crash_points.arm(note)
@@ -144,7 +144,7 @@ def _count(folder: Path, tasks: int) -> CountingStore:
             store.multis.clear()
             store.reads.clear()
             time.sleep(2 * limits.SETTLE_LAG_MS / 1000)  # so that the batch before is settled behind this one
-            driver.run(BatchRequest("sink", "query", "t", "run", batch_id, str(batch_id)), None, write)
+            driver.run(Batch(BatchRequest("sink", "query", "t", "run", batch_id, str(batch_id)), write))
     finally:
         crash_points.arm(None)
     return store

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from oncelog.protocol.txn_state import state_diagram
-from oncelog.spark.option_table import SINKS, SOURCE, render_markdown_table
+from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
+from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
@@ -28,7 +29,7 @@ Generated from the code by `make docs`. Names match in any case; an unknown one 
 `spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`. A session with oncelog's jar
 (`oncelog.spark.configure`) reads local logs in the JVM; with the setting `spark.oncelog.jvmReader=false`, in Python.
 
-{render_markdown_table(SOURCE)}
+{render_markdown_table(OPTIONS, SOURCE)}
 A DataFrame of a batch read is planned once: what is appended afterwards shows in a new `load()`, and not in the same
 DataFrame, its views, or the static side of a stream's join. It holds its plan, whose rows are there for an hour after
 retention let them go.
@@ -36,7 +37,7 @@ retention let them go.
 ## Sinks
 `foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`
 
-{render_markdown_table(SINKS)}
+{render_markdown_table(OPTIONS, SINKS)}
 `foreachBatch` leaves out columns that a sink does not know. Through `write` and `writeStream` Spark turns all of them
 into Arrow, and fails where two have one name, as after a join, or one has a type without an Arrow counterpart: select
 the sink's columns first. `writeStream` takes the output modes `append` and `complete`, which appends the whole result

@@ -32,6 +32,7 @@ from kafka_flights import audit
 from kafka_flights.audit import Findings
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.kafka_broker import KafkaBroker, running_broker
+from oncelog_kafka.crash_points import KafkaCrashPoint
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "kafka"
@@ -39,13 +40,13 @@ WORK = ROOT / "build" / "kafka"
 KILLS = (
     CrashPoint.SINK_PLAN,
     CrashPoint.SINK_PLANNED,
-    CrashPoint.KAFKA_WRITTEN,
-    CrashPoint.KAFKA_CHECKED,
+    KafkaCrashPoint.WRITTEN,
+    KafkaCrashPoint.CHECKED,
     CrashPoint.ROUND_DECIDE,
     CrashPoint.ROUND_DECIDED,
-    CrashPoint.KAFKA_END,
-    CrashPoint.KAFKA_ENDED,
-    CrashPoint.KAFKA_COMPLETE,
+    KafkaCrashPoint.END,
+    KafkaCrashPoint.ENDED,
+    KafkaCrashPoint.COMPLETE,
     CrashPoint.SINK_DONE,
 )
 RESTARTS = (2, 5, 8)

@@ -21,8 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from integration_tests.copying import ROOT
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
-from oncelog.crash_points import CrashPoint
-from oncelog_kafka.option_values import KAFKA
+from oncelog_kafka.admin_settings import KAFKA
 from tests.spark.processes import Program
 from tests.waiting import PATIENCE_S, until
 
@@ -155,7 +154,7 @@ class KafkaCopying:
 
     # Gates
 
-    def feed_up_to(self, gate: CrashPoint | str, count: int) -> None:
+    def feed_up_to(self, gate: str, count: int) -> None:
         """More records to copy; returns when their first batch stands at the gate, where it waits for its release."""
         reached = Path(self._gates, f"{gate}.reached")
         reached.unlink(missing_ok=True)  # of several tasks the last may say so late
@@ -165,7 +164,7 @@ class KafkaCopying:
         if gate == WRITE:  # with one part of it prepared
             self._wait(lambda: any(name.startswith(PREFIX) for name in self._kafka.transactions("Ongoing")))
 
-    def release(self, gate: CrashPoint | str) -> None:
+    def release(self, gate: str) -> None:
         Path(self._gates, gate).unlink()
 
     # Records

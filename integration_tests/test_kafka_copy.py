@@ -17,6 +17,7 @@ from integration_tests.kafka_copying import PREFIX, TARGET, kafka_copying
 from integration_tests.kafka_servers import COORDINATORS, running_kafka, running_kafka_cluster
 from integration_tests.servers import Server
 from oncelog.crash_points import CrashPoint
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.kafka import require_shims
 from tests.parts import require_java
 from tests.waiting import until
@@ -36,22 +37,22 @@ def killed(server: Server) -> Iterator[None]:
     server.start()
 
 
-Step = tuple[CrashPoint | str, Loss]
+Step = tuple[str, Loss]
 """Where a batch stands when its broker is lost, and how it is lost."""
 
 LOSSES: list[Step] = [
     (WRITE, killed),
-    (CrashPoint.KAFKA_WRITTEN, Server.paused),
+    (KafkaCrashPoint.WRITTEN, Server.paused),
     (CrashPoint.ROUND_DECIDED, killed),
-    (CrashPoint.KAFKA_ENDED, Server.away),
+    (KafkaCrashPoint.ENDED, Server.away),
 ]
 """In the write, before the look at what is prepared, before the first commit is sent, and between the commits."""
 
 OTHER_LOSSES: list[Step] = [
     (WRITE, Server.away),
-    (CrashPoint.KAFKA_WRITTEN, killed),
+    (KafkaCrashPoint.WRITTEN, killed),
     (CrashPoint.ROUND_DECIDE, Server.paused),
-    (CrashPoint.KAFKA_ENDED, killed),
+    (KafkaCrashPoint.ENDED, killed),
 ]
 
 
@@ -107,10 +108,10 @@ def test_a_copy_of_50_000_records_is_exact_though_a_cluster_loses_leaders_and_co
 
     conformance: 52, 53, 64.
     """
-    losses: list[tuple[str, CrashPoint | str, Loss]] = [
+    losses: list[tuple[str, str, Loss]] = [
         (TARGET, WRITE, killed),
-        (COORDINATORS, CrashPoint.KAFKA_WRITTEN, killed),
-        (COORDINATORS, CrashPoint.KAFKA_ENDED, Server.away),
+        (COORDINATORS, KafkaCrashPoint.WRITTEN, killed),
+        (COORDINATORS, KafkaCrashPoint.ENDED, Server.away),
         (TARGET, CrashPoint.ROUND_DECIDED, killed),
     ]
     part = COUNT // len(losses)

@@ -21,6 +21,7 @@ import oncelog_kafka
 from flights.data import FIELDS
 from flights.pipeline import JVM_OPTIONS, late_departures
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
+from oncelog_kafka.crash_points import KafkaCrashPoint
 
 ROWS_PER_BATCH = 20_000
 PAUSE_S = 0.3
@@ -63,8 +64,8 @@ def at_least_once(settings: dict[str, Any]) -> WriteBatch:
 
 
 def main(settings: dict[str, Any]) -> None:
-    if settings["crash_point"] in tuple(CrashPoint):
-        arm(kill_once_at(CrashPoint(settings["crash_point"]), -os.getpgrp(), Path(settings["mark"])))
+    if settings["crash_point"] in {*CrashPoint, *KafkaCrashPoint}:
+        arm(kill_once_at(settings["crash_point"], -os.getpgrp(), Path(settings["mark"])))
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     spark = (
         oncelog_kafka.configure(SparkSession.builder)

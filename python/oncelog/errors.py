@@ -10,7 +10,6 @@
     │   ├── PlanOvertakenError          settling overtook a reader's plan every time
     │   ├── PartitionPinnedError        too many unsettled transactions in one partition
     │   ├── LogInUseError               somebody used the log during work that needs it at rest
-    │   └── BrokerUnavailableError      a Kafka broker cannot be reached, or does not serve now
     ├── AbortableError              abort the transaction, then begin it again
     │   ├── TransactionAbortableError   a send of this transaction failed
     │   ├── FileWriteError              a file could not be written (disk full, I/O error) and was discarded
@@ -32,10 +31,6 @@
     │   ├── StoreHostError              the embedded store belongs to another host or file system
     │   ├── StoreAccessError            the znode store does not let this process in, or is gone
     │   ├── SparkInternalsError         Spark's internals are not as this oncelog knows them
-    │   ├── KafkaInternalsError         the Kafka client is not the one this oncelog knows
-    │   ├── BrokerAccessError           the Kafka brokers do not let this client in, or not do this
-    │   ├── ParticipantLostError        the broker aborted a part of a decided batch, or none can tell what became of it
-    │   └── RewriteMismatchError        a replayed batch does not hold the rows that were decided
     ├── OutcomeUnknownError         the write may or may not have happened: run the same step again
     └── UsageError                  the call is wrong: mend the named argument; nothing was written
         ├── InvalidOptionError
@@ -126,10 +121,6 @@ class LogInUseError(RetriableError):
     """Somebody used the log during work that needs it at rest. Stop every process that uses it, then try again."""
 
 
-class BrokerUnavailableError(RetriableError):
-    """A Kafka broker cannot be reached, or does not serve this request now."""
-
-
 class AbortableError(OncelogError):
     """Abort the transaction, then begin it again."""
 
@@ -212,22 +203,6 @@ class StoreAccessError(FatalError):
 
 class SparkInternalsError(FatalError):
     """Spark's internals are not as this oncelog knows them: use a Spark that it supports, or upgrade oncelog."""
-
-
-class KafkaInternalsError(FatalError):
-    """The Kafka client is not the one this oncelog knows: use the connector's own jar, or the named version."""
-
-
-class BrokerAccessError(FatalError):
-    """The Kafka brokers do not let this client in, or do not let it do this: mend credentials or ACLs."""
-
-
-class ParticipantLostError(FatalError):
-    """The broker aborted a part of a decided batch (or nothing tells any more what became of it)."""
-
-
-class RewriteMismatchError(FatalError):
-    """The replay of a decided batch does not hold the rows that were decided: the plan is not deterministic."""
 
 
 class OutcomeUnknownError(OncelogError):

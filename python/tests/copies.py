@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from oncelog import limits
-from oncelog.coordinator.rounds import BatchOffsets, Round
+from oncelog.coordinator.rounds import Round
+from oncelog.ledger.progress import GroupProgress
 from oncelog.runtime import Log
-from oncelog.types import Block, OffsetAndMetadata
+from oncelog.types import Block
 from tests.logs import partition
 from tests.rounds import begin, written
 
@@ -16,11 +17,11 @@ def written_blocks(log: Log, *sent: bytes) -> list[Block]:
     return blocks
 
 
-def open_round(log: Log, batch_id: int = 0, *, group_id: str | None = None) -> Round:
+def open_round(log: Log, batch_id: int = 0, *, prefix: str = "copies", group_id: str | None = None) -> Round:
     """A round that wrote one record to each of two partitions and is not decided."""
-    names = {"prefix": "copies", "query_id": "query-1", "sink_name": "sink", "fingerprint": f"offsets-{batch_id}"}
+    names = {"prefix": prefix, "query_id": "query-1", "sink_name": "sink", "fingerprint": f"offsets-{batch_id}"}
     found = begin(log, batch_id, timeout_ms=limits.ROUND_TIMEOUT_MS, group_id=group_id, **names)
     found.write(written(log, {number: [b"of a round"] for number in (0, 1)}))
     if group_id is not None:
-        found.stage_offsets(BatchOffsets(group_id, {}, {partition(log): OffsetAndMetadata(batch_id + 1)}))
+        found.stage_offsets(GroupProgress(group_id, {}, {partition(log): batch_id + 1}))
     return found

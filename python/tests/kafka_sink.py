@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from oncelog import crash_points
-from oncelog.crash_points import CrashPoint
 from oncelog_kafka import data_plane
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import PRODUCER_DEFAULTS
@@ -138,7 +137,7 @@ def prepare(
         "isHashed": False,
         **more,
     }
-    return data_plane.write(df, settings).participants
+    return data_plane.SparkJob(df).run(settings, None).participants
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------
@@ -153,23 +152,23 @@ def stop() -> None:
     raise StoppedOnPurposeError("the driver stops on purpose")
 
 
-def at(point: CrashPoint, action: Callable[[], object]) -> AbstractContextManager[list[CrashPoint]]:
+def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
     """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
     return _armed(point, action, most=1)
 
 
-def always_at(point: CrashPoint, action: Callable[[], object]) -> AbstractContextManager[list[CrashPoint]]:
+def always_at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
     """The same, whenever it comes there."""
     return _armed(point, action, most=sys.maxsize)
 
 
 @contextmanager
-def _armed(point: CrashPoint, action: Callable[[], object], *, most: int) -> Iterator[list[CrashPoint]]:
-    passed: list[CrashPoint] = []
+def _armed(point: str, action: Callable[[], object], *, most: int) -> Iterator[list[str]]:
+    passed: list[str] = []
 
-    def act(reached: CrashPoint) -> None:
+    def act(reached: str) -> None:
         passed.append(reached)
-        if reached is point and passed.count(point) <= most:
+        if reached == point and passed.count(point) <= most:
             action()
 
     crash_points.arm(act)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oncelog.coordinator import rounds
-from oncelog.coordinator.rounds import BatchOffsets, Round
+from oncelog.coordinator.rounds import Round
+from oncelog.ledger.progress import GroupProgress
 from oncelog.log import codec, generations, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
-from oncelog.types import Block, OffsetAndMetadata, TopicIdPartition, TopicPartition
+from oncelog.types import Block, TopicIdPartition, TopicPartition
 from tests.logs import TOPIC, columns, values
 
 PREFIX = "sink"
@@ -87,11 +88,10 @@ def run_batch(log: Log, wanted: BatchRequest, *, partitions: int = 2) -> bool:
     return True
 
 
-def offsets(log: Log, batch_id: int, group_id: str = GROUP) -> BatchOffsets:
+def offsets(log: Log, batch_id: int, group_id: str = GROUP) -> GroupProgress[TopicIdPartition]:
     """The source offsets of a batch: ten rows each."""
     (source,) = topics.partitions_of(log.services.store, SOURCE)
-    start, end = OffsetAndMetadata(10 * batch_id), OffsetAndMetadata(10 * batch_id + 10)
-    return BatchOffsets(group_id, {source: start}, {source: end})
+    return GroupProgress(group_id, {source: 10 * batch_id}, {source: 10 * batch_id + 10})
 
 
 def expected(batches: int, number: int) -> list[bytes]:

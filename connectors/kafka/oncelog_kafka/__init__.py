@@ -30,5 +30,6 @@ def sink(**options: Any) -> KafkaSink:
                  .option("checkpointLocation", "/data/ck").start())
     """
     from oncelog_kafka.batch_sink import KafkaSink  # needs PySpark, which the command line does without
+    from oncelog_kafka.options import parse
 
-    return KafkaSink(options)
+    return KafkaSink(parse(options))

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncelog.errors import InvalidOptionError
-from oncelog_kafka.option_values import ADMIN, KAFKA, Option, parsed
+from oncelog.spark.kit import values
+from oncelog.spark.kit.options import STREAMING_SINKS, Option
+
+KAFKA = "kafka."
+ADMIN = "admin."
 
 
 def _servers(text: str) -> list[str]:
@@ -17,7 +21,13 @@ def _servers(text: str) -> list[str]:
     return servers
 
 
-SERVERS = Option("kafka.bootstrap.servers", _servers, "The brokers: `host:port,host:port`.", default_doc="required")
+SERVERS = Option(
+    "kafka.bootstrap.servers",
+    STREAMING_SINKS,
+    _servers,
+    "The brokers: `host:port,host:port`.",
+    default_doc="required",
+)
 
 _DIRECT = {
     "bootstrap.servers": "bootstrap_servers",
@@ -54,7 +64,7 @@ def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]
         InvalidOptionError: a value is malformed, or a login names no user and password.
     """
     settings: dict[str, Any] = {_DIRECT[name]: text for name, text in kafka.items() if name in _DIRECT}
-    settings["bootstrap_servers"] = parsed(SERVERS, kafka["bootstrap.servers"])
+    settings["bootstrap_servers"] = SERVERS.value(kafka["bootstrap.servers"])
     if "security_protocol" in settings:
         settings["security_protocol"] = settings["security_protocol"].strip().upper()  # as Java's client takes it
     settings.update(_login(kafka.get(_JAAS, "")))
@@ -88,8 +98,8 @@ _FLAG = "ssl_check_hostname"
 
 def _python_value(name: str, text: str) -> str | int | bool:
     """A setting of kafka-python, which tells numbers from texts: a password of digits is none."""
-    option = Option(ADMIN + name, _number if _NUMBER.fullmatch(name) else _flag if name == _FLAG else str, "")
-    value: str | int | bool = parsed(option, text)
+    parse = _number if _NUMBER.fullmatch(name) else values.boolean if name == _FLAG else str
+    value: str | int | bool = Option(ADMIN + name, STREAMING_SINKS, parse, "").value(text)
     return value
 
 
@@ -97,9 +107,3 @@ def _number(text: str) -> int:
     if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
         raise ValueError("a whole number")
     return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text.strip().lower() not in {"true", "false"}:
-        raise ValueError("true or false")
-    return text.strip().lower() == "true"

@@ -24,8 +24,9 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
-from oncelog.errors import BrokerAccessError, BrokerUnavailableError, InvalidOptionError, InvariantViolation
+from oncelog.errors import InvalidOptionError, InvariantViolation
 from oncelog_kafka import end_txn
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.participants import Participant, Transaction
 
 T = TypeVar("T")

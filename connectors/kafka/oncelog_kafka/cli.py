@@ -15,11 +15,11 @@ from oncelog import runtime
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import admin_settings, inspection, ledger
-from oncelog_kafka.admin_settings import HAVE_COUNTERPARTS
+from oncelog_kafka import admin_settings, inspection
+from oncelog_kafka.admin_settings import ADMIN, HAVE_COUNTERPARTS, KAFKA
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
-from oncelog_kafka.option_values import ADMIN, KAFKA
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
@@ -172,7 +172,7 @@ def batch() -> None:
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks that have their ledger here."""
     with _ledger(settings) as store:
-        found = ledger.prefixes(store)
+        found = KAFKA_LEDGERS.prefixes(store)
     if settings.as_json:
         show_json({"prefixes": found})
     else:

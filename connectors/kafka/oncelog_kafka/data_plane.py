@@ -1,22 +1,18 @@
-"""The way to the connector's Java side: one call that runs a batch's tasks and returns what they prepared."""
+"""The way to the connector's Java side, which runs a batch's tasks."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from oncelog.errors import (
-    BrokerAccessError,
-    BrokerUnavailableError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
-    KafkaInternalsError,
     NotPreparedError,
     OncelogError,
     RecordTooLargeError,
@@ -24,7 +20,10 @@ from oncelog.errors import (
     UnknownTopicError,
     UsageError,
 )
+from oncelog_kafka import columns
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
 from oncelog_kafka.participants import Participant
+from oncelog_kafka.target import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,40 +57,40 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a batch's tasks prepared.
-
-    Attributes:
-        participants: one for each task that had rows.
-        is_retried: Spark tried a task or a stage more than once.
-    """
-
-    participants: tuple[Participant, ...]
-    is_retried: bool
-
-
-def write(rows: DataFrame, settings: Mapping[str, Any]) -> Written:
-    """Run the plan of `rows` once, each task preparing a participant.
+class SparkJob:
+    """The plan of a batch in Spark; see `Job`.
 
     Args:
         rows: in the sink's columns.
-        settings: of `io.oncelog.kafka.sink.SinkSettings`, but for the columns.
-
-    Raises:
-        UsageError: the connector's jar is not in this Spark.
-        OncelogError: of the kind that the tasks' failure is, where it is known.
     """
-    writer = _find_class(rows)
-    text = json.dumps({**settings, "columns": rows.columns})
-    try:
-        found = json.loads(writer.write(rows._jdf, text))
-    except (Py4JError, PySparkException) as problem:
-        named = named_failure(str(problem))
-        if named is None:
-            raise
-        raise named from problem
-    return Written(tuple(_participant(one) for one in found), not all(one["isFirstAttempt"] for one in found))
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+
+    def parallelism(self) -> int:
+        return self._rows.sparkSession.sparkContext.defaultParallelism
+
+    def speculates(self) -> bool:
+        return self._rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true"
+
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
+        """Run the plan once, each task preparing a participant.
+
+        Raises:
+            UsageError: the connector's jar is not in this Spark.
+            OncelogError: of the kind that the tasks' failure is, where it is known.
+        """
+        rows = self._rows if buckets is None else columns.spread_by_content(self._rows, buckets)
+        writer = _find_class(rows)
+        text = json.dumps({**settings, "columns": rows.columns})
+        try:
+            found = json.loads(writer.write(rows._jdf, text))
+        except (Py4JError, PySparkException) as problem:
+            named = named_failure(str(problem))
+            if named is None:
+                raise
+            raise named from problem
+        return Written(tuple(_participant(one) for one in found), not all(one["isFirstAttempt"] for one in found))
 
 
 def named_failure(text: str) -> OncelogError | None:

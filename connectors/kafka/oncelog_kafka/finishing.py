@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import BrokerAccessError, ParticipantLostError
+from oncelog.crash_points import reach
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import end_txn, ledger, tokens
 from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.end_txn import Next, Token
+from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant, Transaction, by_time_left, token_group
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
@@ -90,7 +92,7 @@ def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRou
 
 def _complete(store: ZnodeStore, decided: DecidedRound) -> None:
     ledger.complete(store, decided.prefix, decided.number)
-    reach(CrashPoint.KAFKA_COMPLETE)
+    reach(KafkaCrashPoint.COMPLETE)
 
 
 def _settle(
@@ -104,9 +106,9 @@ def _settle(
     ordered = by_time_left(waiting, found)
     for some in (ordered[:1], ordered[1:]):  # what is wrong with all of them shows at the first
         if some:
-            reach(CrashPoint.KAFKA_END)
+            reach(KafkaCrashPoint.END)
             _commit(brokers, store, decided, some, ends)
-            reach(CrashPoint.KAFKA_ENDED)
+            reach(KafkaCrashPoint.ENDED)
     return ends
 
 
@@ -147,7 +149,7 @@ def _is_over(store: ZnodeStore, decided: DecidedRound) -> bool:
     Asked behind the look at the tokens: a later round writes its own over them, and begins only when this one is
     recorded as complete. Hence a token that is absent while the round is not complete was never there.
     """
-    found = ledger.read_round(store, decided.prefix, decided.number)
+    found = KAFKA_LEDGERS.read_round(store, decided.prefix, decided.number)
     return found is None or found.is_complete
 
 

@@ -17,6 +17,7 @@ from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.finishing import DecidedRound, Ends, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Participant, ParticipantId, Transaction, find_losers, of_prefix
 
 HANGING_BEYOND_MS = 30_000
@@ -146,7 +147,7 @@ def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
         UnknownPrefixError: no sink has written under this prefix.
     """
     lease = ledger.abort_open(store, prefix)
-    named = _named(ledger.read_rounds(store, prefix).values())
+    named = _named(KAFKA_LEDGERS.read_rounds(store, prefix).values())
     undecided = find_losers(prefix, lease, named, brokers.list_ids([ONGOING]))
     described = brokers.describe(undecided)
     brokers.fence(described, max((one.timeout_ms for one in described.values()), default=1))
@@ -162,8 +163,8 @@ def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[Comple
         UnknownPrefixError: no sink has written under this prefix.
         UsageError: there is no decided batch that is not complete.
     """
-    ledger.require_ledger(store, prefix)
-    unfinished = {number: one for number, one in ledger.read_rounds(store, prefix).items() if one.is_unfinished}
+    KAFKA_LEDGERS.require(store, prefix)
+    unfinished = {number: one for number, one in KAFKA_LEDGERS.read_rounds(store, prefix).items() if one.is_unfinished}
     if not unfinished:
         raise UsageError("the query has no decided batch that is not complete", prefix=prefix)
     return [
@@ -185,8 +186,8 @@ def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDes
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
     """
-    found = ledger.require_ledger(store, prefix)
-    rounds = ledger.read_rounds(store, prefix)
+    found = KAFKA_LEDGERS.require(store, prefix)
+    rounds = KAFKA_LEDGERS.read_rounds(store, prefix)
     number = max((n for n, one in rounds.items() if one.is_unfinished), default=max(rounds, default=0))
     newest = rounds[number]
     known = brokers.describe(participant.transactional_id for participant in newest.participants)

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from oncelog.errors import RewriteMismatchError, ensure
+from oncelog.errors import ensure
 from oncelog.types import Outcome
+from oncelog.znodes import fields, paths
+from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.participants import Participant
 
 MAX_PARTICIPANTS = 3_000
@@ -57,12 +60,12 @@ class KafkaRound:
         return tuple(participant for participant in self.participants if participant.is_lost)
 
 
-def decided(open_round: KafkaRound, participants: Sequence[Participant]) -> KafkaRound:
-    """The round with its decision."""
+def naming(open_round: KafkaRound, participants: Sequence[Participant]) -> KafkaRound:
+    """The round with the participants that its decision is to name."""
     ensure(open_round.outcome is Outcome.OPEN, "only an open round is decided", outcome=open_round.outcome)
     numbers = [participant.partition for participant in participants]
     ensure(len(set(numbers)) == len(numbers), "a batch has one participant for a partition", partitions=numbers)
-    return replace(open_round, outcome=Outcome.COMMIT, participants=tuple(participants))
+    return replace(open_round, participants=tuple(participants))
 
 
 def completed(decided_round: KafkaRound) -> KafkaRound:
@@ -102,3 +105,81 @@ def _check_same_rows(lost: Mapping[int, Participant], rewritten: Mapping[int, Pa
             decided=content(lost),
             replayed=content(rewritten),
         )
+
+
+# In a znode -----------------------------------------------------------------------------------------------------------
+
+
+def encode_round(found: KafkaRound) -> bytes:
+    """A round as its znode holds it."""
+    return paths.encode(
+        {
+            "outcome": found.outcome.value,
+            "batch_id": found.batch_id,
+            "fingerprint": found.fingerprint,
+            "run_id": found.run_id,
+            "nonce": found.nonce,
+            "lease": found.lease,
+            "buckets": found.buckets,
+            "participants": [_participant_to_json(participant) for participant in found.participants],
+            "is_complete": found.is_complete,
+            "began_ms": found.began_ms,
+        }
+    )
+
+
+def decode_round(path: str, data: bytes) -> KafkaRound:
+    """The round in a znode.
+
+    Raises:
+        CorruptDataError, UnsupportedFormatError: see `paths.decode`.
+    """
+    return paths.decode(path, data, _round_from_json)
+
+
+def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
+    if {"began_ms", *payload} != {"version", *KafkaRound.__slots__}:
+        raise ValueError("other fields than those of a round")
+    return KafkaRound(
+        outcome=Outcome(fields.text(payload["outcome"])),
+        batch_id=fields.signed(payload["batch_id"]),
+        fingerprint=fields.text(payload["fingerprint"]),
+        run_id=fields.text(payload["run_id"]),
+        nonce=fields.text(payload["nonce"]),
+        lease=fields.number(payload["lease"]),
+        buckets=fields.maybe(fields.number, payload["buckets"]),
+        participants=fields.several(_participant_from_json, payload["participants"]),
+        is_complete=fields.flag(payload["is_complete"]),
+        began_ms=fields.maybe(fields.number, payload.get("began_ms")),
+    )
+
+
+def _participant_to_json(p: Participant) -> list[Any]:
+    return [
+        p.transactional_id,
+        p.partition,
+        p.producer_id,
+        p.epoch,
+        p.transaction_version,
+        p.rows,
+        p.content_hash,
+        p.token_topic,
+        int(p.is_lost),
+    ]
+
+
+def _participant_from_json(row: Any) -> Participant:
+    transactional_id, partition, producer_id, epoch, version, rows, content_hash, token_topic, is_lost = fields.rows(
+        row
+    )
+    return Participant(
+        transactional_id=fields.text(transactional_id),
+        partition=fields.number(partition),
+        producer_id=fields.number(producer_id),
+        epoch=fields.epoch(epoch),
+        transaction_version=fields.number(version),
+        rows=fields.number(rows),
+        content_hash=fields.signed(content_hash),
+        token_topic=fields.text(token_topic),
+        is_lost=bool(fields.number(is_lost, most=1)),
+    )

@@ -1,20 +1,19 @@
-"""Which source offsets of a batch the sink commits to a consumer group, within the batch's own transactions. Pure.
-
-After a lost checkpoint a query that starts where the group stands goes on exactly behind the last committed batch. That
-holds only if the group's offsets are all the query's progress; what else a query may depend on is refused here.
-"""
+"""Which source offsets of a batch the sink commits to a consumer group, within the batch's own transactions. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from oncelog.errors import BatchRefusedError
-from oncelog.spark.context import BatchContext
+from oncelog.ledger.progress import GroupProgress
+from oncelog.spark.kit.progress import parse_ends, progress
 from oncelog.strict_json import without_duplicates
-from oncelog.types import MAX_LONG
+from oncelog.types import MAX_LONG, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.spark.kit.context import BatchContext  # needs PySpark
 
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 """As Kafka's sources write it: Python reads more as a number, such as `٣` and `007`."""
@@ -23,48 +22,27 @@ _NO_TOPICS = ("@absent", "@topicIds")
 """What `oncelog-kafka` writes beside the offsets: where it goes on in topics that it does not see, in which a group's
 offset can become nobody's; and the ids of topics that were created again since the query began."""
 
-KafkaOffsets = dict[str, dict[int, int]]
-"""Offsets by topic and partition."""
+KafkaOffsets = dict[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffsets:
-    """The group's offsets of a batch.
-
-    Attributes:
-        group_id: the group.
-        start: what the group must hold before the batch; None where the batch is the query's first.
-        end: what it holds once the batch is committed.
-    """
-
-    group_id: str
-    start: KafkaOffsets | None
-    end: KafkaOffsets
-
-
-def of_batch(batch: BatchContext, group_id: str) -> GroupOffsets:
-    """The group's offsets before and after a batch.
+def of_batch(batch: BatchContext, group_id: str) -> GroupProgress[TopicPartition]:
+    """The group's offsets before and after a batch; where it is the query's first, it may start anywhere.
 
     Raises:
         BatchRefusedError: the query's progress is more than offsets of Kafka's partitions.
     """
-    if batch.has_state:
-        raise BatchRefusedError(
-            "the query keeps state, which would not resume with the group's offsets; leave groupId out of the sink",
-            group_id=group_id,
-            query_id=batch.query_id,
-        )
-    ends = [parse_offsets(text) for text in batch.end_offsets]
-    if not ends or any(end is None for end in ends):
-        raise BatchRefusedError(
-            "every source of the query must be Kafka (format kafka or oncelog-kafka), for the group to hold its "
-            "progress; leave groupId out of the sink",
-            group_id=group_id,
-            sources=list(batch.end_offsets),
-        )
+    ends = parse_ends(batch, group_id, parse_offsets, "Kafka (format kafka or oncelog-kafka)")
     starts = [parse_offsets(text) for text in batch.start_offsets]
-    known = None if any(start is None for start in starts) else _merged((s for s in starts if s is not None), group_id)
-    return GroupOffsets(group_id, known, _merged((end for end in ends if end is not None), group_id))
+    known = [start for start in starts if start is not None]
+    return progress(group_id, known if len(known) == len(starts) else [], ends)
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    """Offsets as Kafka's sources write them."""
+    found: dict[str, dict[int, int]] = {}
+    for place, offset in offsets.items():
+        found.setdefault(place.topic, {})[place.partition] = offset
+    return found
 
 
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
@@ -84,39 +62,9 @@ def parse_offsets(text: str | None) -> KafkaOffsets | None:
     for topic, partitions in fields.items():
         if not isinstance(partitions, dict) or not all(_is_offset(*one) for one in partitions.items()):
             return None
-        found[topic] = {int(number): offset for number, offset in partitions.items()}
+        found |= {TopicPartition(topic, int(number)): offset for number, offset in partitions.items()}
     return found
 
 
 def _is_offset(number: str, offset: object) -> bool:
     return _PARTITION.fullmatch(number) is not None and type(offset) is int and 0 <= offset <= MAX_LONG
-
-
-def _merged(offsets: Iterable[KafkaOffsets], group_id: str) -> KafkaOffsets:
-    merged: KafkaOffsets = {}
-    for source in offsets:
-        for topic, partitions in source.items():
-            known = merged.setdefault(topic, {})
-            for number, offset in partitions.items():
-                if number in known:
-                    raise BatchRefusedError(
-                        "two sources of the query read one partition; one offset cannot stand for both",
-                        group_id=group_id,
-                        topic=topic,
-                        partition=number,
-                    )
-                known[number] = offset
-    return merged
-
-
-def moved(start: Mapping[str, Mapping[int, int]], held: Mapping[tuple[str, int], int]) -> dict[str, tuple[int, int]]:
-    """Partitions of which the group holds another offset than the batch starts at: (held, start) by ``topic-number``.
-
-    A partition that the group never committed stands nowhere, and is no contradiction.
-    """
-    return {
-        f"{topic}-{number}": (held[topic, number], offset)
-        for topic, partitions in start.items()
-        for number, offset in partitions.items()
-        if (topic, number) in held and held[topic, number] != offset
-    }

@@ -6,7 +6,7 @@ The batches are DataFrames: what Spark would ask of the sink is asked by the tes
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog import runtime
 from oncelog.crash_points import CrashPoint
+from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.types import TopicPartition
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.driver import BatchDriver, BatchReport
+from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.participants import find_losers
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.target import KafkaTarget
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import StoppedOnPurposeError, at, numbered, options, rows, stop, values
 from tests.waiting import until
@@ -31,8 +34,19 @@ SECOND = numbered(20, first=20)
 REWRITE: dict[str, Any] = {"onTimedOutParticipant": "rewrite", "participants": 3}
 """Options under which a batch that timed out is written again."""
 
+Offsets = Mapping[str, Mapping[int, int]]
+
 SHORT_MS = 5_000
 """Time-out of transactions that a test lets time out."""
+
+
+def progress(group: str, start: Offsets, end: Offsets) -> GroupProgress[TopicPartition]:
+    """What a batch moves a group from and to, by topic and partition."""
+    return GroupProgress(group, _by_partition(start), _by_partition(end))
+
+
+def _by_partition(offsets: Offsets) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, number): at for topic, found in offsets.items() for number, at in found.items()}
 
 
 class World:
@@ -47,8 +61,8 @@ class World:
         self.brokers = Brokers({"bootstrap_servers": broker.address})
         self.settings = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
 
-    def driver(self, **more: Any) -> BatchDriver:
-        return BatchDriver(self.store, self.brokers, sink_options.parse({**self.settings, **more}))
+    def target(self, **more: Any) -> KafkaTarget:
+        return KafkaTarget(self.store, self.brokers, sink_options.parse({**self.settings, **more}))
 
     def request(self, batch_id: int, run: str) -> BatchRequest:
         return BatchRequest(self.prefix, "query", "sink", run, batch_id, f"fp-{batch_id}")
@@ -59,12 +73,13 @@ class World:
         texts: Sequence[str] | DataFrame,
         *,
         run: str = "run-1",
-        driver: BatchDriver | None = None,
-        offsets: GroupOffsets | None = None,
+        target: KafkaTarget | None = None,
+        offsets: GroupProgress[TopicPartition] | None = None,
         **more: Any,
     ) -> BatchReport:
         df = texts if isinstance(texts, DataFrame) else rows(self.spark, texts)
-        return (driver or self.driver(**more)).run(self.request(batch_id, run), df, offsets)
+        driver = (target or self.target(**more)).driver()
+        return driver.run(Batch(self.request(batch_id, run), SparkJob(df), offsets))
 
     def values(self) -> list[str]:
         return values(self.broker, self.topic)

@@ -22,13 +22,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oncelog import runtime
-from oncelog.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.zookeeper_server import free_ports
+from oncelog.types import TopicPartition
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.driver import BatchDriver, BatchReport
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.data_plane import SparkJob
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.kafka import KafkaBroker, fresh_name, require_broker, send
 from tests.kafka_sink import committed, options, rows, values
@@ -136,8 +139,10 @@ class Sink:
         brokers = Brokers(parsed.admin)
         try:
             batch = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp", group_id=self.group)
-            offsets = GroupOffsets(self.group, {self.source: {0: 0}}, {self.source: {0: 7}})
-            return BatchDriver(self._store, brokers, parsed).run(batch, rows(self.spark, ["a", "b"]), offsets)
+            source = TopicPartition(self.source, 0)
+            offsets = GroupProgress(self.group, {source: 0}, {source: 7})
+            job = SparkJob(rows(self.spark, ["a", "b"]))
+            return KafkaTarget(self._store, brokers, parsed).driver().run(Batch(batch, job, offsets))
         finally:
             brokers.close()
 

@@ -11,10 +11,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from driven_batches import FIRST, World
-from oncelog.crash_points import CrashPoint
+from driven_batches import FIRST, World, progress
 from oncelog.errors import BatchRefusedError
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from reads import EARLIEST, Source, flat
 from tests.kafka import KafkaBroker, Transaction, fresh_name, send
 from tests.kafka_sink import at, numbered
@@ -49,10 +48,10 @@ def test_a_sink_waits_for_undecided_offsets_and_refuses_a_batch_that_starts_else
 
     with (
         committed_soon(pending) as timer,
-        at(CrashPoint.KAFKA_FENCE, timer.start),
+        at(KafkaCrashPoint.FENCE, timer.start),
         pytest.raises(BatchRefusedError) as error,
     ):
-        world.run(0, FIRST, offsets=GroupOffsets(group, {source: {0: 10}}, {source: {0: 20}}))
+        world.run(0, FIRST, offsets=progress(group, {source: {0: 10}}, {source: {0: 20}}))
 
     assert error.value.fields["held_and_start"] == {f"{source}-0": (99, 10)}
     assert world.values() == []
@@ -80,7 +79,7 @@ def test_the_progress_that_a_source_tells_leaves_alone_what_a_sink_committed(
     world: World, spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     group = fresh_name("group")
-    world.run(0, FIRST, offsets=GroupOffsets(group, None, {topic: {0: 100}}))
+    world.run(0, FIRST, offsets=progress(group, {}, {topic: {0: 100}}))
     source = Source(spark, kafka, subscribe=topic, groupId=group, **EARLIEST)
 
     with source.running(tmp_path / "checkpoint") as (query, _):

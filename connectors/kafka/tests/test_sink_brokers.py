@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import CoordinatorType
 
-from oncelog.errors import BrokerUnavailableError
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.errors import BrokerUnavailableError
 from tests.kafka import KafkaBroker, fresh_name
 from tests.waiting import until
 

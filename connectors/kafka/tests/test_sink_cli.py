@@ -14,13 +14,15 @@ from pyspark.sql import SparkSession
 from oncelog import runtime
 from oncelog.cli import main
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import ledger
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.driver import BatchDriver, BatchReport
+from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
+from oncelog_kafka.target import KafkaTarget
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import numbered, prepare, rows, values
 
@@ -44,7 +46,7 @@ class World:
         opened = steps.begin(lease=None, buckets=None)
         assert opened is not None
         df = rows(self.spark, numbered(10))
-        return steps, opened, prepare(df, self.broker, self.prefix, topic=self.topic, nonce=opened.nonce)
+        return steps, opened, prepare(df, self.broker, self.prefix, topic=self.topic, nonce=opened.record.nonce)
 
     def stop_behind_the_decision(self) -> DecidedRound:
         steps, opened, participants = self.stop_before_the_decision()
@@ -53,9 +55,9 @@ class World:
     def run(self, batch_id: int, run: str) -> BatchReport:
         """A batch of ten rows more, or the replay of one, as a query does it."""
         settings = {"kafka.bootstrap.servers": self.broker.address, "znodes": self.place, "topic": self.topic}
-        driver = BatchDriver(self.store, self.brokers, sink_options.parse(settings))
+        target = KafkaTarget(self.store, self.brokers, sink_options.parse(settings))
         request = BatchRequest(self.prefix, "query", "sink", run, batch_id, FINGERPRINT)
-        return driver.run(request, rows(self.spark, numbered(10, first=10 * batch_id)), None)
+        return target.driver().run(Batch(request, SparkJob(rows(self.spark, numbered(10, first=10 * batch_id)))))
 
     def finish(self, decided: DecidedRound) -> None:
         assert finish(self.brokers, self.store, decided) == []

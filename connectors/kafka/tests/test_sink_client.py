@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from oncelog.errors import KafkaInternalsError
 from oncelog.testing.kafka_broker import TV1_VERSION, TV2_VERSION, broker_jars
 from oncelog_kafka.data_plane import named_failure
+from oncelog_kafka.errors import KafkaInternalsError
 from tests.kafka import require_broker, require_shims
 from tests.parts import missing_part
 

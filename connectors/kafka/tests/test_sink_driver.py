@@ -11,21 +11,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, time_out_behind_the_decision
+from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, progress, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import (
-    BatchRefusedError,
-    BrokerUnavailableError,
-    NotPreparedError,
-    ParticipantLostError,
-    RewriteMismatchError,
-    RunSupersededError,
-)
+from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededError
+from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.target import Batch
+from oncelog.types import TopicPartition
 from oncelog_kafka import brokers as brokers_module
-from oncelog_kafka import ledger, participants
-from oncelog_kafka.driver import BatchDriver
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka import participants
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.data_plane import SparkJob
+from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.target import KafkaTarget
 from tests.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
 
@@ -44,15 +43,13 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[W
     "point",
     [
         CrashPoint.SINK_PLANNED,
-        CrashPoint.KAFKA_FENCE,
-        CrashPoint.KAFKA_WRITTEN,
-        CrashPoint.KAFKA_CHECKED,
+        KafkaCrashPoint.FENCE,
+        KafkaCrashPoint.WRITTEN,
+        KafkaCrashPoint.CHECKED,
         CrashPoint.ROUND_DECIDE,
     ],
 )
-def test_a_driver_that_another_overtakes_before_its_decision_ends_at_its_next_step(
-    world: World, point: CrashPoint
-) -> None:
+def test_a_driver_that_another_overtakes_before_its_decision_ends_at_its_next_step(world: World, point: str) -> None:
     """conformance: 54, 62."""
     with at(point, lambda: world.run(0, FIRST, run="run-2")), pytest.raises(RunSupersededError):
         world.run(0, FIRST, run="run-1")
@@ -64,15 +61,15 @@ def test_a_driver_that_another_overtakes_before_its_decision_ends_at_its_next_st
 
 
 @pytest.mark.parametrize(
-    "point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_END, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE]
+    "point", [CrashPoint.ROUND_DECIDED, KafkaCrashPoint.END, KafkaCrashPoint.ENDED, KafkaCrashPoint.COMPLETE]
 )
-def test_two_drivers_that_carry_out_one_decision_leave_one_copy(world: World, point: CrashPoint) -> None:
+def test_two_drivers_that_carry_out_one_decision_leave_one_copy(world: World, point: str) -> None:
     reports = []
 
     def overtake() -> None:
-        driver = world.driver()
-        reports.append(world.run(0, FIRST, run="run-2", driver=driver))
-        reports.append(world.run(1, SECOND, run="run-2", driver=driver))
+        target = world.target()
+        reports.append(world.run(0, FIRST, run="run-2", target=target))
+        reports.append(world.run(1, SECOND, run="run-2", target=target))
 
     with at(point, overtake), pytest.raises(RunSupersededError):
         world.run(0, FIRST, run="run-1")
@@ -83,28 +80,28 @@ def test_two_drivers_that_carry_out_one_decision_leave_one_copy(world: World, po
 
 
 def test_a_driver_that_was_overtaken_leaves_its_successors_transactions_alone(world: World) -> None:
-    older, newer = world.driver(), world.driver()
-    world.run(0, FIRST, run="run-1", driver=older)
+    older, newer = world.target(), world.target()
+    world.run(0, FIRST, run="run-1", target=older)
 
     def overtake() -> None:
-        with at(CrashPoint.KAFKA_CHECKED, lambda: _ends_superseded(world, older)):
-            world.run(1, SECOND, run="run-2", driver=newer)
+        with at(KafkaCrashPoint.CHECKED, lambda: _ends_superseded(world, older)):
+            world.run(1, SECOND, run="run-2", target=newer)
 
     overtake()
 
     assert world.values() == [*FIRST, *SECOND]
 
 
-def _ends_superseded(world: World, older: BatchDriver) -> None:
+def _ends_superseded(world: World, older: KafkaTarget) -> None:
     with pytest.raises(RunSupersededError):
-        world.run(1, SECOND, run="run-1", driver=older)
+        world.run(1, SECOND, run="run-1", target=older)
 
 
 # What a stopped driver left -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", [CrashPoint.SINK_PLANNED, CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDE])
-def test_what_a_driver_prepared_and_did_not_decide_is_aborted(world: World, point: CrashPoint) -> None:
+@pytest.mark.parametrize("point", [CrashPoint.SINK_PLANNED, KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDE])
+def test_what_a_driver_prepared_and_did_not_decide_is_aborted(world: World, point: str) -> None:
     """conformance: 53."""
     with at(point, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
@@ -114,8 +111,8 @@ def test_what_a_driver_prepared_and_did_not_decide_is_aborted(world: World, poin
     assert world.values() == FIRST
 
 
-@pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE])
-def test_what_a_driver_decided_is_committed_by_the_next_even_for_a_later_batch(world: World, point: CrashPoint) -> None:
+@pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, KafkaCrashPoint.ENDED, KafkaCrashPoint.COMPLETE])
+def test_what_a_driver_decided_is_committed_by_the_next_even_for_a_later_batch(world: World, point: str) -> None:
     with at(point, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
 
@@ -129,7 +126,7 @@ def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -
         world.run(0, FIRST)
     heir = BatchRequest(world.prefix, "heir", "sink", "run-9", 0, "fp-heir", takeover="query")
 
-    world.driver().run(heir, rows(world.spark, SECOND), None)
+    world.target().driver().run(Batch(heir, SparkJob(rows(world.spark, SECOND))))
 
     assert world.values() == [*FIRST, *SECOND]
 
@@ -154,10 +151,10 @@ def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "point", [CrashPoint.SINK_PLANNED, CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED]
+    "point", [CrashPoint.SINK_PLANNED, KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDED, KafkaCrashPoint.ENDED]
 )
 def test_a_broker_that_is_away_fails_the_batch_and_a_restart_writes_it_once(
-    lonely: World, point: CrashPoint, monkeypatch: pytest.MonkeyPatch
+    lonely: World, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with at(point, lonely.broker.stop), pytest.raises(BrokerUnavailableError):
         lonely.run(1, SECOND)
@@ -174,7 +171,7 @@ def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
     lonely: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(brokers_module, "PATIENCE_MS", 60_000)
-    with at(CrashPoint.KAFKA_ENDED, lonely.broker.restart):
+    with at(KafkaCrashPoint.ENDED, lonely.broker.restart):
         lonely.run(1, SECOND)
 
     assert lonely.values() == [*FIRST, *SECOND]
@@ -183,9 +180,9 @@ def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
 # Pauses ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", [CrashPoint.KAFKA_CHECKED, CrashPoint.ROUND_DECIDE])
+@pytest.mark.parametrize("point", [KafkaCrashPoint.CHECKED, CrashPoint.ROUND_DECIDE])
 def test_a_driver_that_pauses_behind_its_look_does_not_decide_by_it(
-    world: World, monkeypatch: pytest.MonkeyPatch, point: CrashPoint
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     monkeypatch.setattr(participants, "LOOK_MS", 300)
 
@@ -199,7 +196,7 @@ def test_a_driver_that_pauses_behind_its_look_does_not_decide_by_it(
     assert world.values() == []
     with at(point, lambda: time.sleep(0.4)) as passed:
         world.run(0, FIRST, run="run-2")
-    assert passed.count(CrashPoint.KAFKA_CHECKED) >= 2
+    assert passed.count(KafkaCrashPoint.CHECKED) >= 2
     assert world.values() == FIRST
 
 
@@ -217,10 +214,10 @@ def test_what_is_rewritten_is_decided_by_a_fresh_look_too(world: World, monkeypa
     time_out_behind_the_decision(world, **REWRITE)
     monkeypatch.setattr(participants, "LOOK_MS", 300)
 
-    with at(CrashPoint.KAFKA_CHECKED, lambda: time.sleep(0.4)) as passed:
+    with at(KafkaCrashPoint.CHECKED, lambda: time.sleep(0.4)) as passed:
         world.run(0, FIRST, run="run-2", **REWRITE)
 
-    assert passed.count(CrashPoint.KAFKA_CHECKED) >= 2
+    assert passed.count(KafkaCrashPoint.CHECKED) >= 2
     assert world.values() == FIRST
 
 
@@ -229,7 +226,7 @@ def test_what_is_rewritten_is_decided_by_a_fresh_look_too(world: World, monkeypa
 
 def test_participants_that_time_out_before_the_decision_are_not_decided(world: World) -> None:
     """conformance: 55."""
-    with at(CrashPoint.KAFKA_WRITTEN, world.wait_for_time_out), pytest.raises(NotPreparedError) as error:
+    with at(KafkaCrashPoint.WRITTEN, world.wait_for_time_out), pytest.raises(NotPreparedError) as error:
         world.run(0, FIRST, transactionTimeoutMs=SHORT_MS)
 
     assert all("CompleteAbort" in why or "another producer" in why for why in error.value.fields["problems"].values())
@@ -264,7 +261,7 @@ def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World
 
 
 def test_under_rewrite_only_what_is_missing_is_written_again(world: World) -> None:
-    with at(CrashPoint.KAFKA_ENDED, stop), pytest.raises(StoppedOnPurposeError):
+    with at(KafkaCrashPoint.ENDED, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST, transactionTimeoutMs=SHORT_MS, **REWRITE)
     world.wait_for_time_out()
 
@@ -275,8 +272,8 @@ def test_under_rewrite_only_what_is_missing_is_written_again(world: World) -> No
     assert world.values() == FIRST
 
 
-@pytest.mark.parametrize("point", [CrashPoint.KAFKA_LOST, CrashPoint.KAFKA_REWRITTEN, CrashPoint.KAFKA_REPLACED])
-def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, point: CrashPoint) -> None:
+@pytest.mark.parametrize("point", [KafkaCrashPoint.LOST, KafkaCrashPoint.REWRITTEN, KafkaCrashPoint.REPLACED])
+def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, point: str) -> None:
     time_out_behind_the_decision(world, **REWRITE)
     with at(point, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST, run="run-2", **REWRITE)
@@ -290,7 +287,7 @@ def test_of_two_drivers_that_rewrite_one_ends_and_there_is_one_copy(world: World
     time_out_behind_the_decision(world, **REWRITE)
 
     with (
-        at(CrashPoint.KAFKA_REWRITTEN, lambda: world.run(0, FIRST, run="run-3", **REWRITE)),
+        at(KafkaCrashPoint.REWRITTEN, lambda: world.run(0, FIRST, run="run-3", **REWRITE)),
         pytest.raises(RunSupersededError),
     ):
         world.run(0, FIRST, run="run-2", **REWRITE)
@@ -327,8 +324,8 @@ def test_source_offsets_become_the_groups_with_the_batch(world: World) -> None:
     source = world.broker.create_topic(fresh_name("source"), partitions=2)
     group = fresh_name("group")
 
-    def offsets(start: int, end: int) -> GroupOffsets:
-        return GroupOffsets(group, {source: {0: start, 1: start}}, {source: {0: end, 1: end}})
+    def offsets(start: int, end: int) -> GroupProgress[TopicPartition]:
+        return progress(group, {source: {0: start, 1: start}}, {source: {0: end, 1: end}})
 
     world.run(0, FIRST, offsets=offsets(0, 10))
     assert committed(world.broker, group, source) == {0: 10, 1: 10}
@@ -347,7 +344,7 @@ def test_a_plan_without_a_task_commits_its_offsets_too(world: World) -> None:
     nothing = world.spark.createDataFrame(world.spark.sparkContext.emptyRDD(), "value binary")
     assert nothing.rdd.getNumPartitions() == 0
 
-    world.run(0, nothing, offsets=GroupOffsets(group, None, {source: {0: 3}}))
+    world.run(0, nothing, offsets=progress(group, {}, {source: {0: 3}}))
 
     assert committed(world.broker, group, source) == {0: 3}
 
@@ -360,7 +357,7 @@ def test_a_batch_of_many_participants_is_decided_in_one_write(world: World) -> N
 
     assert report.participants == 40
     assert world.values() == numbered(100)
-    (decided,) = ledger.read_rounds(world.store, world.prefix).values()
+    (decided,) = KAFKA_LEDGERS.read_rounds(world.store, world.prefix).values()
     assert len(decided.participants) == 40
     # All requests go out in one turn: what is refused for want of room waits for turns that grow long.
     assert set(world.brokers.commit(decided.participants)) <= {"NONE", "CONCURRENT_TRANSACTIONS"}

@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import ParticipantLostError
-from oncelog_kafka import ledger
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, stop
 from tests.waiting import until
@@ -48,7 +49,7 @@ def world(forgetful: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterat
 
 
 def newest_round(world: World) -> DecidedRound:
-    number, record = max(ledger.read_rounds(world.store, world.prefix).items())
+    number, record = max(KAFKA_LEDGERS.read_rounds(world.store, world.prefix).items())
     return DecidedRound(world.prefix, number, record)
 
 
@@ -69,12 +70,12 @@ def outlast_the_expiration(world: World) -> None:
 
 
 def test_ids_that_expire_between_batches_of_a_lease_are_begun_anew(world: World) -> None:
-    driver = world.driver()
-    world.run(0, FIRST, driver=driver)
+    target = world.target()
+    world.run(0, FIRST, target=target)
     before = newest_round(world).record
     wait_until_forgotten(world, ids(before))
 
-    world.run(1, SECOND, driver=driver)
+    world.run(1, SECOND, target=target)
 
     after = newest_round(world).record
     assert ids(after) == ids(before)
@@ -92,8 +93,8 @@ def test_ids_that_expire_between_runs_leave_nothing_to_fence(world: World) -> No
     assert world.values() == [*FIRST, *SECOND]
 
 
-@pytest.mark.parametrize("point", [CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDED])
-def test_the_id_of_an_open_transaction_does_not_expire(world: World, point: CrashPoint) -> None:
+@pytest.mark.parametrize("point", [KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDED])
+def test_the_id_of_an_open_transaction_does_not_expire(world: World, point: str) -> None:
     with at(point, partial(outlast_the_expiration, world)):
         world.run(0, FIRST)
     world.run(1, SECOND)
@@ -103,7 +104,7 @@ def test_the_id_of_an_open_transaction_does_not_expire(world: World, point: Cras
 
 def test_a_commit_whose_id_expired_before_it_was_recorded_is_known_by_its_token(world: World) -> None:
     """The driver stops behind the first of two commits; the other transaction is still open."""
-    with at(CrashPoint.KAFKA_ENDED, stop), pytest.raises(StoppedOnPurposeError):
+    with at(KafkaCrashPoint.ENDED, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
     decided = newest_round(world)
     (still_open,) = world.open_ids()

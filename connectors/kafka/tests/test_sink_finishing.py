@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog import runtime
-from oncelog.errors import BrokerAccessError, ParticipantLostError
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers, Unstable
+from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
-from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, token_group
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
@@ -57,12 +57,12 @@ class World:
         steps = Ledger(self.store, request)
         opened = steps.begin(lease=None, buckets=None)
         assert opened is not None
-        self.nonce = opened.nonce
+        self.nonce = opened.record.nonce
         participants = self.prepared(texts, timeout_ms=timeout_ms)
         return DecidedRound(self.prefix, opened.number, steps.decide(opened, participants))
 
     def is_complete(self, decided: DecidedRound) -> bool:
-        found = ledger.read_round(self.store, decided.prefix, decided.number)
+        found = KAFKA_LEDGERS.read_round(self.store, decided.prefix, decided.number)
         return found is not None and found.is_complete
 
     def wait_for(self, state: str, participants: Sequence[Participant]) -> None:
@@ -170,8 +170,8 @@ def test_a_token_of_another_round_is_no_evidence(world: World) -> None:
     request = BatchRequest(world.prefix, "query", "sink", "run", BATCH_ID + 1, "fp2")
     opened = Ledger(world.store, request).begin(lease=None, buckets=None)
     assert opened is not None
-    world.nonce = opened.nonce
-    participants = world.prepared(numbered(10, first=10), lease=opened.lease)
+    world.nonce = opened.record.nonce
+    participants = world.prepared(numbered(10, first=10), lease=opened.record.lease)
     decided = DecidedRound(world.prefix, opened.number, Ledger(world.store, request).decide(opened, participants))
     world.brokers.fence([one.transactional_id for one in participants], 60_000)
 
@@ -182,19 +182,19 @@ def test_a_token_of_another_round_is_no_evidence(world: World) -> None:
 def test_a_ledger_of_before_a_later_batch_proves_nothing_of_what_its_batches_lost(world: World) -> None:
     """A backup that was taken between a decision and its commits: the next batch's token stands over this one's."""
     earlier = world.decided(numbered(10))
-    backup = world.store.get(ledger.round_path(earlier.prefix, earlier.number))
+    backup = world.store.get(KAFKA_LEDGERS.round_path(earlier.prefix, earlier.number))
     assert backup is not None
     finish(world.brokers, world.store, earlier)
     request = BatchRequest(world.prefix, "query", "sink", "run", BATCH_ID + 1, "fp2")
     opened = Ledger(world.store, request).begin(lease=None, buckets=None)
     assert opened is not None
-    world.nonce = opened.nonce
-    participants = world.prepared(numbered(10, first=10), lease=opened.lease, number=opened.number)
+    world.nonce = opened.record.nonce
+    participants = world.prepared(numbered(10, first=10), lease=opened.record.lease, number=opened.number)
     Ledger(world.store, request).decide(opened, participants)
     assert set(world.brokers.commit(participants)) == {"NONE"}
     world.wait_for("CompleteCommit", participants)
     world.brokers.fence([one.transactional_id for one in earlier.record.participants], 60_000)
-    world.store.transact(lambda view: view.set(ledger.round_path(earlier.prefix, earlier.number), backup.data))
+    world.store.transact(lambda view: view.set(KAFKA_LEDGERS.round_path(earlier.prefix, earlier.number), backup.data))
 
     with pytest.raises(ParticipantLostError, match="nothing tells"):
         finish(world.brokers, world.store, earlier)

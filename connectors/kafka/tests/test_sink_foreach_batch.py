@@ -26,10 +26,12 @@ from oncelog.errors import (
     UnknownTopicError,
 )
 from oncelog.runtime import open_metadata
-from oncelog_kafka import connections, inspection, ledger
+from oncelog.spark.kit.target import BatchReport
+from oncelog_kafka import connections, inspection
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.driver import BatchReport
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import always_at, at, forget_last_commit, options, read, values
 from tests.spark.faults import failing_always, failing_once
@@ -87,7 +89,7 @@ class Query:
         """What `oncelog kafka txn abort` does."""
         brokers = Brokers({"bootstrap_servers": self.broker.address})
         store = open_metadata(str(self.folder / "ledger"))
-        (prefix,) = ledger.prefixes(store)
+        (prefix,) = KAFKA_LEDGERS.prefixes(store)
         inspection.abort_open(brokers, store, prefix)
         store.close()
         brokers.close()
@@ -118,9 +120,9 @@ def test_each_batch_arrives_once_over_batches_and_runs(query: Query) -> None:
     assert [report.rows for report in query.reports] == [2]
 
 
-@pytest.mark.parametrize("point", [CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDE])
+@pytest.mark.parametrize("point", [KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDE])
 def test_a_batch_that_others_aborted_before_its_decision_is_written_once_more_in_its_run(
-    query: Query, point: CrashPoint
+    query: Query, point: str
 ) -> None:
     """An operator, or a time-out, ends the transactions; behind the look at them, the round too."""
     query.add(*some("a", "b", "c"))
@@ -136,9 +138,9 @@ def test_a_batch_that_others_aborted_before_its_decision_is_written_once_more_in
 def test_a_batch_that_others_abort_again_and_again_stops_the_query_and_is_written_by_its_restart(query: Query) -> None:
     query.add(*some("a", "b", "c"))
 
-    with always_at(CrashPoint.KAFKA_WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
+    with always_at(KafkaCrashPoint.WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
         query.run()
-    assert passed.count(CrashPoint.KAFKA_WRITTEN) == 2
+    assert passed.count(KafkaCrashPoint.WRITTEN) == 2
     query.run()
 
     assert query.values() == ["a", "b", "c"]
@@ -148,9 +150,9 @@ def test_a_plan_with_state_is_run_once_in_a_batch(query: Query) -> None:
     query.add(*some("a", "a", "b"))
     distinct = query.source().dropDuplicates(["value"])
 
-    with always_at(CrashPoint.KAFKA_WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
+    with always_at(KafkaCrashPoint.WRITTEN, query.abort) as passed, pytest.raises(NotPreparedError):
         query.run(distinct)
-    assert passed.count(CrashPoint.KAFKA_WRITTEN) == 1
+    assert passed.count(KafkaCrashPoint.WRITTEN) == 1
     query.run(distinct)
 
     assert query.values() == ["a", "b"]
@@ -391,7 +393,7 @@ def open_ledger(query: Query) -> Iterator[dict[int, KafkaRound]]:
     """The rounds of the query's only prefix."""
     store = open_metadata(str(query.folder / "ledger"), create=False)
     try:
-        (prefix,) = ledger.prefixes(store)
-        yield ledger.read_rounds(store, prefix)
+        (prefix,) = KAFKA_LEDGERS.prefixes(store)
+        yield KAFKA_LEDGERS.read_rounds(store, prefix)
     finally:
         store.close()

@@ -13,9 +13,10 @@ import pytest
 
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import open_metadata
-from oncelog_kafka import ledger
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.finishing import DecidedRound, finish
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.kafka import KafkaBroker, fresh_name, require_shims
 from tests.kafka_sink import options, values
 from tests.parts import require_java
@@ -26,22 +27,22 @@ from tests.waiting import until
 BEFORE_THE_DECISION = (
     CrashPoint.SINK_PLAN,
     CrashPoint.SINK_PLANNED,
-    CrashPoint.KAFKA_FENCE,
-    CrashPoint.KAFKA_WRITTEN,
-    CrashPoint.KAFKA_CHECKED,
+    KafkaCrashPoint.FENCE,
+    KafkaCrashPoint.WRITTEN,
+    KafkaCrashPoint.CHECKED,
     CrashPoint.ROUND_DECIDE,
 )
 BEHIND_THE_DECISION = (
     CrashPoint.ROUND_DECIDED,
-    CrashPoint.KAFKA_END,
-    CrashPoint.KAFKA_ENDED,
-    CrashPoint.KAFKA_COMPLETE,
+    KafkaCrashPoint.END,
+    KafkaCrashPoint.ENDED,
+    KafkaCrashPoint.COMPLETE,
     CrashPoint.SINK_DONE,
 )
 PASSED = BEFORE_THE_DECISION + BEHIND_THE_DECISION
 """Every point that a batch passes."""
 
-OF_A_REWRITE = (CrashPoint.KAFKA_LOST, CrashPoint.KAFKA_REWRITTEN, CrashPoint.KAFKA_REPLACED)
+OF_A_REWRITE = (KafkaCrashPoint.LOST, KafkaCrashPoint.REWRITTEN, KafkaCrashPoint.REPLACED)
 """The driver stops at these in test_sink_driver.py."""
 
 ROWS = 10
@@ -74,7 +75,7 @@ class World:
         hidden.rename(self.folder / "in" / f"{len(self.written):05d}.json")
         self.written += texts
 
-    def live(self, point: CrashPoint | None, *, is_doomed: bool = False) -> Program:
+    def live(self, point: str | None, *, is_doomed: bool = False) -> Program:
         """Begin a life that can be ended at `point`; it passes it unharmed until `die`, unless it is doomed."""
         self._lives += 1
         if not is_doomed:
@@ -89,9 +90,9 @@ class World:
         self._program = start_job("kafka_sink", settings, self.folder, f"life-{self._lives}")
         return self._program
 
-    def die(self, point: CrashPoint) -> None:
+    def die(self, point: str) -> None:
         """Recover, and be killed at the point in the next batch."""
-        if point is CrashPoint.KAFKA_FENCE:  # passed by the first batch of a life only
+        if point == KafkaCrashPoint.FENCE:  # passed by the first batch of a life only
             self.live(None)
             self.recover()
             self.end()
@@ -156,9 +157,8 @@ def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: Wor
 
     store = open_metadata(str(world.folder / "ledger"), create=False)
     brokers = Brokers({"bootstrap_servers": world.broker.address})
-    ((number, record),) = [
-        (number, found) for number, found in ledger.read_rounds(store, world.prefix).items() if found.is_unfinished
-    ]
+    rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix)
+    ((number, record),) = [(number, found) for number, found in rounds.items() if found.is_unfinished]
     assert finish(brokers, store, DecidedRound(world.prefix, number, record)) == []
     brokers.close()
     store.close()
@@ -179,6 +179,6 @@ def _check_nothing_is_left_open(world: World) -> None:
 
 
 def test_every_crash_point_of_the_sink_is_walked_through() -> None:
-    of_the_sink = {point for point in CrashPoint if point.startswith("kafka.")}
+    of_the_sink = set(KafkaCrashPoint)
 
     assert of_the_sink <= {*PASSED, *OF_A_REWRITE}

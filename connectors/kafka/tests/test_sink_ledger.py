@@ -14,20 +14,22 @@ from oncelog import runtime
 from oncelog.errors import (
     BatchRefusedError,
     CorruptDataError,
-    RewriteMismatchError,
     RoundAbortedError,
     RunSupersededError,
     UnknownPrefixError,
     UsageError,
 )
+from oncelog.ledger.batches import REMEMBERED_ROUNDS, OpenRound
+from oncelog.log.verification import Damage
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import Outcome
 from oncelog.znodes import copying
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog_kafka import ledger
+from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
-from oncelog_kafka.ledger import Ledger, OpenRound
+from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
 from tests.logs import LogWorld
 
@@ -55,14 +57,16 @@ def participant(number: int, *, lease: int = 1, rows: int = 5, content: int = 17
     return Participant(f"copier-{number}-{lease}.0.0", number, 100 + number, 0, 2, rows, content, "out")
 
 
-def begin(store: ZnodeStore, asked: BatchRequest, lease: int | None = None, buckets: int | None = None) -> OpenRound:
+def begin(
+    store: ZnodeStore, asked: BatchRequest, lease: int | None = None, buckets: int | None = None
+) -> OpenRound[KafkaRound]:
     opened = Ledger(store, asked).begin(lease=lease, buckets=buckets)
     assert opened is not None
     return opened
 
 
 def record(store: ZnodeStore, number: int) -> KafkaRound:
-    found = ledger.read_round(store, "copier", number)
+    found = KAFKA_LEDGERS.read_round(store, "copier", number)
     assert found is not None
     return found
 
@@ -71,8 +75,8 @@ def test_behind_an_operators_abort_no_older_lease_is_used_again(store: ZnodeStor
     opened = begin(store, request(0))
     Ledger(store, request(0)).decide(opened, [participant(0)])
     ledger.complete(store, "copier", opened.number)
-    undecided = begin(store, request(1), lease=opened.lease)
-    assert undecided.lease == opened.lease
+    undecided = begin(store, request(1), lease=opened.record.lease)
+    assert undecided.record.lease == opened.record.lease
 
     lease = ledger.abort_open(store, "copier")
 
@@ -80,7 +84,7 @@ def test_behind_an_operators_abort_no_older_lease_is_used_again(store: ZnodeStor
     assert record(store, undecided.number).outcome is Outcome.ABORT
     with pytest.raises(RoundAbortedError):
         Ledger(store, request(1)).decide(undecided, [participant(0)])
-    assert begin(store, request(1), lease=opened.lease).lease > lease
+    assert begin(store, request(1), lease=opened.record.lease).record.lease > lease
 
 
 def test_a_decided_batch_is_known_with_its_participants_and_never_begun_again(store: ZnodeStore) -> None:
@@ -99,12 +103,12 @@ def test_a_run_has_the_lease_of_its_first_round_until_it_takes_a_new_one(store: 
     for batch_id in range(3):
         opened = begin(store, request(batch_id), lease)
         Ledger(store, request(batch_id)).decide(opened, [])
-        leases.append((opened.number, opened.lease))
-        lease = opened.lease
+        leases.append((opened.number, opened.record.lease))
+        lease = opened.record.lease
     renewed = begin(store, request(3))
 
     assert leases == [(1, 1), (2, 1), (3, 1)]
-    assert (renewed.number, renewed.lease) == (4, 4)
+    assert (renewed.number, renewed.record.lease) == (4, 4)
 
 
 def test_a_new_run_aborts_the_undecided_round_of_the_old_one_which_ends_at_its_next_step(store: ZnodeStore) -> None:
@@ -115,13 +119,13 @@ def test_a_new_run_aborts_the_undecided_round_of_the_old_one_which_ends_at_its_n
     with pytest.raises(RunSupersededError):
         Ledger(store, request()).decide(old, [])
     with pytest.raises(RunSupersededError):
-        Ledger(store, request()).begin(lease=old.lease, buckets=None)
+        Ledger(store, request()).begin(lease=old.record.lease, buckets=None)
 
 
 def test_a_round_that_an_operator_aborted_is_not_decided(store: ZnodeStore) -> None:
     opened = begin(store, request())
 
-    assert ledger.abort(store, "copier", opened.number)
+    assert KAFKA_LEDGERS.abort(store, "copier", opened.number)
     with pytest.raises(RoundAbortedError):
         Ledger(store, request()).decide(opened, [])
 
@@ -183,10 +187,10 @@ def test_a_complete_round_is_finished_and_forgotten_behind_the_last_one(store: Z
         ledger.complete(store, "copier", opened.number)
         asked.forget_old_rounds()
 
-    remembered = ledger.read_rounds(store, "copier")
+    remembered = KAFKA_LEDGERS.read_rounds(store, "copier")
     assert asked.unfinished() == {}
     assert max(remembered) == 20
-    assert len(remembered) <= ledger.REMEMBERED_ROUNDS + 1
+    assert len(remembered) <= REMEMBERED_ROUNDS + 1
 
 
 def test_an_unfinished_round_is_never_forgotten(store: ZnodeStore) -> None:
@@ -316,7 +320,7 @@ def test_the_age_of_a_decision_is_the_same_in_a_copy_of_the_ledger_or_not_known(
 def test_of_a_round_that_an_older_oncelog_wrote_nobody_knows_the_age(store: ZnodeStore) -> None:
     opened = begin(store, request())
     Ledger(store, request()).decide(opened, [participant(0)])
-    path = ledger.round_path("copier", opened.number)
+    path = KAFKA_LEDGERS.round_path("copier", opened.number)
     found = store.get(path)
     assert found is not None
     written = json.loads(found.data)
@@ -343,24 +347,36 @@ def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(store:
     begin(store, request())
 
     with pytest.raises(UnknownPrefixError) as error:
-        ledger.require_ledger(store, "copeir")
+        KAFKA_LEDGERS.require(store, "copeir")
     assert error.value.fields["known"] == ["copier"]
 
 
 @pytest.mark.parametrize("prefix", ["", "name\udce9", "p" * 1025])
 def test_what_no_sink_can_have_as_prefix_is_no_prefix(store: ZnodeStore, prefix: str) -> None:
     with pytest.raises(UsageError, match="prefix"):
-        ledger.require_ledger(store, prefix)
+        KAFKA_LEDGERS.require(store, prefix)
 
 
 def test_a_foreign_znode_is_named_and_not_guessed_at(store: ZnodeStore) -> None:
     begin(store, request())
-    path = ledger.round_path("copier", 1)
+    path = KAFKA_LEDGERS.round_path("copier", 1)
     store.transact(lambda view: view.set(path, b'{"version":1,"outcome":"maybe"}'))
 
     with pytest.raises(CorruptDataError) as error:
         Ledger(store, request()).unfinished()
     assert error.value.fields["path"] == path
+
+
+def test_a_logs_verification_looks_at_the_ledgers_that_share_its_store(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log") as log:
+        begin(log.services.store, request())
+        whole = log.admin.verify()
+        path = KAFKA_LEDGERS.round_path("copier", 1)
+        log.services.store.transact(lambda view: view.set(path, b'{"version":1,"outcome":"maybe"}'))
+        (problem,) = log.admin.verify().problems
+
+    assert whole.problems == ()
+    assert (problem.damage, problem.place) == (Damage.CORRUPT_ZNODE, path)
 
 
 def test_a_ledger_may_share_its_store_with_a_log(tmp_path: Path) -> None:
@@ -373,7 +389,7 @@ def test_a_ledger_may_share_its_store_with_a_log(tmp_path: Path) -> None:
     with oncelog.open(tmp_path / "log") as log:
         assert [found.topic for found in log.admin.list_topics()] == ["flights"]
         assert log.admin.list_prefixes() == []
-        assert ledger.prefixes(log.services.store) == ["copier"]
+        assert KAFKA_LEDGERS.prefixes(log.services.store) == ["copier"]
 
 
 def test_a_changed_name_right_behind_a_decided_batch_is_refused_until_the_former_one_has_noted_it(
@@ -383,7 +399,7 @@ def test_a_changed_name_right_behind_a_decided_batch_is_refused_until_the_former
     Ledger(store, request()).decide(begin(store, request()), [])
     with pytest.raises(BatchRefusedError, match=r"former_prefixes=\['copier'\]"):
         begin(store, renamed(0, "run-2"))
-    assert ledger.prefixes(store) == ["copier"]
+    assert KAFKA_LEDGERS.prefixes(store) == ["copier"]
 
     assert Ledger(store, request(run="run-3")).begin(lease=None, buckets=None) is None
     begin(store, renamed(1, "run-4"))

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
+from driven_batches import FIRST, REWRITE, SECOND, World, progress, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import NotPreparedError, ParticipantLostError, RoundAbortedError
-from oncelog_kafka import inspection, ledger
+from oncelog.errors import NotPreparedError, RoundAbortedError
+from oncelog.ledger.progress import GroupProgress
+from oncelog.types import TopicPartition
+from oncelog_kafka import inspection
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.errors import ParticipantLostError
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.kafka import KafkaBroker, fresh_name
 from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
 
@@ -39,12 +43,12 @@ class SlowOperator(Brokers):
 
 def test_an_abort_beside_a_living_driver_leaves_alone_what_is_decided_meanwhile(world: World) -> None:
     """conformance: 52."""
-    driver = world.driver()
-    world.run(0, FIRST, driver=driver)
+    target = world.target()
+    world.run(0, FIRST, target=target)
 
     def decide() -> None:
         with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
-            world.run(1, SECOND, driver=driver)
+            world.run(1, SECOND, target=target)
 
     operator = SlowOperator(world.broker, decide)
     assert inspection.abort_open(operator, world.store, world.prefix) == []
@@ -54,31 +58,29 @@ def test_an_abort_beside_a_living_driver_leaves_alone_what_is_decided_meanwhile(
     assert world.values() == [*FIRST, *SECOND]
 
 
-@pytest.mark.parametrize("point", [CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDE])
-def test_an_abort_takes_the_batch_from_a_living_driver_which_can_write_it_again(
-    world: World, point: CrashPoint
-) -> None:
-    driver = world.driver()
-    world.run(0, FIRST, driver=driver)
+@pytest.mark.parametrize("point", [KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDE])
+def test_an_abort_takes_the_batch_from_a_living_driver_which_can_write_it_again(world: World, point: str) -> None:
+    target = world.target()
+    world.run(0, FIRST, target=target)
 
     with (
         at(point, lambda: inspection.abort_open(world.brokers, world.store, world.prefix)),
         pytest.raises((RoundAbortedError, NotPreparedError)),
     ):
-        world.run(1, SECOND, driver=driver)
+        world.run(1, SECOND, target=target)
     assert world.open_ids() == []
 
-    world.run(1, SECOND, driver=driver)
+    world.run(1, SECOND, target=target)
     assert world.values() == [*FIRST, *SECOND]
 
 
 def test_an_abort_between_two_batches_gives_the_next_one_ids_of_its_own(world: World) -> None:
-    driver = world.driver()
-    world.run(0, FIRST, driver=driver)
+    target = world.target()
+    world.run(0, FIRST, target=target)
     inspection.abort_open(world.brokers, world.store, world.prefix)
-    world.run(1, SECOND, driver=driver)
+    world.run(1, SECOND, target=target)
 
-    leases = [found.lease for found in ledger.read_rounds(world.store, world.prefix).values()]
+    leases = [found.lease for found in KAFKA_LEDGERS.read_rounds(world.store, world.prefix).values()]
     assert len(set(leases)) == 2
     assert world.values() == [*FIRST, *SECOND]
 
@@ -87,7 +89,7 @@ def test_an_abort_while_a_lost_part_is_written_again_is_no_second_copy(world: Wo
     time_out_behind_the_decision(world, **REWRITE)
 
     with (
-        at(CrashPoint.KAFKA_REWRITTEN, lambda: inspection.abort_open(world.brokers, world.store, world.prefix)),
+        at(KafkaCrashPoint.REWRITTEN, lambda: inspection.abort_open(world.brokers, world.store, world.prefix)),
         pytest.raises(ParticipantLostError, match="restart the query: it writes them again"),
     ):
         world.run(0, FIRST, run="run-2", **REWRITE)
@@ -101,8 +103,8 @@ def test_a_group_whose_offsets_were_given_up_is_brought_along_by_the_next_batch(
     source = world.broker.create_topic(fresh_name("source"))
     group = fresh_name("group")
 
-    def offsets(start: int, end: int) -> GroupOffsets:
-        return GroupOffsets(group, {source: {0: start}}, {source: {0: end}})
+    def offsets(start: int, end: int) -> GroupProgress[TopicPartition]:
+        return progress(group, {source: {0: start}}, {source: {0: end}})
 
     world.run(0, FIRST, offsets=offsets(0, 20))
     with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):

@@ -63,7 +63,7 @@ def test_what_the_sink_does_anyway_may_be_said(name: str, value: object) -> None
 
 def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger() -> None:
     half = "p" * 512
-    with pytest.raises(InvalidOptionError, match="too much together") as error:
+    with pytest.raises(InvalidOptionError, match="too long together") as error:
         options.parse({**LEAST, "transactionalIdPrefix": half, "sinkName": half})
 
     assert error.value.fields["options"] == ["transactionalIdPrefix", "sinkName"]

@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 
 from oncelog.errors import BatchRefusedError
-from oncelog.spark.context import BatchContext
-from oncelog_kafka.source_offsets import GroupOffsets, moved, of_batch, parse_offsets
+from oncelog.ledger.progress import GroupProgress
+from oncelog.spark.kit.context import BatchContext
+from oncelog.types import TopicPartition
+from oncelog_kafka.source_offsets import of_batch, parse_offsets
+
+IN_0, IN_1 = TopicPartition("in", 0), TopicPartition("in", 1)
 
 BATCH = BatchContext(
     query_id="query",
@@ -22,11 +26,11 @@ BATCH = BatchContext(
 
 
 def test_the_offsets_of_a_kafka_source_are_the_groups_before_and_behind_the_batch() -> None:
-    assert of_batch(BATCH, "g") == GroupOffsets("g", {"in": {0: 5, 1: 7}}, {"in": {0: 8, 1: 9}})
+    assert of_batch(BATCH, "g") == GroupProgress("g", {IN_0: 5, IN_1: 7}, {IN_0: 8, IN_1: 9})
 
 
 def test_the_first_batch_of_a_query_starts_nowhere() -> None:
-    assert of_batch(replace(BATCH, start_offsets=(None,)), "g").start is None
+    assert of_batch(replace(BATCH, start_offsets=(None,)), "g").start == {}
 
 
 def test_several_sources_of_different_partitions_are_one_progress() -> None:
@@ -34,19 +38,19 @@ def test_several_sources_of_different_partitions_are_one_progress() -> None:
         BATCH, start_offsets=('{"a":{"0":1}}', '{"b":{"0":2}}'), end_offsets=('{"a":{"0":3}}', '{"b":{"0":4}}')
     )
 
-    assert of_batch(both, "g").end == {"a": {0: 3}, "b": {0: 4}}
+    assert of_batch(both, "g").end == {TopicPartition("a", 0): 3, TopicPartition("b", 0): 4}
 
 
 def test_of_a_topic_that_was_created_again_the_group_gets_the_offsets_without_its_id() -> None:
     again = replace(BATCH, end_offsets=('{"in":{"0":2,"1":0},"@topicIds":{"in":"yLHgbGgWQ5u2bLYBkVQK3Q"}}',))
 
-    assert of_batch(again, "g").end == {"in": {0: 2, 1: 0}}
+    assert of_batch(again, "g").end == {IN_0: 2, IN_1: 0}
 
 
 def test_of_a_topic_that_the_source_does_not_see_the_group_gets_nothing() -> None:
     unseen = replace(BATCH, end_offsets=('{"in":{"0":8,"1":9},"@absent":{"gone":{"0":4}}}',))
 
-    assert of_batch(unseen, "g").end == {"in": {0: 8, 1: 9}}
+    assert of_batch(unseen, "g").end == {IN_0: 8, IN_1: 9}
 
 
 @pytest.mark.parametrize("text", ['{"logOffset":3}', "17", '"x"', "not json", '{"in":{"x":1}}', '{"in":{"0":"1"}}'])
@@ -73,8 +77,9 @@ def test_a_pattern_that_no_topic_matches_yet_has_no_offsets() -> None:
 
 
 def test_only_what_the_group_committed_can_stand_elsewhere() -> None:
-    start = {"in": {0: 5, 1: 7}}
+    progress = GroupProgress("g", {IN_0: 5, IN_1: 7}, {})
 
-    assert moved(start, {}) == {}
-    assert moved(start, {("in", 0): 5}) == {}
-    assert moved(start, {("in", 0): 5, ("in", 1): 8}) == {"in-1": (8, 7)}
+    progress.check_unmoved({})
+    progress.check_unmoved({IN_0: 5})
+    with pytest.raises(BatchRefusedError, match=r"held_and_start=\{'in-1': \(8, 7\)\}"):
+        progress.check_unmoved({IN_0: 5, IN_1: 8})

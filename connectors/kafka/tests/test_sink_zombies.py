@@ -11,8 +11,8 @@ from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, SECOND, World
-from oncelog.crash_points import CrashPoint
-from oncelog_kafka import ledger
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId
 from tests.kafka import KafkaBroker, Transaction
 from tests.kafka_sink import StoppedOnPurposeError, at, rows, stop
@@ -43,7 +43,7 @@ def test_a_task_of_the_run_before_that_has_not_sent_yet_finds_itself_fenced(worl
 
 def test_what_tasks_prepared_for_a_batch_that_fails_is_aborted_with_it(world: World) -> None:
     """Open transactions would hold back every reader until a restart, or until their time is up."""
-    with at(CrashPoint.KAFKA_WRITTEN, stop), pytest.raises(StoppedOnPurposeError):
+    with at(KafkaCrashPoint.WRITTEN, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
 
     assert world.open_ids() == []
@@ -61,11 +61,11 @@ def speculates(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[
 def test_a_copy_of_a_task_that_begins_behind_its_batch_has_an_id_that_no_later_batch_uses(
     world: World, speculates: bool
 ) -> None:
-    driver = world.driver()
+    target = world.target()
     for batch_id, texts in enumerate((FIRST, SECOND)):
-        world.run(batch_id, rows(world.spark, texts, partitions=1), driver=driver)
+        world.run(batch_id, rows(world.spark, texts, partitions=1), target=target)
 
-    rounds = ledger.read_rounds(world.store, world.prefix).values()
+    rounds = KAFKA_LEDGERS.read_rounds(world.store, world.prefix).values()
     used = [one.transactional_id for decided in rounds for one in decided.participants]
     assert len(used) == 2
     assert len(set(used)) == (2 if speculates else 1)

@@ -20,7 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 import oncelog_kafka
 from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
-from oncelog_kafka import connections, ledger
+from oncelog_kafka import connections
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant
 from tests.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
 from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
@@ -65,7 +67,7 @@ def change(broker: KafkaBroker, *, to: int) -> None:
 
 def newest_participants(world: World) -> tuple[Participant, ...]:
     """Those of the last batch."""
-    _, newest = max(ledger.read_rounds(world.store, world.prefix).items())
+    _, newest = max(KAFKA_LEDGERS.read_rounds(world.store, world.prefix).items())
     return newest.participants
 
 
@@ -78,9 +80,9 @@ def newest_versions(world: World) -> set[int]:
 
 POINTS = [
     (CrashPoint.SINK_PLANNED, False),
-    (CrashPoint.KAFKA_WRITTEN, True),
+    (KafkaCrashPoint.WRITTEN, True),
     (CrashPoint.ROUND_DECIDED, True),
-    (CrashPoint.KAFKA_ENDED, True),
+    (KafkaCrashPoint.ENDED, True),
 ]
 """Where the version changes in a batch, and whether the batch's transactions are open already."""
 
@@ -88,27 +90,27 @@ POINTS = [
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 @pytest.mark.parametrize(("point", "is_open"), POINTS)
 def test_a_version_that_changes_in_a_batch_leaves_each_batch_there_once(
-    world: World, point: CrashPoint, is_open: bool, before: int, after: int
+    world: World, point: str, is_open: bool, before: int, after: int
 ) -> None:
     """conformance: 68."""
     change(world.broker, to=before)
-    driver = world.driver()
-    world.run(0, FIRST, driver=driver)
+    target = world.target()
+    world.run(0, FIRST, target=target)
     assert newest_versions(world) == {before}
 
     with at(point, partial(change, world.broker, to=after)):
-        world.run(1, SECOND, driver=driver)
+        world.run(1, SECOND, target=target)
     assert newest_versions(world) == {before if is_open else after}
 
-    world.run(2, THIRD, driver=driver)
+    world.run(2, THIRD, target=target)
     assert newest_versions(world) == {after}
     assert world.values() == [*FIRST, *SECOND, *THIRD]
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
-@pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE])
+@pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, KafkaCrashPoint.ENDED, KafkaCrashPoint.COMPLETE])
 def test_what_a_driver_decided_is_committed_by_the_next_at_another_version(
-    world: World, point: CrashPoint, before: int, after: int
+    world: World, point: str, before: int, after: int
 ) -> None:
     """What was committed before is sent again, in the form of its own version.
 
@@ -148,7 +150,7 @@ def test_a_commit_is_sent_in_the_form_of_its_transactions_version_and_known_when
 def test_what_a_driver_left_undecided_is_aborted_at_another_version(world: World, before: int, after: int) -> None:
     """conformance: 68."""
     change(world.broker, to=before)
-    with at(CrashPoint.KAFKA_WRITTEN, stop), pytest.raises(StoppedOnPurposeError):
+    with at(KafkaCrashPoint.WRITTEN, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
     change(world.broker, to=after)
 
@@ -164,7 +166,7 @@ def test_a_transaction_keeps_its_version_while_its_rows_are_written(world: World
     change(world.broker, to=before)
     slowly = "substr(reflect('java.lang.Thread', 'sleep', 10L), 0, 0)"
     row = f"CAST(concat('row-', lpad(id, 6, '0'), {slowly}) AS BINARY) AS value"
-    seen_behind: list[set[CrashPoint]] = []
+    seen_behind: list[set[str]] = []
 
     def change_halfway() -> None:
         until(lambda: len(world.open_ids()) == 1)
@@ -172,11 +174,11 @@ def test_a_transaction_keeps_its_version_while_its_rows_are_written(world: World
         seen_behind.append(set(passed))
 
     changing = threading.Thread(target=change_halfway)
-    with at(CrashPoint.KAFKA_WRITTEN, changing.join) as passed:
+    with at(KafkaCrashPoint.WRITTEN, changing.join) as passed:
         changing.start()
         world.run(0, world.spark.range(0, 400, 1, 1).selectExpr(row))
 
-    assert [CrashPoint.KAFKA_WRITTEN in points for points in seen_behind] == [False]
+    assert [KafkaCrashPoint.WRITTEN in points for points in seen_behind] == [False]
     assert newest_versions(world) == {before}
     assert world.values() == numbered(400)
 

@@ -26,7 +26,7 @@ from oncelog.clients.descriptions import (
 from oncelog.clients.dump import Dumped
 from oncelog.clients.metadata import DumpedZnode, MetadataSizes
 from oncelog.clients.services import LogServices
-from oncelog.coordinator import group_removal, groups, inspection, owners, rounds, settler, sweeper
+from oncelog.coordinator import group_removal, groups, inspection, owners, settler, sweeper
 from oncelog.coordinator.groups import GroupDescription
 from oncelog.coordinator.inspection import (
     LedgerDescription,
@@ -47,6 +47,7 @@ from oncelog.errors import (
     UnknownTopicError,
     UsageError,
 )
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import collection, partition_reads, retention, snapshot, topics, verification
 from oncelog.log.collection import Collected
 from oncelog.log.producer_expiry import expire_producers
@@ -260,7 +261,7 @@ class Admin:
 
     def _abort(self, owner: OwnerDescription) -> bool:
         if owner.round is not None:
-            return rounds.abort(self._store, owner.round.prefix, owner.round.number)
+            return EMBEDDED.abort(self._store, owner.round.prefix, owner.round.number)
         return self._services.coordinator.force_abort(str(owner.transactional_id), owner.path)
 
     def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
@@ -285,7 +286,6 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
-        check_name("prefix", prefix)
         return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
 
     def abort_round(self, prefix: str) -> int | None:
@@ -298,7 +298,7 @@ class Admin:
             UnknownPrefixError: no sink has written under this prefix.
         """
         for found in self.describe_ledger(prefix).open_rounds:
-            if rounds.abort(self._store, prefix, found.number):
+            if EMBEDDED.abort(self._store, prefix, found.number):
                 self._settle_soon(self._existing(found.partitions))
                 return found.number
         return None

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from oncelog.coordinator import metadata, owners, rounds
-from oncelog.errors import InvalidProducerIdMappingError, UnknownPrefixError
+from oncelog.coordinator import metadata, owners
+from oncelog.errors import InvalidProducerIdMappingError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
@@ -271,7 +272,7 @@ def _last_owner(stored: TransactionMetadata) -> list[str]:
 
 def list_prefixes(reader: ZnodeReader) -> list[str]:
     """The transactional-id prefixes that sinks have written under."""
-    return sorted(paths.name_of(segment) for segment in reader.children(paths.QUERIES))
+    return EMBEDDED.prefixes(reader)
 
 
 def describe_ledger(store: ZnodeStore, prefix: str, now_ms: int) -> LedgerDescription:
@@ -281,9 +282,7 @@ def describe_ledger(store: ZnodeStore, prefix: str, now_ms: int) -> LedgerDescri
         UnknownPrefixError: no sink has written under it.
     """
     with store.snapshot() as reader:
-        ledger = rounds.read_ledger(reader, prefix)
-        if ledger is None:
-            raise UnknownPrefixError("no sink has written under this prefix", prefix=prefix)
+        ledger = EMBEDDED.require(reader, prefix)
         last = ledger.last
         return LedgerDescription(
             prefix=prefix,
@@ -300,8 +299,8 @@ def describe_ledger(store: ZnodeStore, prefix: str, now_ms: int) -> LedgerDescri
 
 
 def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[RoundDescription]:
-    for number in sorted(map(int, reader.children(paths.rounds(prefix)))):
-        path = paths.round_owner(prefix, number)
+    for number in EMBEDDED.round_numbers(reader, prefix):
+        path = EMBEDDED.round_path(prefix, number)
         znode = reader.get(path)
         if znode is None:
             continue

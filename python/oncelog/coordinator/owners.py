@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads
@@ -35,6 +36,5 @@ def _owner_paths(store: ZnodeStore) -> Iterator[str]:
     for segment in store.children(paths.TRANSACTIONS):
         folder = f"{paths.TRANSACTIONS}/{segment}"
         yield from (f"{folder}/{name}" for name in store.children(folder))
-    for segment in store.children(paths.QUERIES):
-        folder = f"{paths.QUERIES}/{segment}/rounds"
-        yield from (f"{folder}/{name}" for name in store.children(folder))
+    for prefix in EMBEDDED.prefixes(store):
+        yield from (EMBEDDED.round_path(prefix, number) for number in EMBEDDED.round_numbers(store, prefix))

@@ -1,16 +1,14 @@
-"""A micro-batch as one round with one decision: the driver's side of both Spark sinks.
+"""A micro-batch as one round of the ledger that owns data: the driver's side of the sinks of the embedded log.
 
-The tasks wrote and fsynced files and touched no znode; here the driver plans the batch against the ledger, appends the
-blocks under the round, and decides with one small multi. Crash points:
+The tasks wrote and fsynced files and touched no znode; here the driver appends the blocks under the round, and decides
+with one small multi (ledger/batches.py). Crash points:
   plan     the round exists, open, and the previous undecided one is aborted    → a restart aborts it and begins anew
   write    some partitions list the round                                       → the same
   decide   everything is visible, or nothing                                    → a restart skips the batch
   settle   lists are shortened                                                  → anyone finishes
 
-Assumptions: one multi is atomic; every step below compares the ledger and the round it was derived from. Hence of two
-drivers the older finds itself superseded, or its round aborted, at its next step, whatever it is, and a zombie writes
-nothing. The participant of log partition number p has the transactional id ``<prefix>-<p>``, so readers and tools see
-the field's terms: producer id, epoch, sequence.
+The participant of log partition number p has the transactional id ``<prefix>-<p>``, so readers and tools see the
+field's terms: producer id, epoch, sequence.
 """
 
 from __future__ import annotations
@@ -20,27 +18,24 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from oncelog import limits
-from oncelog.coordinator import former_names, groups, metadata, settler
-from oncelog.coordinator.former_names import QueryIds
+from oncelog.coordinator import groups, metadata, settler
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
+from oncelog.errors import BatchRefusedError
+from oncelog.ledger.batches import REMEMBERED_ROUNDS, BatchSteps, OpenRound
+from oncelog.ledger.kinds import EMBEDDED
+from oncelog.ledger.progress import GroupProgress
 from oncelog.log import partition_log
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.partition_log import Append
-from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.protocol import batch_ledger
-from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.protocol.coordinator_events import ProducerIdNeeded
-from oncelog.randomness import random_id
-from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TopicIdPartition
-from oncelog.znodes import paths, payloads
+from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.znodes import paths
 from oncelog.znodes.payloads import OwnerRecord
-from oncelog.znodes.transact import in_parts, resolving
-
-REMEMBERED_ROUNDS = 8
-"""Settled rounds are deleted in groups of about this many: one step in a few batches."""
+from oncelog.znodes.transact import in_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +45,6 @@ class PartitionBlocks:
     partition: TopicIdPartition
     blocks: tuple[Block, ...]
     manifest_file: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOffsets:
-    """The source offsets of a batch, for the consumer group that the sink maintains.
-
-    Attributes:
-        group_id: the group.
-        start: what the group must hold before the batch; partitions it never committed may be missing there.
-        end: what the decision makes current.
-    """
-
-    group_id: str
-    start: GroupOffsets
-    end: GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,64 +70,36 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
     Raises:
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
-    nonce = random_id()
-    reach(CrashPoint.SINK_PLAN)
+    steps = BatchSteps(EMBEDDED, services.store, request)
 
-    def plan(query_ids: QueryIds | None) -> int | None:
-        return resolving(
-            lambda: services.store.transact(lambda view: _plan(view, request, nonce, timeout_ms, query_ids))
+    def new_record(_: int, nonce: str, __: OwnerRecord | None) -> OwnerRecord:
+        return OwnerRecord(
+            Outcome.OPEN,
+            participants=(),
+            timeout_ms=timeout_ms,
+            batch_id=request.batch_id,
+            fingerprint=request.fingerprint,
+            run_id=request.run_id,
+            nonce=nonce,
         )
 
-    number = former_names.planning(services.store, paths.QUERIES, plan)
-    reach(CrashPoint.SINK_PLANNED)
-    return None if number is None else Round(services, request, number, nonce)
-
-
-def _plan(
-    view: ZnodeView, request: BatchRequest, nonce: str, timeout_ms: int, query_ids: QueryIds | None
-) -> int | None:
-    path = paths.query(request.prefix)
-    ledger = read_ledger(view, request.prefix)
-    if ledger is not None and ledger.current_round:
-        current = read_round(view, request.prefix, ledger.current_round)
-        if current is not None and current.nonce == nonce:
-            return ledger.current_round  # an earlier try of this step won
-    verdict = batch_ledger.plan_batch(ledger, request)
-    data = payloads.encode_ledger(verdict.ledger)
-    if ledger is None:
-        view.create(path, data)
-    else:
-        view.set(path, data)
-    if isinstance(verdict, AlreadyDecided):
-        return None
-    if verdict.previous is not None:
-        abort_in(view, request.prefix, verdict.previous)
-    for former in former_names.supersede(view, paths.QUERIES, request, ledger, verdict.ledger, query_ids):
-        abort_in(view, *former)
-    owner = OwnerRecord(
-        Outcome.OPEN,
-        participants=(),
-        timeout_ms=timeout_ms,
-        batch_id=request.batch_id,
-        fingerprint=request.fingerprint,
-        run_id=request.run_id,
-        nonce=nonce,
-    )
-    view.create(paths.round_owner(request.prefix, verdict.number), payloads.encode_owner(owner))
-    return verdict.number
+    opened = steps.begin(new_record)
+    return None if opened is None else Round(services, steps, opened)
 
 
 class Round:
     """One attempt to write one micro-batch. Made by `begin`; write, then decide or abort."""
 
-    def __init__(self, services: RoundServices, request: BatchRequest, number: int, nonce: str) -> None:
+    def __init__(self, services: RoundServices, steps: BatchSteps[OwnerRecord], opened: OpenRound[OwnerRecord]) -> None:
         self._services = services
         self._store = services.store
-        self._request = request
-        self._nonce = nonce
+        self._steps = steps
+        self._opened = opened
+        self._prefix = steps.request.prefix
+        self._nonce = opened.record.nonce or ""
         self._has_staged = False
-        self.number = number
-        self.path = paths.round_owner(request.prefix, number)
+        self.number = opened.number
+        self.path = EMBEDDED.round_path(self._prefix, opened.number)
         self.partitions: tuple[TopicIdPartition, ...] = ()
 
     def write(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> None:
@@ -172,14 +124,14 @@ class Round:
         """Append what some participants wrote, in one step; returns the lengths of the partitions' tails."""
 
         def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
-            return resolving(lambda: self._store.transact(lambda view: self._write(view, participants, fresh_ids)))
+            return self._steps.run(lambda view: self._write(view, participants, fresh_ids))
 
         try:
             return write([None] * len(participants))
         except ProducerIdNeeded:
             return write([self._services.producer_ids.take() for _ in participants])
 
-    def stage_offsets(self, offsets: BatchOffsets) -> None:
+    def stage_offsets(self, offsets: GroupProgress[TopicIdPartition]) -> None:
         """Stage the batch's source offsets; they become current with the decision.
 
         Raises:
@@ -187,59 +139,28 @@ class Round:
         """
 
         def stage(some: GroupOffsets) -> None:
-            resolving(lambda: self._store.transact(lambda view: self._stage(view, offsets, some)))
+            self._steps.run(lambda view: self._stage(view, offsets, some))
 
-        for _ in groups.step_by_step(offsets.end, stage):
+        for _ in groups.step_by_step({p: OffsetAndMetadata(end) for p, end in offsets.end.items()}, stage):
             self._has_staged = True
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
         """Make everything the round wrote visible, in one small multi. Afterwards nobody can undo it (I6)."""
-        reach(CrashPoint.ROUND_DECIDE)
-        resolving(lambda: self._store.transact(self._decide))
-        reach(CrashPoint.ROUND_DECIDED)
+        self._steps.decide(self._opened, self._complete)
 
     def abort(self) -> None:
         """Abort the round if it is still open; nothing of it will ever be visible."""
-        resolving(lambda: self._store.transact(lambda view: abort_in(view, self._request.prefix, self.number)))
+        self._steps.abort(self.number)
 
     def renew(self) -> None:
         """Tell the others that the driver lives: the round's time-out counts from here."""
-
-        def step(view: ZnodeView) -> None:
-            _, record = self._check_open(view)
-            view.set(self.path, payloads.encode_owner(record))
-
-        self._store.transact(step)
-
-    def _check_open(self, view: ZnodeView) -> tuple[QueryLedger, OwnerRecord]:
-        """The fence of every step: the run is not superseded, this round is the newest and still open."""
-        request = self._request
-        ledger = read_ledger(view, request.prefix)
-        if ledger is None:
-            raise CorruptDataError("the ledger of a running sink is gone", prefix=request.prefix)
-        batch_ledger.check_run(ledger, request.run_id, request.prefix)
-        if ledger.query_id != request.query_id:
-            raise RunSupersededError(
-                "another query took this prefix over; this driver must stop",
-                prefix=request.prefix,
-                query_id=request.query_id,
-                stored_query_id=ledger.query_id,
-            )
-        record = read_round(view, request.prefix, self.number)
-        if record is None or record.outcome is not Outcome.OPEN or ledger.current_round != self.number:
-            raise RoundAbortedError(
-                "the round was aborted (by a time-out, an operator, or a newer driver); run the batch again",
-                prefix=request.prefix,
-                batch_id=request.batch_id,
-                round=self.number,
-            )
-        return ledger, record
+        self._steps.renew(self.number)
 
     def _write(
         self, view: ZnodeView, participants: Sequence[Sequence[PartitionBlocks]], fresh_ids: Sequence[int | None]
     ) -> dict[TopicIdPartition, int]:
-        _, record = self._check_open(view)
+        _, record = self._steps.check_open(view, self.number)
         written = set(record.partitions)
         # An earlier try of this step, or of a part of it, may have won.
         missing = [
@@ -276,7 +197,7 @@ class Round:
         return producer, tails
 
     def _transactional_id(self, number: int) -> str:
-        return f"{self._request.prefix}-{number}"
+        return f"{self._prefix}-{number}"
 
     def _read_ahead(self, view: ZnodeView, partitions: Sequence[TopicIdPartition]) -> None:
         ids = {partition.partition: self._transactional_id(partition.partition) for partition in partitions}
@@ -294,35 +215,20 @@ class Round:
         for _, parts in groupby(sorted(written, key=_number_of), key=_number_of):
             yield list(parts)
 
-    def _stage(self, view: ZnodeView, offsets: BatchOffsets, end: GroupOffsets) -> None:
-        _, record = self._check_open(view)
+    def _stage(self, view: ZnodeView, offsets: GroupProgress[TopicIdPartition], end: GroupOffsets) -> None:
+        _, record = self._steps.check_open(view, self.number)
         if end and paths.group_partition(offsets.group_id, next(iter(end))) in record.groups:
             return  # an earlier try won
         held = groups.fetch(view, offsets.group_id, end)
-        moved = {p: v for p, v in held.items() if p in offsets.start and offsets.start[p].offset != v.offset}
-        if moved:
-            raise BatchRefusedError(
-                "the group's committed offsets are not where the batch starts (did another query go on?): start "
-                "the query with a new checkpoint and startingOffsets=group, or use another groupId",
-                group_id=offsets.group_id,
-                committed={str(partition): value.offset for partition, value in moved.items()},
-                batch_start={str(partition): offsets.start[partition].offset for partition in moved},
-            )
-        order = groups.next_order(view, offsets.group_id, owning_prefix=self._request.prefix, nonce=self._nonce)
+        offsets.check_unmoved({partition: value.offset for partition, value in held.items()})
+        order = groups.next_order(view, offsets.group_id, owning_prefix=self._prefix, nonce=self._nonce)
         listed = {*record.groups, *groups.stage(view, offsets.group_id, end, self.path, order)}
         metadata.grow_owner(view, self.path, replace(record, groups=tuple(sorted(listed))))
 
-    def _decide(self, view: ZnodeView) -> None:
-        record = read_round(view, self._request.prefix, self.number)
-        if record is not None and record.outcome is Outcome.COMMIT and record.nonce == self._nonce:
-            return  # an earlier try of this step won
-        ledger, record = self._check_open(view)
+    def _complete(self, view: ZnodeView, ledger: QueryLedger, record: OwnerRecord) -> OwnerRecord:
         if self._has_staged:
             self._check_group_unmoved(view, ledger.group_id or "")
-        after = batch_ledger.decided(ledger, self._request, self.number)
-        view.set(paths.query(self._request.prefix), payloads.encode_ledger(after))
-        view.set(self.path, payloads.encode_owner(replace(record, outcome=Outcome.COMMIT)))
-        view.set_blind(paths.COMMITS, b"")
+        return record
 
     def _check_group_unmoved(self, view: ZnodeView, group_id: str) -> None:
         group = groups.read_group(view, group_id)
@@ -330,7 +236,7 @@ class Round:
             raise BatchRefusedError(
                 "someone else committed offsets of this sink's group while the batch was written; use another groupId",
                 group_id=group_id,
-                prefix=self._request.prefix,
+                prefix=self._prefix,
             )
 
 
@@ -338,42 +244,8 @@ def _number_of(part: PartitionBlocks) -> int:
     return part.partition.partition
 
 
-def abort_in(view: ZnodeView, prefix: str, number: int) -> bool:
-    """Abort a round in the caller's step if it is still open; returns whether this step did it."""
-    record = read_round(view, prefix, number)
-    if record is None or record.outcome is not Outcome.OPEN:
-        return False
-    view.set(paths.round_owner(prefix, number), payloads.encode_owner(replace(record, outcome=Outcome.ABORT)))
-    view.set_blind(paths.COMMITS, b"")
-    return True
-
-
-def abort(store: ZnodeStore, prefix: str, number: int) -> bool:
-    """Abort a round, whoever's it is, if it is still open; returns whether it is aborted now and was not committed."""
-
-    def step(view: ZnodeView) -> bool:
-        record = read_round(view, prefix, number)
-        return abort_in(view, prefix, number) or (record is not None and record.outcome is Outcome.ABORT)
-
-    return resolving(lambda: store.transact(step))
-
-
 def forget_old_rounds(store: ZnodeStore, prefix: str) -> None:
     """Delete the znodes of settled rounds that the ledger no longer needs."""
-    old = [paths.round_owner(prefix, int(number)) for number in store.children(paths.rounds(prefix))]
+    old = EMBEDDED.round_numbers(store, prefix)
     if len(old) > REMEMBERED_ROUNDS:
-        settler.forget(store, old)
-
-
-def read_ledger(reader: ZnodeReader, prefix: str) -> QueryLedger | None:
-    """What the ledger says of a prefix; None before its first batch."""
-    path = paths.query(prefix)
-    znode = reader.get(path)
-    return None if znode is None else payloads.decode_ledger(path, znode.data)
-
-
-def read_round(reader: ZnodeReader, prefix: str, number: int) -> OwnerRecord | None:
-    """What a round's znode says; None when it was settled and forgotten."""
-    path = paths.round_owner(prefix, number)
-    znode = reader.get(path)
-    return None if znode is None else payloads.decode_owner(path, znode.data)
+        settler.forget(store, [EMBEDDED.round_path(prefix, number) for number in old])

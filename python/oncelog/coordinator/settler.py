@@ -23,6 +23,7 @@ from oncelog import limits
 from oncelog.coordinator import metadata, owners
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError, StepTooLargeError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log, partition_reads, snapshot
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
@@ -301,12 +302,4 @@ def _listed_owners(reader: ZnodeReader, path: str, known: dict[str, frozenset[st
 
 
 def _is_remembered(reader: ZnodeReader, owner: str) -> bool:
-    if not paths.is_round(owner):
-        return False
-    prefix, number = paths.round_of(owner)
-    path = paths.query(prefix)
-    znode = reader.get(path)
-    if znode is None:
-        return False
-    ledger = payloads.decode_ledger(path, znode.data)
-    return number == ledger.current_round or (ledger.last is not None and number == ledger.last.round)
+    return paths.is_round(owner) and EMBEDDED.is_remembered(reader, *paths.round_of(owner))

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog import limits
-from oncelog.coordinator import metadata, rounds
+from oncelog.coordinator import metadata
 from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.txn_state import TxnState
@@ -79,7 +80,7 @@ def _time_out(store: ZnodeStore, coordinator: TransactionCoordinator, owner: str
         return coordinator.time_out(owner)
 
     def abort_unless_renewed(view: ZnodeView) -> bool:
-        return _overdue(view, owner, now_ms) is not None and rounds.abort_in(view, *paths.round_of(owner))
+        return _overdue(view, owner, now_ms) is not None and EMBEDDED.abort_in(view, *paths.round_of(owner))
 
     return store.transact(abort_unless_renewed)
 

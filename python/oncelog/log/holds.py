@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from oncelog import limits
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Stat, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import Outcome
@@ -106,13 +107,8 @@ def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
 
 
 def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
-    """The rounds that are open and not overdue: of each prefix the newest one alone can be."""
-    for name in reader.children(paths.QUERIES):
-        path = f"{paths.QUERIES}/{name}"
-        found = reader.get(path)
-        if found is None:
-            continue
-        owner = paths.round_owner(paths.name_of(name), payloads.decode_ledger(path, found.data).current_round)
+    """The rounds that are open and not overdue: see `newest_rounds`."""
+    for owner in EMBEDDED.newest_rounds(reader):
         znode = reader.get(owner)
         if znode is None:
             continue

@@ -21,6 +21,7 @@ from oncelog.errors import (
     UnknownTopicError,
     UnsupportedFormatError,
 )
+from oncelog.ledger.kinds import all_kinds
 from oncelog.log import holds, partition_reads, segment, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
@@ -245,7 +246,7 @@ class _Run:
     # Znodes of no partition -------------------------------------------------------------------------------------------
 
     def check_metadata(self) -> None:
-        """Read every znode of transactions, groups and queries, and the log's own."""
+        """Read every znode of transactions, groups and ledgers, and the log's own."""
         for path, decode in _metadata(self.store):
             znode = self.store.get(path)
             if znode is None:
@@ -278,10 +279,8 @@ def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
         path = f"{paths.TRANSACTIONS}/{name}"
         yield path, payloads.decode_transaction
         yield from ((f"{path}/{owner}", payloads.decode_owner) for owner in store.children(path))
-    for name in store.children(paths.QUERIES):
-        path = f"{paths.QUERIES}/{name}"
-        yield path, payloads.decode_ledger
-        yield from ((f"{path}/rounds/{number}", payloads.decode_owner) for number in store.children(f"{path}/rounds"))
+    for kind in all_kinds():  # a ledger over data elsewhere may share the store
+        yield from kind.znodes(store)
     for name in store.children(paths.GROUPS):
         path = f"{paths.GROUPS}/{name}"
         yield path, payloads.decode_group

@@ -7,8 +7,27 @@ module ``pyspark_oncelog``. `sink` is the main door for writing:
 
 from __future__ import annotations
 
-from oncelog.spark.data_source import OncelogDataSource
-from oncelog.spark.packaging import configure, jars
-from oncelog.spark.sink import Sink, sink
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncelog.spark.batch_sink import Sink, sink
+    from oncelog.spark.data_source import OncelogDataSource
+    from oncelog.spark.packaging import configure, jars
 
 __all__ = ["OncelogDataSource", "Sink", "configure", "jars", "sink"]
+
+_HOMES = {
+    "OncelogDataSource": "data_source",
+    "Sink": "batch_sink",
+    "configure": "packaging",
+    "jars": "packaging",
+    "sink": "batch_sink",
+}
+"""Loaded when they are asked for: what sinks share (`kit`) serves programs without PySpark too."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oncelog.spark' has no attribute {name!r}")
+    return getattr(import_module(f"oncelog.spark.{_HOMES[name]}"), name)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from oncelog.spark import schema
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.options import Use
 from oncelog.spark.options import parse_sink_options, parse_source_options
 from oncelog.spark.source import BatchReader, StreamReader
 from oncelog.spark.writer import BatchWriter, StreamWriter

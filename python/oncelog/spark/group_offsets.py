@@ -1,21 +1,16 @@
-"""The consumer group that a sink keeps: which source offsets of a batch become the group's with its decision.
-
-After a lost checkpoint a query with ``startingOffsets=group`` goes on exactly behind the last committed batch. That
-holds only if the group's offsets are all the query's progress; what else a query may depend on is refused here.
-"""
+"""The consumer group that the log's sinks keep: which source offsets of a batch become its own with the decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from oncelog.coordinator.rounds import BatchOffsets
 from oncelog.errors import BatchRefusedError
-from oncelog.spark.context import BatchContext
+from oncelog.ledger.progress import GroupProgress
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.progress import parse_ends, progress
 from oncelog.spark.offsets import SourceOffset, is_source_offset, parse_offset
-from oncelog.types import OffsetAndMetadata, TopicIdPartition
+from oncelog.types import TopicIdPartition
 
 
-def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> BatchOffsets:
+def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> GroupProgress[TopicIdPartition]:
     """The group's offsets before and after the batch.
 
     Args:
@@ -26,21 +21,12 @@ def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> BatchOffset
     Raises:
         BatchRefusedError: the query's progress is more than the offsets of this group.
     """
-    if batch.has_state:
-        raise BatchRefusedError(
-            "the query keeps state, which would not resume with the group's offsets; leave groupId out of the sink",
-            group_id=group_id,
-            query_id=batch.query_id,
-        )
-    ends = [parse_offset(text) for text in batch.end_offsets if text is not None and is_source_offset(text)]
-    if len(ends) != len(batch.end_offsets) or any(end.group_id != group_id for end in ends):
-        raise BatchRefusedError(
-            "every source of the query must be oncelog with the sink's groupId, for the group to hold its progress; "
-            "give the sources that groupId, or leave it out of the sink",
-            group_id=group_id,
-            sources=len(batch.end_offsets),
-            groups=sorted({str(end.group_id) for end in ends}),
-        )
+
+    def parse(text: str | None) -> SourceOffset | None:
+        found = parse_offset(text) if text is not None and is_source_offset(text) else None
+        return found if found is not None and found.group_id == group_id else None
+
+    ends = parse_ends(batch, group_id, parse, "oncelog with the sink's groupId (give the sources that option)")
     if any(end.cluster_id != cluster_id for end in ends):
         raise BatchRefusedError(
             "the source reads another log than the sink writes, and a group's offsets are kept where it reads; leave "
@@ -51,19 +37,4 @@ def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> BatchOffset
         )
     # A source that has no start yet begins with an empty batch (source.py): its end is where the query starts.
     starts = [end if text is None else parse_offset(text) for text, end in zip(batch.start_offsets, ends, strict=True)]
-    return BatchOffsets(group_id, _positions(starts, group_id), _positions(ends, group_id))
-
-
-def _positions(offsets: Iterable[SourceOffset], group_id: str) -> dict[TopicIdPartition, OffsetAndMetadata]:
-    found: dict[TopicIdPartition, OffsetAndMetadata] = {}
-    for source in offsets:
-        for partition, offset in source.partitions().items():
-            if partition in found:
-                raise BatchRefusedError(
-                    "two sources of the query read one partition; one offset cannot stand for both",
-                    group_id=group_id,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                )
-            found[partition] = OffsetAndMetadata(offset)
-    return found
+    return progress(group_id, [start.partitions() for start in starts], [end.partitions() for end in ends])

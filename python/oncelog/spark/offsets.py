@@ -9,9 +9,8 @@ checkpoint holds, and reads whole plans.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -206,33 +205,6 @@ def ranges(start: SourceOffset, end: SourceOffset) -> Iterator[tuple[TopicIdPart
         start_offset = start.offset_of(partition)
         if start_offset is not None and start_offset < end_offset:
             yield partition, start_offset, end_offset
-
-
-# Fingerprints ---------------------------------------------------------------------------------------------------------
-
-
-def fingerprint(starts: Sequence[str | None], ends: Sequence[str | None]) -> str:
-    """What identifies the input of a micro-batch: equal for a true replay, different for anything else.
-
-    Args:
-        starts: where each source of the query starts, as Spark logged it; None where it had no offset before.
-        ends: where each source ends, in the same order.
-
-    Returns:
-        SHA-256, in hex, over the canonical JSON of both.
-    """
-    canonical = {"starts": [_canonical(text) for text in starts], "ends": [_canonical(text) for text in ends]}
-    return hashlib.sha256(_compact(canonical).encode()).hexdigest()
-
-
-def _canonical(text: str | None) -> object:
-    """The offset as a JSON value with sorted keys, so that only meaning counts; what is no JSON counts as text."""
-    if text is None:
-        return None
-    try:
-        return {"json": json.dumps(json.loads(text), sort_keys=True)}
-    except (ValueError, RecursionError):
-        return {"text": text}
 
 
 def _compact(value: object) -> str:

@@ -21,8 +21,11 @@ from pyspark.sql.types import StructType
 from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
 from oncelog.log import holds
 from oncelog.ports import ZnodeStore
-from oncelog.spark import context, group_offsets, schema
-from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
+from oncelog.spark import group_offsets, schema
+from oncelog.spark.kit import context
+from oncelog.spark.kit.driver import batch_request
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.logs import open_log
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import Written, write_all
@@ -75,15 +78,15 @@ def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessag
     return found
 
 
-_drivers: dict[tuple[int, SinkOptions], BatchDriver] = {}
+_targets: dict[tuple[int, SinkOptions], LogTarget] = {}
 
 
-def _driver_of(options: SinkOptions) -> BatchDriver:
-    """The driver of a sink, one per process: what it remembers of a commit makes the upkeep due at a later one."""
+def _target_of(options: SinkOptions) -> LogTarget:
+    """The target of a sink, one per process: what it remembers of a commit makes the upkeep due at a later one."""
     key, log = (os.getpid(), options), open_log(options.path, options.znodes)
-    if key not in _drivers or _drivers[key].log is not log:
-        _drivers[key] = BatchDriver(log, options)
-    return _drivers[key]
+    if key not in _targets or _targets[key].log is not log:
+        _targets[key] = LogTarget(log, options)
+    return _targets[key]
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -107,10 +110,11 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         if len(runs) != 1 or None in runs:
             raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
         request = batch_request(options, batch, str(runs.pop()))
-        driver = _driver_of(options)
-        offsets = group_offsets.of_batch(batch, options.group_id, driver.log.cluster_id) if options.group_id else None
+        target = _target_of(options)
+        cluster_id = target.log.cluster_id
+        progress = group_offsets.of_batch(batch, options.group_id, cluster_id) if options.group_id else None
         written = [piece for message in sent for piece in message.written]
-        driver.run(request, offsets, lambda _: written, is_repeatable=True)
+        target.driver().run(Batch(request, lambda _: written, progress, is_repeatable=True))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""

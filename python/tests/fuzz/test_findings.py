@@ -15,8 +15,9 @@ from oncelog.log import codec, columns
 from oncelog.log.codec import Place
 from oncelog.log.object_files import ObjectPlace
 from oncelog.protocol.transaction_metadata import TransactionMetadata
-from oncelog.spark.offsets import fingerprint, is_source_offset, parse_offset
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.fingerprint import fingerprint
+from oncelog.spark.kit.options import Use
+from oncelog.spark.offsets import is_source_offset, parse_offset
 from oncelog.spark.options import parse_source_options
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads

@@ -17,6 +17,7 @@ from oncelog.errors import CorruptDataError
 from oncelog.log import codec, columns, index_files, object_files, segment
 from oncelog.ports import Stat, Znode
 from oncelog.spark import offsets, option_table
+from oncelog.spark.kit import fingerprint
 from oncelog.znodes import fields, paths
 from oncelog.znodes.sqlite import connection, store
 from oncelog.znodes.zookeeper import address
@@ -152,7 +153,10 @@ FAULTS: dict[str, tuple[str, Plant]] = {
         "source-offset",
         _replaced(offsets, "without_duplicates", dict),
     ),
-    "the order of names counts in a fingerprint": ("fingerprint", _replaced(offsets, "_canonical", lambda text: text)),
+    "the order of names counts in a fingerprint": (
+        "fingerprint",
+        _replaced(fingerprint, "_canonical", lambda text: text),
+    ),
     "a number of an option may have any sign": ("source-options", _options_are_any_number),
     "a text of an option is cut": ("sink-options", _topic_is_cut),
     "the system's refusal to look gets out": ("path", _replaced(runtime, "is_there", Path.exists)),

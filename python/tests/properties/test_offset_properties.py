@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.offsets import (
     PartitionEnd,
     SourceOffset,
     TopicOffsets,
     advance,
-    fingerprint,
     is_source_offset,
     parse_offset,
     ranges,

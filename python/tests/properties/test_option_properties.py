@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.errors import InvalidOptionError
-from oncelog.spark.option_table import OPTIONS, Use
+from oncelog.spark.kit.options import Use
+from oncelog.spark.option_table import OPTIONS
 from oncelog.spark.options import parse_sink_options, parse_source_options
 from oncelog.spark.positions import AtOffsets, AtTimestamps, parse_offsets
 from oncelog.types import IsolationLevel, TopicPartition

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from oncelog.clients.consumer import Consumer
-from oncelog.coordinator import rounds, settler
+from oncelog.coordinator import settler
 from oncelog.coordinator.rounds import Round
 from oncelog.coordinator.transactions import TransactionCoordinator
+from oncelog.ledger.batches import BatchSteps
 from oncelog.log import partition_log, partition_reads, snapshot, topics
 from oncelog.log.segment import SegmentWriter
 from oncelog.ports import ANY_VERSION, Check, Op, Set, ZnodeStore, ZnodeView
@@ -97,13 +98,11 @@ def _without_duplicate_detection(patch: pytest.MonkeyPatch) -> None:
 
 
 def _with_a_driver_that_never_finds_itself_superseded(patch: pytest.MonkeyPatch) -> None:
-    sound = rounds.read_round
+    def check(self: BatchSteps[Any], view: Any, number: int) -> Any:
+        prefix = self.request.prefix
+        return self.kind.read(view, prefix), self.kind.read_round(view, prefix, number)
 
-    def check(self: Round, view: Any) -> Any:
-        ledger = rounds.read_ledger(view, self._request.prefix)
-        return ledger, sound(view, self._request.prefix, self.number)
-
-    patch.setattr(Round, "_check_open", check)
+    patch.setattr(BatchSteps, "check_open", check)
 
 
 def _with_a_replay_that_writes_again(patch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,12 @@ import pytest
 
 from oncelog.coordinator import groups, rounds
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.coordinator.rounds import BatchOffsets, Round, RoundServices
+from oncelog.coordinator.rounds import Round, RoundServices
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, RoundAbortedError
+from oncelog.ledger.batches import BatchSteps
+from oncelog.ledger.kinds import EMBEDDED, LedgerKind
+from oncelog.ledger.progress import GroupProgress
 from oncelog.log import generations, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeView
@@ -205,14 +208,13 @@ class World:
         name = f"{generations.prefix(generations.DATA, 0)}{driver.run}-{partition.partition}"
         return Block(name, 0, 1, 0, 1, driver.batch, driver.batch)
 
-    def offsets(self, batch: int) -> BatchOffsets:
+    def offsets(self, batch: int) -> GroupProgress[TopicIdPartition]:
         """Ten rows for each batch."""
-        start, end = OffsetAndMetadata(10 * batch), OffsetAndMetadata(10 * batch + 10)
-        return BatchOffsets(GROUP, {self.source: start}, {self.source: end})
+        return GroupProgress(GROUP, {self.source: 10 * batch}, {self.source: 10 * batch + 10})
 
     def _time_out(self, state: State) -> State | None:
-        ledger = rounds.read_ledger(state.store, PREFIX)
-        if ledger is None or not rounds.abort(self.present, PREFIX, ledger.current_round):
+        ledger = EMBEDDED.read(state.store, PREFIX)
+        if ledger is None or not EMBEDDED.abort(self.present, PREFIX, ledger.current_round):
             return None
         return state._replace(size=state.size._replace(time_outs=state.size.time_outs - 1))
 
@@ -267,9 +269,9 @@ class World:
         return found[self.source].offset if found else None
 
     def _has_lost_round(self, store: MemoryZnodeStore) -> bool:
-        ledger = rounds.read_ledger(store, PREFIX)
-        numbers = [] if ledger is None else [int(name) for name in store.children(paths.rounds(PREFIX))]
-        stored = {number: rounds.read_round(store, PREFIX, number) for number in numbers}
+        ledger = EMBEDDED.read(store, PREFIX)
+        numbers = [] if ledger is None else [int(name) for name in store.children(EMBEDDED.rounds_path(PREFIX))]
+        stored = {number: EMBEDDED.read_round(store, PREFIX, number) for number in numbers}
         opened = [number for number, record in stored.items() if record and record.outcome is Outcome.OPEN]
         return ledger is not None and any(number != ledger.current_round for number in opened)
 
@@ -287,7 +289,7 @@ class World:
 
     def _knows_more(self, state: State) -> bool:
         """Whether the log is ahead of the checkpoint by more than one batch: the run is told so, and starts again."""
-        ledger = rounds.read_ledger(state.store, PREFIX)
+        ledger = EMBEDDED.read(state.store, PREFIX)
         return ledger is not None and ledger.last is not None and ledger.last.batch_id > state.finished
 
 
@@ -350,13 +352,13 @@ class Fault(NamedTuple):
 
 
 def decides_unfenced(patch_: pytest.MonkeyPatch) -> None:
-    def unchecked(round_: Round, view: ZnodeView) -> tuple[QueryLedger, OwnerRecord]:
-        ledger, record = rounds.read_ledger(view, PREFIX), rounds.read_round(view, PREFIX, round_.number)
+    def unchecked(_: BatchSteps[OwnerRecord], view: ZnodeView, number: int) -> tuple[QueryLedger, OwnerRecord]:
+        ledger, record = EMBEDDED.read(view, PREFIX), EMBEDDED.read_round(view, PREFIX, number)
         if ledger is None or record is None:
             raise RoundAbortedError("the round is gone")
         return ledger, record
 
-    patch_.setattr(Round, "_check_open", unchecked)
+    patch_.setattr(BatchSteps, "check_open", unchecked)
 
 
 def forgets_the_batch(patch_: pytest.MonkeyPatch) -> None:
@@ -378,15 +380,15 @@ def supersedes_nobody(patch_: pytest.MonkeyPatch) -> None:
 
 
 def aborts_what_is_decided(patch_: pytest.MonkeyPatch) -> None:
-    def abort_in(view: ZnodeView, prefix: str, number: int) -> bool:
-        record = rounds.read_round(view, prefix, number)
+    def abort_in(_: object, view: ZnodeView, prefix: str, number: int) -> bool:
+        record = EMBEDDED.read_round(view, prefix, number)
         assert record is not None
         aborted = replace(record, outcome=Outcome.ABORT)
-        view.set(paths.round_owner(prefix, number), payloads.encode_owner(aborted))
+        view.set(EMBEDDED.round_path(prefix, number), payloads.encode_owner(aborted))
         view.set_blind(paths.COMMITS, b"")
         return True
 
-    patch_.setattr(rounds, "abort_in", abort_in)
+    patch_.setattr(LedgerKind, "abort_in", abort_in)
 
 
 def decides_in_two_steps(patch_: pytest.MonkeyPatch) -> None:
@@ -396,11 +398,11 @@ def decides_in_two_steps(patch_: pytest.MonkeyPatch) -> None:
         store = world.present
 
         def ledger_first(view: ZnodeView) -> None:
-            ledger, _ = round_._check_open(view)
+            ledger = EMBEDDED.require(view, PREFIX)
             after = batch_ledger.decided(ledger, request(driver.batch, f"run-{driver.run}"), round_.number)
-            view.set(paths.query(PREFIX), payloads.encode_ledger(after))
+            view.set(EMBEDDED.path(PREFIX), payloads.encode_ledger(after))
 
-        ledger = rounds.read_ledger(store, PREFIX)
+        ledger = EMBEDDED.read(store, PREFIX)
         if ledger is not None and ledger.last is not None and ledger.last.batch_id == driver.batch:
             round_.decide()
             return driver._replace(step=DONE, round=None)

@@ -11,8 +11,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, SparkInternalsError, UsageError
-from oncelog.spark import context
-from oncelog.spark.context import BatchContext
+from oncelog.spark.kit import context
+from oncelog.spark.kit.context import BatchContext
 from tests.spark.journal_source import JournalSource
 from tests.spark.queries import forget_last_commit, numbers, run, run_batches, run_plan
 
@@ -288,3 +288,25 @@ def test_damaged_metadata_is_an_error_that_names_the_file(tmp_path: Path, metada
         context.of_checkpoint(place, 0)
 
     assert caught.value.fields["file"] == f"{place}/metadata"
+
+
+def test_a_query_without_a_checkpoint_of_its_own_is_refused_as_its_next_start_would_write_all_again(
+    spark: SparkSession, tmp_path: Path, set_conf: dict[str, str]
+) -> None:
+    def errors(name: str = "") -> list[OncelogError]:
+        seen = Seen()
+        rows = numbers(spark, tmp_path / "journal", until=1)
+        query = rows.writeStream.queryName(name).foreachBatch(seen) if name else rows.writeStream.foreachBatch(seen)
+        query.trigger(availableNow=True).start().awaitTermination()
+        return seen.errors
+
+    (temporary,) = errors()
+    set_conf["spark.sql.streaming.checkpointLocation"] = str(tmp_path / "check points")
+    (unnamed,) = errors()
+
+    for error in (temporary, unnamed):
+        assert isinstance(error, InvalidOptionError)
+        assert error.fields["missing"] == "checkpointLocation"
+    assert "/temporary-" in temporary.fields["temporary"]
+    assert "/check points/" in unnamed.fields["temporary"]
+    assert errors("copier") == []

@@ -34,7 +34,7 @@ def at(point: CrashPoint, action: threading.Event | object) -> Iterator[None]:
     """Call `action` when this process, the driver, first comes to `point`."""
     is_due = threading.Lock()
 
-    def act(reached: CrashPoint) -> None:
+    def act(reached: str) -> None:
         if reached is point and is_due.acquire(blocking=False):
             action()  # type: ignore[operator]
 

@@ -11,6 +11,7 @@ import pytest
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import Round
 from oncelog.errors import BatchRefusedError, OncelogError, RunSupersededError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log, open_with
@@ -42,7 +43,7 @@ def test_a_changed_name_right_behind_a_decided_batch_is_refused_until_the_former
             BatchRefusedError, match=r"former transactionalIdPrefix/sinkName.*former_prefixes=\['sink'\]"
         ):
             write(log, 1, run_id, "renamed")
-    assert rounds.read_ledger(log.services.store, "renamed") is None, "what is refused leaves nothing behind"
+    assert EMBEDDED.read(log.services.store, "renamed") is None, "what is refused leaves nothing behind"
 
     assert not write(log, 1, "run-4")
     assert write(log, 2, "run-5", "renamed")

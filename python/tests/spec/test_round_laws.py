@@ -22,9 +22,10 @@ from oncelog.errors import (
     RoundAbortedError,
     RunSupersededError,
 )
+from oncelog.ledger import batches
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
-from oncelog.znodes import paths
 from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
 from tests.logs import (
     TOPIC,
@@ -166,7 +167,7 @@ def test_an_empty_batch_decides_too_and_leaves_nothing_but_its_place_in_the_ledg
         round_.write({})
         round_.decide()
 
-    ledger = rounds.read_ledger(log.services.store, PREFIX)
+    ledger = EMBEDDED.read(log.services.store, PREFIX)
     assert ledger is not None
     assert ledger.last is not None
     assert ledger.last.batch_id == 2
@@ -526,8 +527,8 @@ def test_settled_rounds_are_forgotten_but_never_the_newest(world: LogWorld) -> N
         round_.decide()
         world.settle()
         rounds.forget_old_rounds(world.log.services.store, PREFIX)
-    left = world.log.services.store.children(paths.rounds(PREFIX))
+    left = world.log.services.store.children(EMBEDDED.rounds_path(PREFIX))
 
-    assert paths.round_owner(PREFIX, 12).rpartition("/")[2] in left
-    assert len(left) <= rounds.REMEMBERED_ROUNDS + 1
+    assert EMBEDDED.round_path(PREFIX, 12).rpartition("/")[2] in left
+    assert len(left) <= batches.REMEMBERED_ROUNDS + 1
     assert rounds.begin(world.log.services.new_round_services(), request(11, "run-2")) is None

@@ -26,6 +26,7 @@ from oncelog import limits
 from oncelog.cli import main
 from oncelog.cli.output import duration, moment, printable, quoted, readable, size
 from oncelog.cli.shell import Command, Root
+from oncelog.limits import MAX_NAME_BYTES
 from oncelog.log import holds
 from oncelog.runtime import ZNODES_FILE
 from oncelog.znodes import copying
@@ -309,6 +310,16 @@ def test_the_ledger_of_a_sink_is_shown(shell: Shell, log: oncelog.Log) -> None:
     assert [row[:3] for row in lines[-2:]] == [["1", "7", "commit"], ["2", "8", "open"]]
     assert lines[-1][-2:] == ["copies-0", "copies-1"]
     assert shell.lines("batch", "list")[-1].split() == ["copies", "query-1", "sink", "7", "1"]
+
+
+def test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger(shell: Shell, log: oncelog.Log) -> None:
+    too_long = "p" * (MAX_NAME_BYTES + 1)
+    open_round(log, prefix=too_long)
+    open_round(log)
+
+    assert [line.split()[0] for line in shell.lines("batch", "list")[2:]] == ["copies", too_long]
+    assert shell.lines("batch", "abort", too_long) == [f"aborted round 1 of {too_long}, with all its participants"]
+    assert "too long" in shell.refused("batch", "show", f"{too_long}p", exit_code=2)
 
 
 def test_an_undecided_round_is_aborted_by_its_prefix(shell: Shell, log: oncelog.Log) -> None:

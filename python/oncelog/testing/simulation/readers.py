@@ -8,7 +8,7 @@ from oncelog.clients.consumer import Consumer
 from oncelog.errors import DataLossError, OffsetOutOfRangeError, OncelogError, OutcomeUnknownError
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.options import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
 from oncelog.testing.history import Fetch, Fetched, Piece, Plan, Planned, Poll, Polled, Recorder, Stage, placed_runs_of

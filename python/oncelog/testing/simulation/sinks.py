@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from oncelog.coordinator import rounds
 from oncelog.errors import (
     AbortableError,
     BatchRefusedError,
@@ -24,13 +23,16 @@ from oncelog.errors import (
     ProducerFencedError,
     RunSupersededError,
 )
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.spark import group_offsets
-from oncelog.spark.context import BatchContext
-from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.driver import batch_request
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.offsets import SourceOffset, advance, parse_offset, ranges
-from oncelog.spark.option_table import Use
 from oncelog.spark.options import SinkOptions, SourceOptions, parse_sink_options
 from oncelog.spark.planner import ReadTask, SourcePlanner
 from oncelog.spark.writing import WriteTask, Written, write_all
@@ -142,7 +144,7 @@ class QueryClient(Client):
         """Of the next run's sink: one that begins anew takes over the history that it finds."""
         if self.checkpoint.is_first or self.checkpoint.done:
             return _sink_options(**self._write)
-        ledger = rounds.read_ledger(log.services.store, self.name)
+        ledger = EMBEDDED.read(log.services.store, self.name)
         is_another = ledger is not None and ledger.query_id != self.checkpoint.query_id
         return _sink_options(**self._write, **({"takeover": ledger.query_id} if ledger and is_another else {}))
 
@@ -203,7 +205,7 @@ class _Run:
         self._checkpoint = query.checkpoint
         self._planner = SourcePlanner(log, query.read_options())
         self._options = persevere(process, lambda: query.write_options(log))
-        self._driver = BatchDriver(log, self._options)
+        self._driver = LogTarget(log, self._options).driver()
 
     def go_on(self, idle_max: int) -> None:
         """Run batches until nothing new came so often."""
@@ -239,7 +241,7 @@ class _Run:
         start, end = checkpoint.ends.get(batch_id - 1), checkpoint.ends[batch_id]
         context = BatchContext(checkpoint.query_id, self._process.name, "", batch_id, (start,), (end,), has_state=False)
         request = batch_request(self._options, context, context.run_id)
-        offsets = group_offsets.of_batch(context, query.group, self._driver.log.cluster_id) if query.group else None
+        offsets = group_offsets.of_batch(context, query.group, self._log.cluster_id) if query.group else None
         told = _Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
         before = self._process.unknown_outcomes
 
@@ -252,7 +254,7 @@ class _Run:
             return [piece for result in results for piece in result.written]
 
         try:
-            report = persevere(self._process, lambda: self._driver.run(request, offsets, write), tries=2)
+            report = persevere(self._process, lambda: self._driver.run(Batch(request, write, offsets)), tries=2)
         except OncelogError:
             told.failed(is_certain=self._process.unknown_outcomes == before)
             raise

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from oncelog.types import Outcome
-from oncelog_kafka import ledger, options, source_offsets
+from oncelog_kafka import kafka_rounds, options, source_offsets
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.participants import Participant, ParticipantId
-from tests.fuzz.mutators import mutated_json, mutated_text, parsed
+from tests.fuzz.mutators import Pairs, mutated_json, mutated_text, parsed
 from tests.fuzz.target import Target, Verdict, expect
 from tests.fuzz.targets.options import Options
 from tests.fuzz.targets.znode_payloads import Payload, canonical
@@ -35,7 +35,7 @@ class Round(Payload):
         super().__init__("kafka_round")
 
     def prepare(self) -> None:
-        self.encode, self.decode = ledger.encode_round, ledger.decode_round
+        self.encode, self.decode = kafka_rounds.encode_round, kafka_rounds.decode_round
         self.written = [*(self.encode(value) for value in ROUNDS), BEFORE_BEGAN_MS]
         self.trees = [parsed(data) for data in self.written]
 
@@ -63,9 +63,10 @@ class KafkaOffsets(Target):
         found = source_offsets.parse_offsets(text)
         if found is None:
             return Verdict.REFUSED
-        again = json.dumps({topic: {str(key): value for key, value in one.items()} for topic, one in found.items()})
-        expect(canonical(parsed(text)) == canonical(parsed(again)), "offsets were converted", again=again)
-        expect(all(0 <= value < 2**63 for one in found.values() for value in one.values()), "an offset out of bounds")
+        again = json.dumps(source_offsets.by_topic(found))
+        named = Pairs((topic, partitions) for topic, partitions in parsed(text) if partitions)
+        expect(canonical(named) == canonical(parsed(again)), "offsets were converted", again=again)
+        expect(all(0 <= offset < 2**63 for offset in found.values()), "an offset out of bounds")
         return Verdict.CORRECT
 
 

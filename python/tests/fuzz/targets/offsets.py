@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
-from oncelog.spark.offsets import SourceOffset, TopicOffsets, fingerprint, is_source_offset, parse_offset
+from oncelog.spark.kit.fingerprint import fingerprint
+from oncelog.spark.offsets import SourceOffset, TopicOffsets, is_source_offset, parse_offset
 from tests.fuzz.mutators import Pairs, mutated_json, parsed
 from tests.fuzz.target import Target, Verdict, expect, expect_typed
 from tests.fuzz.targets.znode_payloads import canonical

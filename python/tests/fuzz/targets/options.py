@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 from oncelog.errors import InvalidOptionError
-from oncelog.spark.option_table import OPTIONS, Use
+from oncelog.spark.kit.options import Use
+from oncelog.spark.option_table import OPTIONS
 from oncelog.spark.options import parse_sink_options, parse_source_options
 from tests.fuzz.mutators import mutated_json, mutated_text, parsed
 from tests.fuzz.target import Target, Verdict, expect, expect_typed

@@ -9,6 +9,7 @@ from typing import Any
 
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import candidates, generations, holds
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
@@ -258,7 +259,7 @@ class ZnodePath(Target):
         self.paths = [
             paths.partition(IN_PARTITION),
             paths.group_partition("größe/1", IN_PARTITION),
-            paths.round_owner("a b", 12),
+            EMBEDDED.round_path("a b", 12),
             paths.transaction_owner("co.pier", 7, 3),
         ]
 
@@ -289,7 +290,7 @@ class ZnodePath(Target):
         if at == 1:
             return paths.group_partition(*paths.group_partition_of(path))
         if at == 2:
-            return paths.round_owner(*paths.round_of(path))
+            return EMBEDDED.round_path(*paths.round_of(path))
         producer = paths.producer_of(path)
         return paths.transaction_owner(paths.transactional_id_of(path), producer.producer_id, producer.epoch)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import oncelog_kafka
-from oncelog.crash_points import CrashPoint, arm, kill_once_at
+from oncelog.crash_points import arm, kill_once_at
 from tests.spark.jobs.sessions import run_while_watched, spark_session
 
 
 def main(settings: dict[str, Any]) -> None:
     if settings["crash_point"]:
-        arm(kill_once_at(CrashPoint(settings["crash_point"]), -os.getpgrp(), Path(settings["mark"])))
+        arm(kill_once_at(settings["crash_point"], -os.getpgrp(), Path(settings["mark"])))
     with spark_session(settings={"spark.jars": oncelog_kafka.jars()}) as spark:
         rows = (
             spark.readStream.schema("value string, partition int")

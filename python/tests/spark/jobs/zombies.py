@@ -30,10 +30,10 @@ POINT = "point"
 MARK = "mark"
 
 
-def stop_once_at(point: CrashPoint, mark: Path) -> Callable[[CrashPoint], None]:
+def stop_once_at(point: CrashPoint, mark: Path) -> Callable[[str], None]:
     """An action that stops this process at `point`, unless the file `mark` exists."""
 
-    def action(reached: CrashPoint) -> None:
+    def action(reached: str) -> None:
         if reached is not point:
             return
         try:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from oncelog.coordinator import groups, metadata, rounds
-from oncelog.coordinator.rounds import BatchOffsets
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, RunSupersededError
+from oncelog.ledger.kinds import EMBEDDED
+from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, Outcome
@@ -19,7 +20,7 @@ from tests.rounds import GROUP, PREFIX, SOURCE, begin, offsets, request, written
 
 
 def record_of(log: Log, number: int) -> payloads.OwnerRecord:
-    record = rounds.read_round(log.services.store, PREFIX, number)
+    record = EMBEDDED.read_round(log.services.store, PREFIX, number)
     assert record is not None
     return record
 
@@ -30,7 +31,7 @@ def test_a_plan_opens_a_round_that_says_what_it_is_for(log: Log) -> None:
 
     assert (record.outcome, record.participants, record.timeout_ms) == (Outcome.OPEN, (), 777)
     assert (record.batch_id, record.fingerprint, record.run_id) == (4, "offsets of 4", "run-1")
-    assert round_.path == paths.round_owner(PREFIX, 1)
+    assert round_.path == EMBEDDED.round_path(PREFIX, 1)
 
 
 def test_a_new_round_aborts_the_undecided_one_before_it_and_no_decided_one(log: Log) -> None:
@@ -128,13 +129,14 @@ def test_the_offsets_of_hundreds_of_source_partitions_are_staged_in_bounded_step
             log.create_topic(name, partitions=400)
         sources = [where for name in ("one", "two", "three") for where in partitions(log, name)]
         for batch_id in range(2):
-            start, end = OffsetAndMetadata(batch_id), OffsetAndMetadata(batch_id + 1)
-            one = BatchOffsets(GROUP, dict.fromkeys(sources, start), dict.fromkeys(sources, end))
+            one = GroupProgress(GROUP, dict.fromkeys(sources, batch_id), dict.fromkeys(sources, batch_id + 1))
             round_ = begin(log, batch_id, group_id=GROUP)
             round_.write(written(log, {0: [b"%d" % batch_id]}))
             round_.stage_offsets(one)
             round_.decide()
-            assert groups.fetch(log.services.store, GROUP, sources) == one.end
+            assert groups.fetch(log.services.store, GROUP, sources) == dict.fromkeys(
+                sources, OffsetAndMetadata(batch_id + 1)
+            )
             world.settle()
 
 
@@ -147,9 +149,9 @@ def test_aborting_is_idempotent_and_never_undoes_a_decision(log: Log) -> None:
     kept.decide()
     kept.abort()
 
-    assert rounds.abort(store, "lost", 1)
-    assert not rounds.abort(store, PREFIX, 1)
-    assert not rounds.abort(store, "nobody", 1)
+    assert EMBEDDED.abort(store, "lost", 1)
+    assert not EMBEDDED.abort(store, PREFIX, 1)
+    assert not EMBEDDED.abort(store, "nobody", 1)
     assert record_of(log, 1).outcome is Outcome.COMMIT
 
 
@@ -165,7 +167,7 @@ def test_a_ledger_that_vanished_under_its_driver_is_corruption(world: LogWorld) 
     world.is_checked = False
     round_ = begin(world.log, 0)
     store = world.log.services.store
-    for path in (round_.path, paths.rounds(PREFIX), paths.query(PREFIX)):
+    for path in (round_.path, EMBEDDED.rounds_path(PREFIX), EMBEDDED.path(PREFIX)):
         store.transact(lambda view, path=path: view.delete(path))  # type: ignore[misc]
     with pytest.raises(CorruptDataError, match=f"prefix='{PREFIX}'"):
         round_.decide()

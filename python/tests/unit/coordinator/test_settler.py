@@ -12,6 +12,7 @@ from oncelog import limits
 from oncelog.coordinator import groups, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import CorruptDataError, TransactionAbortableError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import OwnerState
 from oncelog.runtime import Log
@@ -312,7 +313,7 @@ def test_an_owner_of_more_groups_and_participants_than_a_step_takes_is_finished_
         partitions=tuple(f"/topics/t/i/{at}" for at in range(700)),
         groups=tuple(f"/groups/g/t/i/{at}" for at in range(650)),
     )
-    owner = paths.round_owner("sink", 1)
+    owner = EMBEDDED.round_path("sink", 1)
     steps = settler._steps({owner: whole, "/transactions/a/1.0": OwnerState(Outcome.ABORT, 4)})
     parts = [part for step in steps for part in step if part.owner == owner]
 
@@ -331,9 +332,9 @@ def test_a_round_keeps_its_znode_while_it_is_the_ledgers_memory(world: LogWorld)
     world.settle()
     store = world.log.services.store
 
-    assert store.children(paths.rounds("sink")) == ["2"]
-    settler.forget(store, [paths.round_owner("sink", 2)])
-    assert store.children(paths.rounds("sink")) == ["2"]
+    assert store.children(EMBEDDED.rounds_path("sink")) == ["2"]
+    settler.forget(store, [EMBEDDED.round_path("sink", 2)])
+    assert store.children(EMBEDDED.rounds_path("sink")) == ["2"]
 
 
 def test_open_and_listed_owners_are_never_forgotten(world: LogWorld) -> None:

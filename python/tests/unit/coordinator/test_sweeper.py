@@ -7,6 +7,7 @@ import pytest
 from oncelog import limits
 from oncelog.coordinator import metadata, owners, sweeper
 from oncelog.coordinator.sweeper import Overdue
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH
 from oncelog.znodes import paths
@@ -59,7 +60,7 @@ def test_without_candidates_not_even_the_clock_is_touched(world: LogWorld) -> No
 
 def test_an_owner_that_is_gone_is_passed_over(world: LogWorld) -> None:
     services = world.log.services
-    gone = [paths.transaction_owner("nobody", 1, 2), paths.round_owner("nobody", 3)]
+    gone = [paths.transaction_owner("nobody", 1, 2), EMBEDDED.round_path("nobody", 3)]
 
     assert sweeper.sweep_owners(services.store, services.coordinator, gone) == []
 

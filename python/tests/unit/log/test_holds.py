@@ -9,6 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import CorruptDataError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import collection, generations, holds
 from oncelog.log.collection import Collected
 from oncelog.ports import ZnodeView
@@ -43,7 +44,7 @@ def test_a_round_that_is_open_keeps_the_generation_that_its_files_bear(world: Lo
     blocks: dict[TopicIdPartition, list[Block]] = written(log, {0: [b"slow"]})
     assert [later(world).generation for _ in range(4)] == [2, 2, 2, 2], "raised once, as it may be"
     (hold,) = later(world).held_by
-    assert (hold.owner, hold.writer) == (paths.round_owner(PREFIX, 1), "micro-batch 4")
+    assert (hold.owner, hold.writer) == (EMBEDDED.round_path(PREFIX, 1), "micro-batch 4")
     assert hold.age_ms == 5 * limits.GENERATION_MIN_AGE_MS
 
     round_.write(blocks)

@@ -12,6 +12,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.coordinator import rounds
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_log, partition_reads
 from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
@@ -173,7 +174,7 @@ def spoil_owner(world: LogWorld, view: ZnodeView) -> None:
         (lose_a_partition, {Damage.MISSING_ZNODE}),
         (spoil(paths.topic(TOPIC)), {Damage.CORRUPT_ZNODE}),
         (spoil(paths.transaction("copier")), {Damage.CORRUPT_ZNODE}),
-        (spoil(paths.query("copies")), {Damage.CORRUPT_ZNODE}),
+        (spoil(EMBEDDED.path("copies")), {Damage.CORRUPT_ZNODE}),
         (spoil_partition, {Damage.CORRUPT_ZNODE}),
         (spoil_tail_node, {Damage.CORRUPT_ZNODE, Damage.HOLE, Damage.WRONG_TOTAL}),
         (spoil_owner, {Damage.CORRUPT_ZNODE}),

@@ -10,15 +10,17 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import BatchRefusedError, OncelogError, RoundAbortedError, UnknownPartitionError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import generations
 from oncelog.log.partition_log import PARTITIONS_PER_STEP
-from oncelog.spark.context import BatchContext
-from oncelog.spark.driver import BatchDriver, batch_request, commit_once, write_task
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.driver import BatchDriver, batch_request
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.log_target import Job, LogTarget, commit_once, write_task
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import OffsetAndMetadata
-from oncelog.znodes import paths
 from tests.logs import TOPIC, LogWorld, log_world, lso, state, values
 from tests.rounds import PREFIX, SOURCE, request, written
 from tests.rounds import offsets as batch_offsets
@@ -40,6 +42,10 @@ def options(world: LogWorld, **more: object) -> SinkOptions:
     return parse_sink_options(given, Use.FOREACH_BATCH)
 
 
+def driver_of(world: LogWorld, **more: object) -> BatchDriver[Job]:
+    return LogTarget(world.log, options(world, **more)).driver()
+
+
 def some_blocks(world: LogWorld, topic: str, numbers: Iterable[int]) -> list[Written]:
     """What the tasks of a batch hand over: a row for each of these partitions."""
     found = written(world.log, {number: [b"row"] for number in numbers}, topic)
@@ -47,7 +53,7 @@ def some_blocks(world: LogWorld, topic: str, numbers: Iterable[int]) -> list[Wri
 
 
 def test_a_topic_that_is_created_again_smaller_while_the_tasks_work_is_an_error_that_says_so(world: LogWorld) -> None:
-    driver = BatchDriver(world.log, options(world))
+    driver = driver_of(world)
 
     def work(task: WriteTask) -> Iterable[Written]:
         found = some_blocks(world, TOPIC, [0, 1])
@@ -56,13 +62,13 @@ def test_a_topic_that_is_created_again_smaller_while_the_tasks_work_is_an_error_
         return found
 
     with pytest.raises(UnknownPartitionError, match=r"created again with fewer.*partition=1, partitions=1"):
-        driver.run(request(0), None, work)
+        driver.run(Batch(request(0), work))
 
     assert values(world.log) == []
 
 
 def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
-    store, path = world.store(), paths.round_owner(PREFIX, 1)
+    store, path = world.store(), EMBEDDED.round_path(PREFIX, 1)
 
     def version() -> int:
         found = store.get(path)
@@ -74,7 +80,7 @@ def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
         until(lambda: version() > begun + 1)
         return some_blocks(world, TOPIC, [0])
 
-    BatchDriver(world.log, options(world, roundTimeoutMs=30)).run(request(0), None, work)
+    driver_of(world, roundTimeoutMs=30).run(Batch(request(0), work))
 
     assert values(world.log, 0) == [b"row"]
 
@@ -83,7 +89,7 @@ def test_a_round_is_renewed_while_its_tasks_work(world: LogWorld) -> None:
 def test_a_batch_that_others_aborted_before_its_decision_is_run_once_more_where_it_may_be(
     world: LogWorld, *, is_repeatable: bool
 ) -> None:
-    driver = BatchDriver(world.log, options(world))
+    driver = driver_of(world)
     runs = 0
 
     def work(task: WriteTask) -> Iterable[Written]:
@@ -95,10 +101,10 @@ def test_a_batch_that_others_aborted_before_its_decision_is_run_once_more_where_
         return found
 
     if is_repeatable:
-        assert driver.run(request(0), None, work, is_repeatable=True).rows == 1
+        assert driver.run(Batch(request(0), work, is_repeatable=True)).rows == 1
     else:
         with pytest.raises(RoundAbortedError):
-            driver.run(request(0), None, work)
+            driver.run(Batch(request(0), work))
 
     assert values(world.log) == [b"row"] * is_repeatable
     assert runs == 1 + is_repeatable
@@ -111,7 +117,7 @@ def test_a_batch_that_others_abort_each_time_ends_its_query(world: LogWorld) -> 
         return found
 
     with pytest.raises(RoundAbortedError):
-        BatchDriver(world.log, options(world)).run(request(0), None, work, is_repeatable=True)
+        driver_of(world).run(Batch(request(0), work, is_repeatable=True))
 
     assert values(world.log) == []
 
@@ -124,26 +130,28 @@ def test_a_job_that_lasts_longer_than_two_collections_is_committed(world: LogWor
             assert world.log.admin.upkeep().timed_out == ()
         return found
 
-    BatchDriver(world.log, options(world, roundTimeoutMs=24 * 3600 * 1000)).run(request(0), None, work)
+    driver_of(world, roundTimeoutMs=24 * 3600 * 1000).run(Batch(request(0), work))
 
     assert values(world.log, 0) == [b"row"]
 
 
 def test_a_batch_that_fails_leaves_no_round_open(world: LogWorld) -> None:
-    driver = BatchDriver(world.log, options(world))
+    driver = driver_of(world)
 
     def fail(task: WriteTask) -> Iterable[Written]:
         raise RuntimeError("a job fails on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
-        driver.run(request(0), None, fail)
+        driver.run(Batch(request(0), fail))
     assert world.log.admin.describe_ledger(PREFIX).open_rounds == []
 
     elsewhere = batch_offsets(world.log, 7)
     with world.log.consumer(group_id=elsewhere.group_id) as consumer:
         consumer.commit({p.topic_partition: OffsetAndMetadata(3) for p in elsewhere.start})
     with pytest.raises(BatchRefusedError):
-        driver.run(request(0, group_id=elsewhere.group_id), elsewhere, lambda task: some_blocks(world, TOPIC, [0]))
+        driver.run(
+            Batch(request(0, group_id=elsewhere.group_id), lambda task: some_blocks(world, TOPIC, [0]), elsewhere)
+        )
     assert world.log.admin.describe_ledger(PREFIX).open_rounds == []
     assert values(world.log) == []
 

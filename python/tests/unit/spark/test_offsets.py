@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError, UsageError
+from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.offsets import (
     PartitionEnd,
     SourceOffset,
     TopicOffsets,
     advance,
     check_same_log,
-    fingerprint,
     is_source_offset,
     parse_offset,
     ranges,

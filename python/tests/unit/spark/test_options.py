@@ -10,7 +10,8 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import InvalidOptionError
-from oncelog.spark.option_table import OPTIONS, SINKS, SOURCE, Use, render_markdown_table
+from oncelog.spark.kit.options import SINKS, SOURCE, Use, render_markdown_table
+from oncelog.spark.option_table import OPTIONS
 from oncelog.spark.options import SinkOptions, SourceOptions, parse_sink_options, parse_source_options
 from oncelog.spark.positions import AtOffsets, AtTimestamp, AtTimestamps, Bound, NoMatch
 from oncelog.types import IsolationLevel, TopicPartition
@@ -403,6 +404,19 @@ def test_a_prefix_does_not_look_like_one_of_its_transactional_ids(prefix: str) -
     assert refused_sink(transactionalIdPrefix=prefix)["option"] == "transactionalIdPrefix"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "sink_name"),
+    [("p" * 600, "s" * 600), ("p" * 512, "s" * 512), (None, "s" * 990)],
+    ids=["both long", "a byte too long", "behind the query's id"],
+)
+def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger(prefix: str | None, sink_name: str) -> None:
+    found = refused_sink(transactionalIdPrefix=prefix, sinkName=sink_name)
+
+    assert found["options"] == ["transactionalIdPrefix", "sinkName"]
+    assert "too long" in found["expected"]
+    assert sink(transactionalIdPrefix=prefix, sinkName=sink_name[: 1023 - len(prefix or "q" * 36)])
+
+
 @pytest.mark.parametrize("prefix", ["copier", "copier-v2", "copier0", "3f1c-11ee"])
 def test_a_prefix_may_hold_digits(prefix: str) -> None:
     assert sink(transactionalIdPrefix=prefix).transactional_id_prefix == prefix
@@ -442,7 +456,7 @@ def test_every_default_is_a_value_its_option_takes() -> None:
 
 
 def test_the_docs_show_every_option_with_where_it_counts_and_its_default() -> None:
-    table = render_markdown_table()
+    table = render_markdown_table(OPTIONS)
 
     assert table.count("\n") == len(OPTIONS) + 2
     assert "| `startingOffsets` | source, stream | `latest` | Where a new query starts" in table
@@ -451,7 +465,7 @@ def test_the_docs_show_every_option_with_where_it_counts_and_its_default() -> No
 
 
 def test_the_docs_can_show_the_source_or_the_sinks_alone() -> None:
-    sources, sinks = render_markdown_table(SOURCE), render_markdown_table(SINKS)
+    sources, sinks = render_markdown_table(OPTIONS, SOURCE), render_markdown_table(OPTIONS, SINKS)
 
     assert ("`subscribe`" in sources, "`codec`" in sources) == (True, False)
     assert ("`subscribe`" in sinks, "`codec`" in sinks) == (False, True)

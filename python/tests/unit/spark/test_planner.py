@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.ports import ZnodeReader
 from oncelog.runtime import Log
-from oncelog.spark.option_table import Use
+from oncelog.spark.kit.options import Use
 from oncelog.spark.options import parse_source_options
 from oncelog.spark.planner import SourcePlanner
 from tests.faulty import RivalledStore

@@ -31,9 +31,9 @@ from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
 from oncelog.spark import planner, schema
+from oncelog.spark.kit.options import Use
 from oncelog.spark.logs import close_logs
 from oncelog.spark.offsets import parse_offset
-from oncelog.spark.option_table import Use
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
 from oncelog.spark.source import StreamReader
@@ -629,7 +629,7 @@ def test_a_query_that_continues_a_group_is_refused_if_a_batch_was_decided_since_
     run_batch(log, batch_request(1, group_id=GROUP))
 
     heir = begin_batch(log, 0, "run-2", group_id=GROUP, query_id="heir", takeover="query")
-    with pytest.raises(BatchRefusedError, match="new checkpoint and startingOffsets=group"):
+    with pytest.raises(BatchRefusedError, match="from a new checkpoint; start it where the group stands"):
         heir.stage_offsets(batch_offsets(log, 1))
     heir.abort()
 

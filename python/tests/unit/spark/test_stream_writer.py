@@ -14,8 +14,8 @@ from oncelog import limits
 from oncelog.errors import BatchRefusedError, UnknownTopicError
 from oncelog.log import holds
 from oncelog.runtime import Log
+from oncelog.spark.kit.options import Use
 from oncelog.spark.logs import close_logs
-from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writer import BatchWriter, StreamWriter, TaskMessage
 from oncelog.spark.writing import Written

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
@@ -66,7 +67,9 @@ counts = st.integers(1, 2**63 - 1)
 times = st.integers(-1, 2**63 - 1)
 sequences = st.integers(0, MAX_SEQUENCE)
 segments = st.sampled_from(["0a1b", "x", "9"])
-owners = st.sampled_from([paths.transaction_owner("gr/öße", 7, 3), paths.round_owner("a b", 12), "/transactions/x/1.0"])
+owners = st.sampled_from(
+    [paths.transaction_owner("gr/öße", 7, 3), EMBEDDED.round_path("a b", 12), "/transactions/x/1.0"]
+)
 blocks = st.builds(Block, names, numbers, numbers, st.integers(0, 2**32 - 1), counts, times, times)
 markers = st.builds(Marker, st.sampled_from(Outcome), numbers, tuples(pairs))
 entries = st.one_of(

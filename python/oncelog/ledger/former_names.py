@@ -11,8 +11,9 @@ every znode that a step reads is one that others' steps make it start over for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
@@ -31,17 +32,17 @@ class QueryIdsNeeded(Exception):  # noqa: N818 - a question to `planning`, never
     """A step has to know the other ledgers: it is the first of its run."""
 
 
-def planning(store: ZnodeStore, root: str, plan: Callable[[QueryIds | None], T]) -> T:
-    """Run `plan`; where it is the first step of its run, once more with the queries of the ledgers below `root`."""
+def planning(store: ZnodeStore, kind: LedgerKind[Any], plan: Callable[[QueryIds | None], T]) -> T:
+    """Run `plan`; where it is the first step of its run, once more with the queries of all ledgers of its kind."""
     try:
         return plan(None)
     except QueryIdsNeeded:
-        return plan(_query_ids(store, root))
+        return plan(_query_ids(store, kind.root))
 
 
 def supersede(
     view: ZnodeView,
-    root: str,
+    kind: LedgerKind[Any],
     request: BatchRequest,
     stored: QueryLedger | None,
     planned: QueryLedger,
@@ -51,7 +52,7 @@ def supersede(
 
     Args:
         view: of the step.
-        root: the parent of all ledgers.
+        kind: of the ledger.
         request: the batch, which the sink's ledger does not hold.
         stored, planned: the sink's ledger before and after this step.
         query_ids: see `planning`.
@@ -66,9 +67,9 @@ def supersede(
         return
     if query_ids is None:
         raise QueryIdsNeeded
-    others = dict(_others(view, root, request, query_ids))
+    others = dict(_others(view, kind, request, query_ids))
     for prefix, superseded in batch_ledger.former_names(planned, request, others).items():
-        view.set(f"{root}/{paths.segment(prefix)}", payloads.encode_ledger(superseded))
+        kind.put(view, prefix, superseded)
         yield prefix, superseded.current_round
 
 
@@ -85,13 +86,12 @@ def _query_ids(store: ZnodeStore, root: str) -> QueryIds:
 
 
 def _others(
-    view: ZnodeView, root: str, request: BatchRequest, query_ids: QueryIds
+    view: ZnodeView, kind: LedgerKind[Any], request: BatchRequest, query_ids: QueryIds
 ) -> Iterator[tuple[str, QueryLedger]]:
     own = paths.segment(request.prefix)
-    for name in view.children(root):
-        if name == own or query_ids.get(name, request.query_id) != request.query_id:
-            continue
-        path = f"{root}/{name}"
-        znode = view.get(path)
-        if znode is not None:
-            yield paths.name_of(name), payloads.decode_ledger(path, znode.data)
+    for name in view.children(kind.root):
+        if name != own and query_ids.get(name, request.query_id) == request.query_id:
+            prefix = paths.name_of(name)
+            found = kind.read(view, prefix)
+            if found is not None:
+                yield prefix, found

@@ -1,4 +1,4 @@
-"""The sink's driver side: one micro-batch, from the ledger's verdict to the last commit.
+"""Kafka as a target of sinks: each task leaves a transaction open, the ledger decides, then all are committed.
 
 Crash points:
 
@@ -20,31 +20,33 @@ decided rounds before it fences, and fencing leaves out what decided rounds name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from oncelog.crash_points import CrashPoint, reach
+from oncelog.crash_points import reach
 from oncelog.errors import (
-    BatchRefusedError,
     InvalidTransactionTimeoutError,
     NotPreparedError,
-    OncelogError,
-    ParticipantLostError,
     RoundAbortedError,
     UnknownTopicError,
+    ensure,
 )
+from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
-from oncelog.ports import ZnodeStore
-from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.znodes.clock import SYSTEM_CLOCK, wall_ms
-from oncelog_kafka import columns, data_plane, source_offsets, tokens
+from oncelog.ports import Clock, ZnodeStore
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.types import TopicPartition
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka import tokens
 from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
-from oncelog_kafka.data_plane import Written
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import Ledger, OpenRound
+from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.options import OnTimedOut, SinkOptions
 from oncelog_kafka.participants import (
     LOOKS,
@@ -60,130 +62,184 @@ from oncelog_kafka.participants import (
     look_ms,
     token_group_prefix,
 )
-from oncelog_kafka.source_offsets import GroupOffsets
+from oncelog_kafka.source_offsets import by_topic
 from oncelog_kafka.tokens import TokenText
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
-class BatchReport:
-    """What the sink did with a batch.
+class Written:
+    """What a batch's tasks prepared.
 
     Attributes:
-        batch_id: of the micro-batch.
-        is_replay: it was decided before; at most its commits were sent again.
-        rows, participants: written.
-        rewritten: participants that the brokers had timed out, and that were written again.
-        aborted: transactions that lost (retries, speculative copies, older runs).
-        write_ms, check_ms, decide_ms, commit_ms: how long the tasks' job, the look at the participants, the decision
-            and the commits took.
+        participants: one for each task that had rows.
+        is_retried: Spark tried a task or a stage more than once.
     """
 
-    batch_id: int
-    is_replay: bool = False
-    rows: int = 0
-    participants: int = 0
-    rewritten: int = 0
-    aborted: int = 0
-    write_ms: int = 0
-    check_ms: int = 0
-    decide_ms: int = 0
-    commit_ms: int = 0
+    participants: tuple[Participant, ...]
+    is_retried: bool
 
 
-class BatchDriver:
-    """Runs the batches of one sink.
+class Job(Protocol):
+    """What writes the rows of a batch: its plan in Spark, whose tasks prepare participants."""
+
+    def parallelism(self) -> int:
+        """Spark's default parallelism."""
+
+    def speculates(self) -> bool:
+        """Whether a copy of a task may begin after its batch, with the id of a copy of a task in a later one."""
+
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
+        """Run the plan once.
+
+        Args:
+            settings: of `io.oncelog.kafka.sink.SinkSettings`, but for the columns.
+            buckets: number of content-hash participants; None if Spark's partitions are the participants.
+        """
+
+
+class KafkaTarget:
+    """A cluster that batches are written to, and the store that their ledger is in.
 
     Attributes:
-        store, brokers, options: of the sink.
+        store, brokers, options, clock: of the sink.
         timeout_ms: of the batches' transactions.
     """
 
-    def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions) -> None:
+    def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
         self.brokers = brokers
         self.options = options
+        self.clock = clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
-        self._run_id: str | None = None
-        self._lease: int | None = None
+        self._lease: tuple[str, int] | None = None  # of which run
         if options.topic is not None and brokers.partitions_of(options.topic) is None:
             raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
 
-    def run(self, request: BatchRequest, rows: DataFrame, offsets: GroupOffsets | None) -> BatchReport:
-        """Write one batch, exactly once.
+    def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
+        """See `Target`."""
+        return KafkaAttempt(self, batch)
 
-        Args:
-            request: which batch of which query.
-            rows: in the sink's columns; their plan is run once, or not at all.
-            offsets: the source offsets that become the group's with the batch.
+    def driver(self) -> BatchDriver[Job]:
+        """What runs batches on this target."""
+        return BatchDriver(self, self.clock)
 
-        Raises:
-            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was written.
-            NotPreparedError: nothing was decided; Spark's restart of the query writes the batch again.
-            ParticipantLostError: the brokers aborted a part of a decided batch, and the sink may not rewrite it.
-            BrokerUnavailableError: the brokers are away. What was decided stays decided.
-        """
-        lease = self._lease if request.run_id == self._run_id else None
-        self._run_id, self._lease = request.run_id, None  # what fails on its way renews the lease
-        report, self._lease = _Batch(self, Ledger(self.store, request), rows, offsets).run(lease)
-        return report
+    def take_lease(self, run_id: str) -> int | None:
+        """The lease of the run's batches before; None to begin one, as whatever fails on its way makes the next do."""
+        held, self._lease = self._lease, None
+        return held[1] if held is not None and held[0] == run_id else None
+
+    def keep_lease(self, run_id: str, lease: int) -> None:
+        """Let the run's next batch go on with the lease of this one."""
+        self._lease = run_id, lease
+
+    def now(self) -> Instant:
+        """This moment, by this process's clocks."""
+        return Instant(self.clock.now_ms(), self.clock.monotonic_ms())
 
 
 class _OldLookError(Exception):
     """Too much time went by since the participants were looked at."""
 
 
-class _Batch:
-    """One batch on its way through the driver."""
+class KafkaAttempt:
+    """One round of the ledger, on its way to its last commit; see `Attempt`."""
 
-    def __init__(self, driver: BatchDriver, ledger: Ledger, rows: DataFrame, offsets: GroupOffsets | None) -> None:
-        self._brokers = driver.brokers
-        self._store = driver.store
-        self._options = driver.options
-        self._timeout_ms = driver.timeout_ms
-        self._ledger = ledger
-        self._request = ledger.request
-        self._rows = rows
-        self._offsets = offsets if offsets is not None and offsets.end else None
+    def __init__(self, target: KafkaTarget, batch: Batch[Job]) -> None:
+        self._target = target
+        self._brokers = target.brokers
+        self._options = target.options
+        self._ledger = Ledger(target.store, batch.request)
+        self._batch = batch
+        self._request = batch.request
+        self._progress = batch.progress if batch.progress is not None and batch.progress.end else None
+        self._opened: OpenRound[KafkaRound] | None = None
+        self._began = target.now()
+        self._written = Written((), is_retried=False)
+        self._decided: tuple[DecidedRound, dict[str, Transaction]] | None = None
+        self._begins_lease = False
+        self._may_have_zombies = True
 
-    def run(self, lease: int | None) -> tuple[BatchReport, int | None]:
-        """Write the batch unless it was decided before.
+    # The phases
 
-        Args:
-            lease: of the run's batches before this one; None if this one begins a lease.
+    def begin(self) -> bool:
+        lease = self._target.take_lease(self._request.run_id)
+        self._opened = self._ledger.begin(lease=lease, buckets=self._buckets())
+        self._begins_lease = self._opened is not None and self._opened.record.lease != lease
+        return self._opened is not None
 
-        Returns:
-            what was done, and the lease of the run's next batch; None if that is to begin one.
-        """
-        reach(CrashPoint.SINK_PLAN)
-        opened = self._ledger.begin(lease=lease, buckets=self._buckets())
-        reach(CrashPoint.SINK_PLANNED)
-        if opened is None:
-            return self._finish_replayed(), None
+    def kept_alive(self) -> AbstractContextManager[None]:
+        """The brokers time transactions out, whatever a driver says."""
+        return nullcontext()
+
+    def write(self, report: BatchReport) -> None:
+        opened, record = self._round, self._round.record
+        if self._begins_lease:
+            self._recover(record.lease)
+        self._check_group()
+        self._began = self._target.now()
+        with self._or_superseded():
+            self._written = self._run_job(opened.number, record.lease, record.nonce, self._buckets())
+        reach(KafkaCrashPoint.WRITTEN)
+        report.rows = sum(participant.rows for participant in self._written.participants)
+        report.participants = len(self._written.participants)
+
+    def prepare(self, report: BatchReport) -> None:
+        """Abort and fence what Spark's retries and copies of tasks left open."""
+        losers = find_losers(
+            self._request.prefix, self._round.record.lease, self._written.participants, self._open_transactions()
+        )
+        self._fence(losers)
+        report.aborted = len(losers)
+
+    def decide(self, report: BatchReport) -> None:
+        opened, participants = self._round, self._written.participants
+        with self._or_superseded():
+            record, found = self._decide_by_look(
+                participants, self._began, lambda check: self._ledger.decide(opened, participants, check)
+            )
+        self._decided = DecidedRound(self._request.prefix, opened.number, record), found
+
+    def commit(self, report: BatchReport) -> None:
+        if self._decided is None:  # a replay
+            report.rewritten = sum(self._finish(one, may_rewrite=self._is_at_hand(one)) for one in self._unfinished())
+            return
+        decided, found = self._decided
+        report.rewritten = self._finish(decided, may_rewrite=True, found=found)
+        zombies = self._written.is_retried, report.aborted, report.rewritten, self._batch.job.speculates()
+        self._may_have_zombies = any(zombies)
+
+    def abort(self) -> None:
+        """Abort the round and what its tasks left open; nothing happens if it was decided."""
+        if self._ledger.abort(self._round):
+            self._fence(find_losers(self._request.prefix, self._round.record.lease, (), self._open_transactions()))
+
+    def finish(self) -> None:
+        if self._opened is not None:
+            self._ledger.forget_old_rounds()
+            if not self._may_have_zombies:
+                self._target.keep_lease(self._request.run_id, self._opened.record.lease)
+
+    # Within the phases
+
+    @property
+    def _round(self) -> OpenRound[KafkaRound]:
+        ensure(self._opened is not None, "a phase behind the round's beginning")
+        return self._opened  # type: ignore[return-value]
+
+    @contextmanager
+    def _or_superseded(self) -> Iterator[None]:
+        """A newer driver fences an older one's tasks: where it did, that is the reason."""
         try:
-            if opened.lease != lease:
-                self._recover(opened.lease)
-            return self._write(opened)
-        except BaseException as problem:
-            with suppress(OncelogError):
-                self._abort(opened)
-            if isinstance(problem, NotPreparedError):
-                self._ledger.check_live()  # a newer driver fences an older one's tasks: that is the reason, then
+            yield
+        except NotPreparedError:
+            self._ledger.check_live()
             raise
 
     def _buckets(self) -> int | None:
         """How many content-hash participants the batch has; None if Spark's partitions are the participants."""
         if self._options.on_timed_out is not OnTimedOut.REWRITE:
             return None
-        return self._options.participants or self._rows.sparkSession.sparkContext.defaultParallelism
-
-    # A batch that was decided before
-
-    def _finish_replayed(self) -> BatchReport:
-        rewritten = sum(self._finish(one, may_rewrite=self._is_at_hand(one)) for one in self._unfinished())
-        return BatchReport(self._request.batch_id, is_replay=True, rewritten=rewritten)
+        return self._options.participants or self._batch.job.parallelism()
 
     def _is_at_hand(self, decided: DecidedRound) -> bool:
         """Whether the rows are those of that round: Spark replays its batch."""
@@ -194,7 +250,7 @@ class _Batch:
         """What a lease begins with, once it is recorded: finish what was decided, then fence what was not."""
         for decided in self._unfinished():
             self._finish(decided, may_rewrite=False)
-        reach(CrashPoint.KAFKA_FENCE)
+        reach(KafkaCrashPoint.FENCE)
         self._fence_old(lease)
 
     def _unfinished(self) -> list[DecidedRound]:
@@ -205,7 +261,7 @@ class _Batch:
         self, decided: DecidedRound, *, may_rewrite: bool, found: Mapping[str, Transaction] | None = None
     ) -> int:
         """Send a decided round's commits; returns how many participants had to be rewritten."""
-        lost = finish(self._brokers, self._store, decided, found)
+        lost = finish(self._brokers, self._target.store, decided, found)
         if not lost:
             return 0
         if not may_rewrite or self._options.on_timed_out is not OnTimedOut.REWRITE or decided.record.buckets is None:
@@ -215,7 +271,7 @@ class _Batch:
         except (NotPreparedError, RoundAbortedError) as problem:
             self._ledger.check_live()  # a newer driver fences an older one's tasks: that is the reason, then
             raise self._lost(decided, lost, "restart the query: it writes them again, verified") from problem
-        lost_again = finish(self._brokers, self._store, rewritten)
+        lost_again = finish(self._brokers, self._target.store, rewritten)
         if lost_again:
             raise self._lost(rewritten, lost_again)
         return len(lost)
@@ -224,19 +280,19 @@ class _Batch:
         """Write the lost participants again, from Spark's replay, and put them into the decision."""
         number, record = decided.number, decided.record
         lease = self._ledger.record_lost(number, [participant.transactional_id for participant in lost])
-        reach(CrashPoint.KAFKA_LOST)
+        reach(KafkaCrashPoint.LOST)
         self._fence_old(lease)
         only = tuple(sorted(participant.partition for participant in lost))
-        began = _now()
-        written = self._run_job(OpenRound(number, lease, record.nonce), record.buckets, only)
-        reach(CrashPoint.KAFKA_REWRITTEN)
+        began = self._target.now()
+        written = self._run_job(number, lease, record.nonce, record.buckets, only)
+        reach(KafkaCrashPoint.REWRITTEN)
         self._fence(find_losers(self._request.prefix, lease, written.participants, self._open_transactions()))
         replaced, _ = self._decide_by_look(
             written.participants,
             began,
             lambda check: self._ledger.replace_lost(number, lease, written.participants, check),
         )
-        reach(CrashPoint.KAFKA_REPLACED)
+        reach(KafkaCrashPoint.REPLACED)
         return replaced
 
     def _lost(
@@ -259,72 +315,31 @@ class _Batch:
             topics=sorted({participant.token_topic for participant in lost}),
         )
 
-    # A new round
-
-    def _write(self, opened: OpenRound) -> tuple[BatchReport, int | None]:
-        self._check_group()
-        began = _now()
-        written = self._run_job(opened, self._buckets())
-        reach(CrashPoint.KAFKA_WRITTEN)
-        prepared = looked = _now()
-        losers = find_losers(self._request.prefix, opened.lease, written.participants, self._open_transactions())
-        self._fence(losers)
-
-        def decide(check: Callable[[], None]) -> KafkaRound:
-            nonlocal looked
-            looked = _now()
-            reach(CrashPoint.ROUND_DECIDE)
-            return self._ledger.decide(opened, written.participants, check)
-
-        record, found = self._decide_by_look(written.participants, began, decide)
-        reach(CrashPoint.ROUND_DECIDED)
-        committed_from = _now()
-        decided = DecidedRound(self._request.prefix, opened.number, record)
-        rewritten = self._finish(decided, may_rewrite=True, found=found)
-        self._ledger.forget_old_rounds()
-        reach(CrashPoint.SINK_DONE)
-        report = BatchReport(
-            self._request.batch_id,
-            rows=sum(participant.rows for participant in written.participants),
-            participants=len(written.participants),
-            rewritten=rewritten,
-            aborted=len(losers),
-            write_ms=prepared.running_ms - began.running_ms,
-            check_ms=looked.running_ms - prepared.running_ms,
-            decide_ms=committed_from.running_ms - looked.running_ms,
-            commit_ms=_now().running_ms - committed_from.running_ms,
-        )
-        may_have_zombies = bool(written.is_retried or losers or rewritten or self._speculates())
-        return report, None if may_have_zombies else opened.lease
-
-    def _speculates(self) -> bool:
-        """Whether a copy of a task may begin after its batch, with the id of a copy of a task in a later one."""
-        return self._rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true"
-
-    def _run_job(self, opened: OpenRound, buckets: int | None, only: tuple[int, ...] | None = None) -> Written:
+    def _run_job(
+        self, number: int, lease: int, nonce: str, buckets: int | None, only: tuple[int, ...] | None = None
+    ) -> Written:
         """Run the batch's plan, its tasks preparing participants.
 
         Args:
-            opened: the round and lease they belong to.
+            number, lease, nonce: of the round that they belong to.
             buckets: number of content-hash participants, if those are wanted.
             only: the participants to write; None for all.
         """
-        request = self._request
-        rows = self._rows if buckets is None else columns.spread_by_content(self._rows, buckets)
+        request, progress = self._request, self._progress
         settings = {
             "transactionalIdPrefix": request.prefix,
-            "lease": opened.lease,
-            "producer": {**self._options.producer, "transaction.timeout.ms": str(self._timeout_ms)},
+            "lease": lease,
+            "producer": {**self._options.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
             "topic": self._options.topic,
             "tokenGroupPrefix": token_group_prefix(request.prefix),
-            "token": str(TokenText(request.query_id, request.batch_id, opened.number, opened.nonce)),
+            "token": str(TokenText(request.query_id, request.batch_id, number, nonce)),
             "batchId": request.batch_id,
-            "sourceGroup": None if self._offsets is None else self._offsets.group_id,
-            "sourceOffsets": None if self._offsets is None else self._offsets.end,
+            "sourceGroup": None if progress is None else progress.group_id,
+            "sourceOffsets": None if progress is None else by_topic(progress.end),
             "only": only,
             "isHashed": buckets is not None,
         }
-        return data_plane.write(rows, settings)
+        return self._batch.job.run(settings, buckets)
 
     def _decide_by_look(
         self, participants: Sequence[Participant], began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
@@ -342,21 +357,21 @@ class _Batch:
         Raises:
             NotPreparedError: one of them could not be committed any more, or not for long.
         """
-        asked = _now()
+        asked = self._target.now()
 
         def check() -> None:
-            if _now().since_ms(asked) > look_ms(self._timeout_ms):
+            if self._target.now().since_ms(asked) > look_ms(self._target.timeout_ms):
                 raise _OldLookError
 
         for _ in range(LOOKS):
-            asked = _now()
+            asked = self._target.now()
             found = self._brokers.describe(participant.transactional_id for participant in participants)
-            now = _now()
+            now = self._target.now()
             moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
             problems = find_unprepared(participants, found, moment)
             if problems:
                 raise self._not_prepared(problems)
-            reach(CrashPoint.KAFKA_CHECKED)
+            reach(KafkaCrashPoint.CHECKED)
             with suppress(_OldLookError):
                 return step(check), found
         raise self._not_prepared({"": "each time it was looked at, the look was too old before it could be decided"})
@@ -378,30 +393,23 @@ class _Batch:
         gave it up: this batch brings it along.
 
         Raises:
-            BatchRefusedError: somebody else commits to the group, or the checkpoint was lost.
+            BatchRefusedError: see `GroupProgress.check_unmoved`.
         """
-        if self._offsets is None or self._offsets.start is None:
+        progress = self._progress
+        if progress is None or not progress.start:
             return
-        start, group_id = self._offsets.start, self._offsets.group_id
-        wanted = [(topic, number) for topic, partitions in start.items() for number in partitions]
-        for _ in self._brokers.tries("a group's offsets are not stable", group_id=group_id):
-            held = self._brokers.offsets({group_id: wanted})[group_id]
+        for _ in self._brokers.tries("a group's offsets are not stable", group_id=progress.group_id):
+            wanted = [(partition.topic, partition.partition) for partition in progress.start]
+            held = self._brokers.offsets({progress.group_id: wanted})[progress.group_id]
             if not any(isinstance(offset, Unstable) for offset in held.values()):
                 break
-        stable = {
-            key: offset.offset
-            for key, offset in held.items()
-            if not isinstance(offset, Unstable) and not self._is_of_an_earlier_batch(offset)
-        }
-        elsewhere = source_offsets.moved(start, stable)
-        if elsewhere:
-            raise BatchRefusedError(
-                "the group's committed offsets are not where the batch starts: somebody else commits to it, or the "
-                "query starts from a new checkpoint; start it where the group stands (startingOffsets=group), or use "
-                "another groupId",
-                group_id=group_id,
-                held_and_start=elsewhere,
-            )
+        progress.check_unmoved(
+            {
+                TopicPartition(*place): offset.offset
+                for place, offset in held.items()
+                if not isinstance(offset, Unstable) and not self._is_of_an_earlier_batch(offset)
+            }
+        )
 
     def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
         """Whether this query wrote an offset with a batch before the previous one, and nobody since."""
@@ -410,11 +418,6 @@ class _Batch:
         return said is not None and said.query_id == request.query_id and said.batch_id < request.batch_id - 1
 
     # Fencing
-
-    def _abort(self, opened: OpenRound) -> None:
-        """Abort the round and what its tasks left open; nothing happens if it was decided."""
-        if self._ledger.abort(opened):
-            self._fence(find_losers(self._request.prefix, opened.lease, (), self._open_transactions()))
 
     def _fence_old(self, lease: int) -> None:
         self._fence(find_old(self._request.prefix, lease, self._brokers.list_ids()))
@@ -432,7 +435,7 @@ class _Batch:
             for participant in unfinished.record.participants
             if not participant.is_lost
         }
-        self._brokers.fence([name for name in transactional_ids if name not in decided], self._timeout_ms)
+        self._brokers.fence([name for name in transactional_ids if name not in decided], self._target.timeout_ms)
 
 
 def _transaction_timeout_ms(brokers: Brokers, options: SinkOptions) -> int:
@@ -446,7 +449,3 @@ def _transaction_timeout_ms(brokers: Brokers, options: SinkOptions) -> int:
             maximum_ms=maximum,
         )
     return wanted or maximum or MAX_TRANSACTION_TIMEOUT_MS
-
-
-def _now() -> Instant:
-    return Instant(wall_ms(), SYSTEM_CLOCK.monotonic_ms())

@@ -24,7 +24,7 @@ from pyarrow import fs as arrow_fs
 from oncelog.errors import CorruptDataError, InvalidOptionError, SparkInternalsError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _NO_OFFSET = "-"
 """Stands in the offset log for a source that has no offset yet."""
@@ -77,7 +77,8 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
 
     Raises:
         UsageError: `df` belongs to no running query, or the session is one of Spark Connect.
-        InvalidOptionError: the query runs in a mode in which a replayed batch may hold other rows.
+        InvalidOptionError: the query has a checkpoint that only this start of it knows, or runs in a mode in which a
+            replayed batch may hold other rows.
         SparkInternalsError: this version of Spark is unknown to oncelog.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -91,11 +92,34 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
         end = _logged(execution, batch_id)
         start = _logged(execution, batch_id - 1) if batch_id > 0 else {}
         root = str(execution.resolvedCheckpointRoot())
+        _refuse_passing_checkpoint(root, session, has_name=execution.name() is not None)
         state = session._jvm.org.apache.hadoop.fs.Path(root, "state")  # type: ignore[union-attr]
         hadoop = session._jsparkSession.sessionState().newHadoopConf()
         has_state = bool(state.getFileSystem(hadoop).exists(state))
         query_id, run_id = str(execution.id().toString()), str(execution.runId().toString())
     return _context(query_id, run_id, root, batch_id, start, end, has_state)
+
+
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_TEMPORARY = re.compile(f".*/temporary-{_UUID}/?")
+_UNNAMED = re.compile(f"(?P<parent>.*)/{_UUID}/?", re.DOTALL)
+"""How Spark names the checkpoint of a query that has none of its own: in the JVM's temporary folder, or, where the
+session says where checkpoints are, below that."""
+
+
+def _refuse_passing_checkpoint(root: str, session: SparkSession, *, has_name: bool) -> None:
+    """Refuse a checkpoint that no other start of the query will find: each start would write all rows again."""
+    below = _UNNAMED.fullmatch(root)
+    place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+    is_new = place is not None and not has_name and below is not None and below["parent"].endswith(place.rstrip("/"))
+    if is_new or _TEMPORARY.fullmatch(root):
+        raise InvalidOptionError(
+            "the query has no checkpoint of its own: each start would begin from nothing and write its rows again; "
+            "give writeStream the option checkpointLocation (a queryName is enough where the session has "
+            "spark.sql.streaming.checkpointLocation)",
+            missing="checkpointLocation",
+            temporary=root,
+        )
 
 
 def _execution_of(jvm_session: Any) -> Any:

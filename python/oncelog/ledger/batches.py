@@ -1,0 +1,195 @@
+"""The steps of one run on one batch: plan, renew, decide, abort, forget. Each is one compare-and-set.
+
+Assumptions: one multi is atomic, and every step compares the ledger and the round it was derived from. Hence of two
+drivers the older finds itself superseded, or its round aborted, at its next step, whatever it is. A step whose answer
+was lost is taken again, and finds by the nonce that it took place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from oncelog.crash_points import CrashPoint, reach
+from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError
+from oncelog.ledger import former_names
+from oncelog.ledger.former_names import QueryIds
+from oncelog.ledger.kinds import LedgerKind, R
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol import batch_ledger
+from oncelog.protocol.batch_ledger import AlreadyDecided, BatchRequest, QueryLedger
+from oncelog.randomness import random_id
+from oncelog.types import Outcome
+from oncelog.znodes.transact import resolving
+
+T = TypeVar("T")
+
+REMEMBERED_ROUNDS = 8
+"""Rounds that are over are deleted in groups of about this many: one step in a few batches."""
+
+
+@dataclass(frozen=True)
+class OpenRound(Generic[R]):
+    """A round that a driver may write: its number, and its record as it was opened."""
+
+    number: int
+    record: R
+
+
+class BatchSteps(Generic[R]):
+    """The steps of one run of a query on one batch."""
+
+    def __init__(self, kind: LedgerKind[R], store: ZnodeStore, request: BatchRequest) -> None:
+        self.kind = kind
+        self.store = store
+        self.request = request
+
+    def begin(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
+        """Plan the batch; the previous undecided round, if any, is aborted in the same step.
+
+        Args:
+            new_record: makes the record of the new round, of its number, its nonce and the record of the round before,
+                as far as that is remembered.
+
+        Returns:
+            the open round; None when the batch was decided before.
+
+        Raises:
+            RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
+        """
+        nonce = random_id()
+        reach(CrashPoint.SINK_PLAN)
+
+        def plan(query_ids: QueryIds | None) -> OpenRound[R] | None:
+            return self.run(lambda view: self._begin(view, nonce, new_record, query_ids))
+
+        opened = former_names.planning(self.store, self.kind, plan)
+        reach(CrashPoint.SINK_PLANNED)
+        return opened
+
+    def decide(self, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
+        """Decide the round, in one write. Afterwards nobody can undo it (invariant I6).
+
+        Args:
+            round_: which one.
+            complete: makes of the round's record what is decided, last before the write; what it raises is raised, and
+                nothing is decided.
+
+        Returns:
+            the record of the decided round.
+
+        Raises:
+            RunSupersededError, RoundAbortedError: somebody else took over; nothing was decided.
+        """
+        reach(CrashPoint.ROUND_DECIDE)
+        decided = self.run(lambda view: self._decide(view, round_, complete))
+        reach(CrashPoint.ROUND_DECIDED)
+        return decided
+
+    def abort(self, number: int) -> bool:
+        """Abort the round if it is still open; returns whether it is aborted now, for good."""
+        return self.kind.abort(self.store, self.request.prefix, number)
+
+    def renew(self, number: int) -> None:
+        """Tell the others that the driver lives: the round's time-out counts from here. Its answer may be lost."""
+        prefix = self.request.prefix
+        self.store.transact(lambda view: self.kind.put_round(view, prefix, number, self.check_open(view, number)[1]))
+
+    def forget(self, is_over: Callable[[R], bool]) -> None:
+        """Delete rounds that are over and behind the last decided one, a few at a time."""
+        prefix = self.request.prefix
+
+        def step(view: ZnodeView) -> None:
+            ledger = self.check_live(view)
+            last = ledger.last.round if ledger.last is not None else 0
+            for number, found in self.kind.read_rounds(view, prefix).items():
+                if number < last and is_over(found):
+                    view.delete(self.kind.round_path(prefix, number))
+
+        if len(self.kind.round_numbers(self.store, prefix)) > REMEMBERED_ROUNDS:
+            self.run(step)
+
+    def run(self, step: Callable[[ZnodeView], T]) -> T:
+        """Take a step of the target's own, which begins with a fence: `check_live` or `check_open`."""
+        return resolving(lambda: self.store.transact(step))
+
+    # Fences, within a step
+
+    def check_live(self, view: ZnodeView) -> QueryLedger:
+        """The ledger; the run is not superseded, and no other query took the prefix over.
+
+        Raises:
+            RunSupersededError: one of both.
+        """
+        request = self.request
+        ledger = self.kind.read(view, request.prefix)
+        if ledger is None:
+            raise CorruptDataError("the ledger of a running sink is gone", prefix=request.prefix)
+        batch_ledger.check_run(ledger, request.run_id, request.prefix)
+        if ledger.query_id != request.query_id:
+            raise RunSupersededError(
+                "another query took this prefix over; this driver must stop",
+                prefix=request.prefix,
+                query_id=request.query_id,
+                stored_query_id=ledger.query_id,
+            )
+        return ledger
+
+    def check_open(self, view: ZnodeView, number: int) -> tuple[QueryLedger, R]:
+        """The ledger and the round; it is the newest one and still open.
+
+        Raises:
+            RunSupersededError: see `check_live`.
+            RoundAbortedError: it is not.
+        """
+        ledger = self.check_live(view)
+        record = self.kind.read_round(view, self.request.prefix, number)
+        if record is None or record.outcome is not Outcome.OPEN or ledger.current_round != number:
+            raise self.aborted(number)
+        return ledger, record
+
+    def aborted(self, number: int) -> RoundAbortedError:
+        """The error of a round that others aborted."""
+        return RoundAbortedError(
+            "the round was aborted (by a time-out, an operator, or a newer driver); run the batch again",
+            prefix=self.request.prefix,
+            batch_id=self.request.batch_id,
+            round=number,
+        )
+
+    # Steps
+
+    def _begin(
+        self,
+        view: ZnodeView,
+        nonce: str,
+        new_record: Callable[[int, str, R | None], R],
+        query_ids: QueryIds | None,
+    ) -> OpenRound[R] | None:
+        kind, request = self.kind, self.request
+        ledger = kind.read(view, request.prefix)
+        current = None if ledger is None else kind.read_round(view, request.prefix, ledger.current_round)
+        if ledger is not None and current is not None and current.nonce == nonce:
+            return OpenRound(ledger.current_round, current)  # an earlier try of this step won
+        verdict = batch_ledger.plan_batch(ledger, request)
+        kind.put(view, request.prefix, verdict.ledger, is_new=ledger is None)
+        if isinstance(verdict, AlreadyDecided):
+            return None
+        if verdict.previous is not None:
+            kind.abort_in(view, request.prefix, verdict.previous)
+        for former in former_names.supersede(view, kind, request, ledger, verdict.ledger, query_ids):
+            kind.abort_in(view, *former)
+        record = new_record(verdict.number, nonce, current)
+        view.create(kind.round_path(request.prefix, verdict.number), kind.encode(record))
+        return OpenRound(verdict.number, record)
+
+    def _decide(self, view: ZnodeView, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
+        kind, prefix, number = self.kind, self.request.prefix, round_.number
+        found = kind.read_round(view, prefix, number)
+        if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:
+            return found  # an earlier try of this step won
+        ledger, record = self.check_open(view, number)
+        decided = complete(view, ledger, record)
+        kind.put(view, prefix, batch_ledger.decided(ledger, self.request, number))
+        return kind.conclude(view, prefix, number, decided, Outcome.COMMIT)

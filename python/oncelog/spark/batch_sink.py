@@ -1,0 +1,58 @@
+"""The main door of the log's sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``, for any plan and source."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oncelog.ledger.progress import GroupProgress
+from oncelog.spark import group_offsets, schema, writing
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.log_target import Job, LogTarget
+from oncelog.spark.logs import open_log
+from oncelog.spark.options import SinkOptions, parse_sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
+    """Writes each micro-batch it is called with, exactly once. Made by `sink`; pickles."""
+
+    def _columns(self, df: DataFrame) -> DataFrame:
+        return schema.to_sink_columns(df, self.options.topic)
+
+    def _opened(self, known: LogTarget | None) -> LogTarget:
+        log = open_log(self.options.path, self.options.znodes)
+        return known if known is not None and known.log is log else LogTarget(log, self.options)
+
+    def _driver(self, target: LogTarget) -> BatchDriver[Job]:
+        return target.driver()
+
+    def _job(self, rows: DataFrame) -> Job:
+        return partial(writing.run_job, rows)
+
+    def _progress(self, target: LogTarget, batch: BatchContext) -> GroupProgress[Any]:
+        return group_offsets.of_batch(batch, self.options.group_id or "", target.log.cluster_id)
+
+
+def sink(**options: Any) -> Sink:
+    """An exactly-once sink for ``writeStream.foreachBatch``.
+
+    Args:
+        options: those of the sink, in Spark's spelling: path, topic, transactionalIdPrefix, groupId, ...
+
+    Returns:
+        a function of (DataFrame, batch id).
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+
+    Example:
+        query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))
+                 .option("checkpointLocation", "/data/ck").start())
+    """
+    return Sink(parse_sink_options(options, Use.FOREACH_BATCH))

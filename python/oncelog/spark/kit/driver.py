@@ -1,0 +1,97 @@
+"""A sink's driver side: one micro-batch, from the ledger's verdict to its end. The same for every target and door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Generic
+
+from oncelog.crash_points import CrashPoint, reach
+from oncelog.errors import NotPreparedError, OncelogError, RoundAbortedError
+from oncelog.ports import Clock
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.fingerprint import fingerprint
+from oncelog.spark.kit.options import HistoryOptions
+from oncelog.spark.kit.target import Attempt, Batch, BatchReport, J, Target
+from oncelog.znodes.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from oncelog.spark.kit.context import BatchContext  # needs PySpark
+
+
+def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> BatchRequest:
+    """What a sink asks of the ledger for a batch.
+
+    Args:
+        options: of the sink.
+        batch: as Spark's checkpoint has it.
+        run_id: of the query's run.
+    """
+    prefix = options.transactional_id_prefix or batch.query_id
+    return BatchRequest(
+        prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,
+        query_id=batch.query_id,
+        sink_name=options.sink_name or options.topic or "",
+        run_id=run_id,
+        batch_id=batch.batch_id,
+        fingerprint=fingerprint(batch.start_offsets, batch.end_offsets),
+        group_id=options.group_id,
+        takeover=options.takeover,
+    )
+
+
+class BatchDriver(Generic[J]):
+    """Writes the batches of one sink to one target."""
+
+    def __init__(self, target: Target[J], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._target = target
+        self._clock = clock
+
+    def run(self, batch: Batch[J]) -> BatchReport:
+        """Write one batch, exactly once.
+
+        Raises:
+            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was written.
+            NotPreparedError: nothing was decided; Spark's restart of the query writes the batch again.
+            Whatever the job or the target raises. What was decided stays decided; the rest is aborted.
+        """
+        try:
+            return self._run(batch)
+        except (NotPreparedError, RoundAbortedError):  # nothing was decided, and no newer driver is there
+            if not batch.is_repeatable:
+                raise
+            return self._run(batch)
+
+    def _run(self, batch: Batch[J]) -> BatchReport:
+        attempt, report = self._target.attempt(batch), BatchReport(batch.request.batch_id)
+        if not attempt.begin():
+            report.is_replay = True
+            attempt.commit(report)
+            attempt.finish()
+            return report
+        try:
+            self._write(attempt, report)
+        except BaseException:
+            with suppress(OncelogError):
+                attempt.abort()
+            raise
+        attempt.finish()
+        reach(CrashPoint.SINK_DONE)
+        return report
+
+    def _write(self, attempt: Attempt, report: BatchReport) -> None:
+        with attempt.kept_alive():
+            with self._timed(report, "write_ms"):
+                attempt.write(report)
+            with self._timed(report, "prepare_ms"):
+                attempt.prepare(report)
+        with self._timed(report, "decide_ms"):
+            attempt.decide(report)
+        with self._timed(report, "commit_ms"):
+            attempt.commit(report)
+
+    @contextmanager
+    def _timed(self, report: BatchReport, phase: str) -> Iterator[None]:
+        began_ms = self._clock.monotonic_ms()
+        yield
+        setattr(report, phase, self._clock.monotonic_ms() - began_ms)

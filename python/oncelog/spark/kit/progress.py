@@ -1,0 +1,73 @@
+"""Which source offsets of a batch a sink's consumer group takes over. Pure.
+
+The group can stand for a lost checkpoint only if its offsets are all the query's progress; what else a query may depend
+on is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from oncelog.errors import BatchRefusedError
+from oncelog.ledger.progress import GroupProgress
+
+if TYPE_CHECKING:
+    from oncelog.spark.kit.context import BatchContext  # needs PySpark
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+
+def parse_ends(batch: BatchContext, group_id: str, parse: Callable[[str | None], S | None], wanted: str) -> list[S]:
+    """Where each source of the query ends in a batch.
+
+    Args:
+        batch: what Spark's checkpoint says of it.
+        group_id: of the sink.
+        parse: reads an offset that a source logged; None if it is not of the kind that the group can hold.
+        wanted: which kind, for the error.
+
+    Raises:
+        BatchRefusedError: the query's progress is more than such offsets.
+    """
+    if batch.has_state:
+        raise BatchRefusedError(
+            "the query keeps state, which would not resume with the group's offsets; leave groupId out of the sink",
+            group_id=group_id,
+            query_id=batch.query_id,
+        )
+    ends = [parse(text) for text in batch.end_offsets]
+    known = [end for end in ends if end is not None]
+    if not known or len(known) != len(ends):
+        raise BatchRefusedError(
+            f"every source of the query must be {wanted}, for the group to hold its progress; or leave groupId out of "
+            "the sink",
+            group_id=group_id,
+            sources=list(batch.end_offsets),
+        )
+    return known
+
+
+def merged(sources: Iterable[Mapping[P, int]], group_id: str) -> dict[P, int]:
+    """The offsets of all sources.
+
+    Raises:
+        BatchRefusedError: two of them read one partition.
+    """
+    found: dict[P, int] = {}
+    for source in sources:
+        twice = found.keys() & source.keys()
+        if twice:
+            raise BatchRefusedError(
+                "two sources of the query read one partition; one offset cannot stand for both",
+                group_id=group_id,
+                partitions=sorted(map(str, twice)),
+            )
+        found.update(source)
+    return found
+
+
+def progress(group_id: str, starts: Sequence[Mapping[P, int]], ends: Sequence[Mapping[P, int]]) -> GroupProgress[P]:
+    """The progress of a batch over all sources."""
+    return GroupProgress(group_id, merged(starts, group_id), merged(ends, group_id))

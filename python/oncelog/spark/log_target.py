@@ -1,0 +1,180 @@
+"""The embedded log as a target of sinks: a batch is one round that owns data, visible with its decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+
+from oncelog import limits
+from oncelog.clients.sender import Sender
+from oncelog.clients.upkeep import Upkeep
+from oncelog.coordinator import rounds
+from oncelog.coordinator.rounds import Round
+from oncelog.errors import (
+    OncelogError,
+    OutcomeUnknownError,
+    PartitionPinnedError,
+    RetriableError,
+    UnknownPartitionError,
+    ensure,
+)
+from oncelog.log import generations, topics
+from oncelog.randomness import random_id
+from oncelog.runtime import Log
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.spark.options import SinkOptions
+from oncelog.spark.writing import WriteTask, Written
+from oncelog.types import Block, TopicIdPartition
+
+RENEWALS_PER_TIMEOUT = 3
+
+Job = Callable[[WriteTask], Iterable[Written]]
+"""Runs the tasks of a batch and returns what they wrote, in the order of the rows."""
+
+
+class LogTarget:
+    """A log that batches are written to.
+
+    Attributes:
+        log, options: of the sink.
+    """
+
+    def __init__(self, log: Log, options: SinkOptions) -> None:
+        self.log = log
+        self.options = options
+        self.services = log.services.new_round_services()
+        self.upkeep = Upkeep(log.services)
+
+    def attempt(self, batch: Batch[Job]) -> LogAttempt:
+        """See `Target`."""
+        return LogAttempt(self, batch)
+
+    def driver(self) -> BatchDriver[Job]:
+        """What runs batches on this target."""
+        return BatchDriver(self, self.log.services.clock)
+
+
+class LogAttempt:
+    """One round of the log; see `Attempt`."""
+
+    def __init__(self, target: LogTarget, batch: Batch[Job]) -> None:
+        self._target = target
+        self._log = target.log
+        self._batch = batch
+        self._opened: Round | None = None
+        self._blocks: dict[TopicIdPartition, list[Block]] = {}
+
+    @property
+    def _round(self) -> Round:
+        ensure(self._opened is not None, "a phase behind the round's beginning")
+        return self._opened  # type: ignore[return-value]
+
+    def begin(self) -> bool:
+        timeout_ms = self._target.options.round_timeout_ms
+        self._opened = rounds.begin(self._target.services, self._batch.request, timeout_ms=timeout_ms)
+        return self._opened is not None
+
+    def kept_alive(self) -> AbstractContextManager[None]:
+        opened = self._round
+
+        def renew() -> bool:
+            try:
+                opened.renew()
+            except (RetriableError, OutcomeUnknownError):
+                return True
+            except OncelogError:
+                return False  # the round is over: the batch's next step says so
+            return True
+
+        pause_ms = self._target.options.round_timeout_ms // RENEWALS_PER_TIMEOUT
+        return self._log.services.background.every_ms(pause_ms, renew, name=f"oncelog-renew-{opened.number}")
+
+    def write(self, report: BatchReport) -> None:
+        written = list(self._batch.job(write_task(self._log, self._target.options)))
+        report.rows = sum(piece.block.count for piece in written)
+        report.size_bytes = sum(piece.block.length for piece in written)
+        self._blocks = by_partition(self._log, written)
+        report.participants = len({partition.partition for partition in self._blocks})
+
+    def prepare(self, report: BatchReport) -> None:
+        """Append the blocks under the round; makes room first where a partition lists too many unsettled owners."""
+        try:
+            self._round.write(self._blocks)
+        except PartitionPinnedError:
+            self._target.upkeep.unblock(self._blocks)
+            self._round.write(self._blocks)
+        if self._batch.progress is not None:
+            self._round.stage_offsets(self._batch.progress)
+
+    def decide(self, report: BatchReport) -> None:
+        self._round.decide()
+
+    def commit(self, report: BatchReport) -> None:
+        """Nothing is left to do: what was decided is visible."""
+
+    def abort(self) -> None:
+        self._round.abort()
+
+    def finish(self) -> None:
+        """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
+        self._target.upkeep.after_writing(() if self._opened is None else self._opened.partitions)
+        with suppress(RetriableError, OutcomeUnknownError):
+            rounds.forget_old_rounds(self._log.services.store, self._batch.request.prefix)
+
+
+def write_task(log: Log, options: SinkOptions) -> WriteTask:
+    """What the tasks of a batch need to know.
+
+    Raises:
+        UnknownTopicError: the topic of the options does not exist.
+    """
+    store = log.services.store
+    with store.snapshot() as reader:
+        if options.topic is None:
+            partitions = {name: topic.partitions for name, topic in topics.states(reader).items()}
+        else:
+            partitions = {options.topic: len(topics.partitions_of(reader, options.topic))}
+        generation = generations.current(reader)
+    return WriteTask(log.path, generation, options.codec, partitions, options.topic)
+
+
+def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:
+    """Blocks by log partition, in the order of the rows.
+
+    Raises:
+        UnknownTopicError, UnknownPartitionError: a topic was deleted, or created again smaller, while the tasks worked.
+    """
+    identified: dict[str, list[TopicIdPartition]] = {}
+    found: dict[TopicIdPartition, list[Block]] = {}
+    for piece in written:
+        if piece.topic not in identified:
+            identified[piece.topic] = topics.partitions_of(log.services.store, piece.topic)
+        places = identified[piece.topic]
+        if piece.partition >= len(places):
+            raise UnknownPartitionError(
+                "the topic was created again with fewer partitions while the tasks wrote to it; run the batch again",
+                topic=piece.topic,
+                partition=piece.partition,
+                partitions=len(places),
+            )
+        found.setdefault(places[piece.partition], []).append(piece.block)
+    return found
+
+
+def commit_once(log: Log, written: Iterable[Written]) -> None:
+    """Commit what the tasks of a batch write wrote, in one transaction of an id of its own."""
+    blocks = by_partition(log, written)
+    if not blocks:
+        return
+    transactional_id = f"batch-write.{random_id()}"
+    coordinator = log.services.coordinator
+    producer = coordinator.init_producer_id(transactional_id, timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS).producer
+    sender = Sender(log.services, codec=limits.DEFAULT_CODEC, delivery_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS)
+    try:
+        sender.append_blocks(blocks, producer, transactional_id)
+    except BaseException:
+        with suppress(OncelogError):
+            coordinator.end_txn(transactional_id, producer, commit=False)
+        raise
+    coordinator.end_txn(transactional_id, producer, commit=True)
