@@ -16,6 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.log.files import file_store
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import LogTarget
@@ -126,7 +127,7 @@ def _count(folder: Path, tasks: int) -> CountingStore:
     log = runtime.open_with(str(folder), None, store, files, SYSTEM_CLOCK)
     log.create_topic("t", partitions=PARTITIONS)
     options = {"path": str(folder), "topic": "t", "transactionalIdPrefix": "sink"}
-    driver = LogTarget(log, parse_sink_options(options, Use.FOREACH_BATCH)).driver()
+    driver = BatchDriver(LogTarget(log, parse_sink_options(options, Use.FOREACH_BATCH)))
     rows = next(data.batches(PARTITIONS, 100))
 
     def write(task: WriteTask) -> Iterable[Written]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_kafka import columns, connections, source_offsets
 from oncelog_kafka.data_plane import SparkJob
@@ -28,9 +27,6 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
             return known
         store = connections.open_store(self.options.znodes)
         return KafkaTarget(store, connections.open_brokers(self.options.admin), self.options)
-
-    def _driver(self, target: KafkaTarget) -> BatchDriver[Job]:
-        return target.driver()
 
     def _job(self, rows: DataFrame) -> Job:
         return SparkJob(rows)

@@ -36,7 +36,6 @@ from oncelog.errors import (
 from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import TopicPartition
 from oncelog.znodes.clock import SYSTEM_CLOCK
@@ -118,10 +117,6 @@ class KafkaTarget:
     def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
         """See `Target`."""
         return KafkaAttempt(self, batch)
-
-    def driver(self) -> BatchDriver[Job]:
-        """What runs batches on this target."""
-        return BatchDriver(self, self.clock)
 
     def take_lease(self, run_id: str) -> int | None:
         """The lease of the run's batches before; None to begin one, as whatever fails on its way makes the next do."""

@@ -17,6 +17,7 @@ from oncelog import runtime
 from oncelog.crash_points import CrashPoint
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import TopicPartition
 from oncelog_kafka import options as sink_options
@@ -78,7 +79,7 @@ class World:
         **more: Any,
     ) -> BatchReport:
         df = texts if isinstance(texts, DataFrame) else rows(self.spark, texts)
-        driver = (target or self.target(**more)).driver()
+        driver = BatchDriver(target or self.target(**more))
         return driver.run(Batch(self.request(batch_id, run), SparkJob(df), offsets))
 
     def values(self) -> list[str]:

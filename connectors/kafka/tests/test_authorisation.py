@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from oncelog import runtime
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog.types import TopicPartition
@@ -142,7 +143,7 @@ class Sink:
             source = TopicPartition(self.source, 0)
             offsets = GroupProgress(self.group, {source: 0}, {source: 7})
             job = SparkJob(rows(self.spark, ["a", "b"]))
-            return KafkaTarget(self._store, brokers, parsed).driver().run(Batch(batch, job, offsets))
+            return BatchDriver(KafkaTarget(self._store, brokers, parsed)).run(Batch(batch, job, offsets))
         finally:
             brokers.close()
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from oncelog import runtime
 from oncelog.cli import main
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import ledger
 from oncelog_kafka import options as sink_options
@@ -57,7 +58,7 @@ class World:
         settings = {"kafka.bootstrap.servers": self.broker.address, "znodes": self.place, "topic": self.topic}
         target = KafkaTarget(self.store, self.brokers, sink_options.parse(settings))
         request = BatchRequest(self.prefix, "query", "sink", run, batch_id, FINGERPRINT)
-        return target.driver().run(Batch(request, SparkJob(rows(self.spark, numbered(10, first=10 * batch_id)))))
+        return BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, numbered(10, first=10 * batch_id)))))
 
     def finish(self, decided: DecidedRound) -> None:
         assert finish(self.brokers, self.store, decided) == []

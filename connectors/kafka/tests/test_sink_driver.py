@@ -16,6 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.types import TopicPartition
 from oncelog_kafka import brokers as brokers_module
@@ -126,7 +127,7 @@ def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -
         world.run(0, FIRST)
     heir = BatchRequest(world.prefix, "heir", "sink", "run-9", 0, "fp-heir", takeover="query")
 
-    world.target().driver().run(Batch(heir, SparkJob(rows(world.spark, SECOND))))
+    BatchDriver(world.target()).run(Batch(heir, SparkJob(rows(world.spark, SECOND))))
 
     assert world.values() == [*FIRST, *SECOND]
 

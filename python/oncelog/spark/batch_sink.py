@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from oncelog.ledger.progress import GroupProgress
 from oncelog.spark import group_offsets, schema, writing
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.log_target import Job, LogTarget
@@ -28,9 +27,6 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     def _opened(self, known: LogTarget | None) -> LogTarget:
         log = open_log(self.options.path, self.options.znodes)
         return known if known is not None and known.log is log else LogTarget(log, self.options)
-
-    def _driver(self, target: LogTarget) -> BatchDriver[Job]:
-        return target.driver()
 
     def _job(self, rows: DataFrame) -> Job:
         return partial(writing.run_job, rows)

@@ -21,7 +21,6 @@ from oncelog.errors import (
 from oncelog.log import generations, topics
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
@@ -37,22 +36,19 @@ class LogTarget:
     """A log that batches are written to.
 
     Attributes:
-        log, options: of the sink.
+        log, options, clock: of the sink.
     """
 
     def __init__(self, log: Log, options: SinkOptions) -> None:
         self.log = log
         self.options = options
+        self.clock = log.services.clock
         self.services = log.services.new_round_services()
         self.upkeep = Upkeep(log.services)
 
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
         """See `Target`."""
         return LogAttempt(self, batch)
-
-    def driver(self) -> BatchDriver[Job]:
-        """What runs batches on this target."""
-        return BatchDriver(self, self.log.services.clock)
 
 
 class LogAttempt:

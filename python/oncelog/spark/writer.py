@@ -23,7 +23,7 @@ from oncelog.log import holds
 from oncelog.ports import ZnodeStore
 from oncelog.spark import group_offsets, schema
 from oncelog.spark.kit import context
-from oncelog.spark.kit.driver import batch_request
+from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import LogTarget, commit_once, write_task
 from oncelog.spark.logs import open_log
@@ -114,7 +114,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         cluster_id = target.log.cluster_id
         progress = group_offsets.of_batch(batch, options.group_id, cluster_id) if options.group_id else None
         written = [piece for message in sent for piece in message.written]
-        target.driver().run(Batch(request, lambda _: written, progress, is_repeatable=True))
+        BatchDriver(target).run(Batch(request, lambda _: written, progress, is_repeatable=True))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""

@@ -856,8 +856,8 @@ FILES = [
 SPARK = [
     Fault(
         "a batch that others aborted is given up",
-        "spark/driver.py",
-        "            if not is_repeatable:\n                raise\n            return self._run",
+        "spark/kit/driver.py",
+        "            if not batch.is_repeatable:\n                raise\n            return self._run",
         "            raise\n            return self._run",
         ("unit/spark/test_driver.py",),
     ),
@@ -898,7 +898,7 @@ SPARK = [
     ),
     Fault(
         "where a batch starts does not count for a replay",
-        "spark/offsets.py",
+        "spark/kit/fingerprint.py",
         '{"starts": [_canonical(text) for text in starts], "ends"',
         '{"ends"',
         ("unit/spark/test_offsets.py",),
@@ -1017,7 +1017,7 @@ SPARK = [
     ),
     Fault(
         "a topic that got smaller while tasks worked is not noticed",
-        "spark/driver.py",
+        "spark/log_target.py",
         "        if piece.partition >= len(places):\n",
         "        if False:\n",
         ("unit/spark/test_driver.py",),
@@ -1052,28 +1052,28 @@ SPARK = [
     ),
     Fault(
         "tasks name their files by the generation before",
-        "spark/driver.py",
+        "spark/log_target.py",
         "generation = generations.current(reader)",
         "generation = generations.current(reader) - 1",
         ("unit/spark/test_driver.py",),
     ),
     Fault(
         "a batch that fails leaves its round open",
-        "spark/driver.py",
-        "                round_.abort()\n",
+        "spark/kit/driver.py",
+        "                attempt.abort()\n",
         "                pass\n",
         ("unit/spark/test_driver.py",),
     ),
     Fault(
         "a batch write that fails leaves its transaction open",
-        "spark/driver.py",
+        "spark/log_target.py",
         "            coordinator.end_txn(transactional_id, producer, commit=False)\n",
         "            pass\n",
         ("unit/spark/test_driver.py",),
     ),
     Fault(
         "two sinks of one query share a history",
-        "spark/driver.py",
+        "spark/kit/driver.py",
         'prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,',
         "prefix=prefix,",
         ("unit/spark/test_driver.py",),
@@ -1188,8 +1188,8 @@ CONNECTOR = [
     Fault(
         "a batch is decided by a look of whatever age",
         KAFKA + "oncelog_kafka/ledger.py",
-        "        check()\n        after = batch",
-        "        after = batch",
+        "            check()\n            return kafka_rounds.naming",
+        "            return kafka_rounds.naming",
         (KAFKA + "tests/test_sink_ledger.py",),
     ),
     Fault(
@@ -1202,8 +1202,8 @@ CONNECTOR = [
     Fault(
         "a lease is used again behind an operator's abort",
         KAFKA + "oncelog_kafka/ledger.py",
-        "        if lease is None or current is None or current.lease != lease:\n",
-        "        if lease is None:\n",
+        "before is not None and before.lease == lease",
+        "True",
         (KAFKA + "tests/test_sink_ledger.py",),
     ),
     Fault(
@@ -1222,14 +1222,14 @@ CONNECTOR = [
     ),
     Fault(
         "a prefix may be longer with a sink's name",
-        KAFKA + "oncelog_kafka/options.py",
-        """        _check_together(own["transactionalIdPrefix"], own["sinkName"])\n""",
+        "spark/kit/options.py",
+        """        _check_together(f"{prefix or _ANY_QUERY_ID}.{sink_name}")\n""",
         "        pass\n",
-        (KAFKA + "tests/test_sink_options.py",),
+        ("unit/spark/test_options.py",),
     ),
     Fault(
         "half a surrogate is passed on",
-        KAFKA + "oncelog_kafka/options.py",
+        "spark/kit/options.py",
         """if _HALF_SURROGATE.search(f"{name}{raw}"):""",
         "if False:",
         (KAFKA + "tests/test_sink_options.py",),

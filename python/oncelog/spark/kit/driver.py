@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Generic
 
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import NotPreparedError, OncelogError, RoundAbortedError
-from oncelog.ports import Clock
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Attempt, Batch, BatchReport, J, Target
-from oncelog.znodes.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from oncelog.spark.kit.context import BatchContext  # needs PySpark
@@ -43,9 +41,9 @@ def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> 
 class BatchDriver(Generic[J]):
     """Writes the batches of one sink to one target."""
 
-    def __init__(self, target: Target[J], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, target: Target[J]) -> None:
         self._target = target
-        self._clock = clock
+        self._clock = target.clock
 
     def run(self, batch: Batch[J]) -> BatchReport:
         """Write one batch, exactly once.

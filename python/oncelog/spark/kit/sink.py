@@ -11,11 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from oncelog.errors import BatchRefusedError
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import HistoryOptions
-from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.spark.kit.target import Batch, BatchReport, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.ledger.progress import GroupProgress
 
 O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
-T = TypeVar("T")
+T = TypeVar("T", bound=Target[Any])
 
 
 class ForeachBatchSink(ABC, Generic[O, T]):
@@ -54,7 +55,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             self._progress(target, batch) if self.options.group_id else None,
             is_repeatable=not batch.has_state,
         )
-        self.last_report = self._driver(target).run(asked)
+        self.last_report = BatchDriver(target).run(asked)
         if self.last_report.is_replay and batch.has_state:
             # Spark fails a batch after which a state store did not commit: run its plan, and write nothing.
             df.write.format("noop").mode("overwrite").save()
@@ -67,17 +68,13 @@ class ForeachBatchSink(ABC, Generic[O, T]):
     def _opened(self, known: T | None) -> T:
         """The target: `known`, of the batch before, unless another one must be opened."""
 
-    @abstractmethod
-    def _driver(self, target: T) -> BatchDriver[Any]:
-        """What runs batches on the target."""
-
     def _job(self, rows: DataFrame) -> Any:
         """What the target takes as a job."""
         return rows
 
-    @abstractmethod
     def _progress(self, target: T, batch: BatchContext) -> GroupProgress[Any]:
-        """The source offsets that become the group's with the batch."""
+        """The source offsets that become the group's with the batch, where the target keeps groups."""
+        raise BatchRefusedError("this sink keeps no consumer group; leave groupId out", group_id=self.options.group_id)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_target": None, "last_report": None}

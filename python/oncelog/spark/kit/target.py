@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog.ledger.progress import GroupProgress
+from oncelog.ports import Clock
 from oncelog.protocol.batch_ledger import BatchRequest
 
 J = TypeVar("J")
@@ -108,6 +109,10 @@ class Attempt(Protocol):
 
 class Target(Protocol[J]):
     """A place that batches are written to. It lives as long as its sink, and may remember what spares work."""
+
+    @property
+    def clock(self) -> Clock:
+        """Of this process; `SYSTEM_CLOCK`, unless a test drives it."""
 
     def attempt(self, batch: Batch[J]) -> Attempt:
         """A new attempt at a batch; nothing is done yet."""

@@ -28,7 +28,7 @@ from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.spark import group_offsets
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.driver import batch_request
+from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import LogTarget, commit_once, write_task
@@ -205,7 +205,7 @@ class _Run:
         self._checkpoint = query.checkpoint
         self._planner = SourcePlanner(log, query.read_options())
         self._options = persevere(process, lambda: query.write_options(log))
-        self._driver = LogTarget(log, self._options).driver()
+        self._driver = BatchDriver(LogTarget(log, self._options))
 
     def go_on(self, idle_max: int) -> None:
         """Run batches until nothing new came so often."""

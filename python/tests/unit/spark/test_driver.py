@@ -43,7 +43,7 @@ def options(world: LogWorld, **more: object) -> SinkOptions:
 
 
 def driver_of(world: LogWorld, **more: object) -> BatchDriver[Job]:
-    return LogTarget(world.log, options(world, **more)).driver()
+    return BatchDriver(LogTarget(world.log, options(world, **more)))
 
 
 def some_blocks(world: LogWorld, topic: str, numbers: Iterable[int]) -> list[Written]:

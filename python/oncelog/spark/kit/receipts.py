@@ -1,0 +1,184 @@
+"""The simple kind of target: tasks write pieces that nobody sees, the decision names them, then they are shown.
+
+Whoever has a place that can do these two things needs no more than a `Place`; the rounds, their recovery and what is
+left over are handled here. Assumption: a piece that `write` returned stays until it is shown or discarded. Hence a
+decided batch can always be carried out, by this driver or by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from oncelog.errors import ensure
+from oncelog.ledger.batches import BatchSteps, OpenRound
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.types import Outcome
+from oncelog.znodes import fields, paths
+from oncelog.znodes.clock import SYSTEM_CLOCK
+
+J = TypeVar("J")
+J_contra = TypeVar("J_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """What a job wrote.
+
+    Attributes:
+        names: of the pieces, as the place wants them back. All of them stand in one znode.
+        rows: in them.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+
+
+class Place(Protocol[J_contra]):
+    """Where a batch's rows go. All of it may be called by two drivers at once, of which the ledger believes one."""
+
+    def write(self, job: J_contra, attempt: str) -> Receipts:
+        """Run the job: its pieces are durable, and nobody sees them. `attempt` is a name of this attempt alone."""
+
+    def show(self, names: Sequence[str]) -> None:
+        """Make pieces visible; those that are visible already are left alone."""
+
+    def discard(self, attempt: str) -> None:
+        """Remove what an attempt left that is not visible; nothing happens where nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptsRound:
+    """A round's record: see `RoundRecord`.
+
+    Attributes:
+        names: of a decided round's pieces.
+        is_over: they are visible; or what an aborted round left is gone.
+    """
+
+    outcome: Outcome
+    batch_id: int
+    fingerprint: str
+    run_id: str
+    nonce: str
+    names: tuple[str, ...] = ()
+    is_over: bool = False
+
+
+def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
+    """The ledgers of a kind of place, below a root of their own, such as ``/files``."""
+    return LedgerKind(root, _encode, _decode)
+
+
+def _encode(record: ReceiptsRound) -> bytes:
+    return paths.encode({**asdict(record), "outcome": record.outcome.value})
+
+
+def _decode(path: str, data: bytes) -> ReceiptsRound:
+    return paths.decode(path, data, _from_json)
+
+
+def _from_json(payload: dict[str, Any]) -> ReceiptsRound:
+    if set(payload) != {"version", *ReceiptsRound.__slots__}:
+        raise ValueError("other fields than those of a round")
+    return ReceiptsRound(
+        outcome=Outcome(fields.text(payload["outcome"])),
+        batch_id=fields.signed(payload["batch_id"]),
+        fingerprint=fields.text(payload["fingerprint"]),
+        run_id=fields.text(payload["run_id"]),
+        nonce=fields.text(payload["nonce"]),
+        names=fields.several(fields.text, payload["names"]),
+        is_over=fields.flag(payload["is_over"]),
+    )
+
+
+class ReceiptsTarget(Generic[J]):
+    """A place as a target of sinks (`Target`).
+
+    Args:
+        store: of the ledgers.
+        ledgers: of this kind of place.
+        place: where rows go.
+    """
+
+    clock = SYSTEM_CLOCK
+
+    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J]) -> None:
+        self.store = store
+        self.ledgers = ledgers
+        self.place = place
+
+    def attempt(self, batch: Batch[J]) -> ReceiptsAttempt[J]:
+        """See `Target`."""
+        return ReceiptsAttempt(self, batch)
+
+
+class ReceiptsAttempt(Generic[J]):
+    """One round on its way to a place; see `Attempt`."""
+
+    def __init__(self, target: ReceiptsTarget[J], batch: Batch[J]) -> None:
+        self._place = target.place
+        self._batch = batch
+        self._steps = BatchSteps(target.ledgers, target.store, batch.request)
+        self._opened: OpenRound[ReceiptsRound] | None = None
+        self._written = Receipts((), 0)
+
+    @property
+    def _round(self) -> OpenRound[ReceiptsRound]:
+        ensure(self._opened is not None, "a phase behind the round's beginning")
+        return self._opened  # type: ignore[return-value]
+
+    def begin(self) -> bool:
+        asked = self._batch.request
+
+        def new_record(_: int, nonce: str, __: ReceiptsRound | None) -> ReceiptsRound:
+            return ReceiptsRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
+
+        self._opened = self._steps.begin(new_record)
+        return self._opened is not None
+
+    def kept_alive(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def write(self, report: BatchReport) -> None:
+        self._carry_out()  # before a batch comes everything that was decided before it
+        self._written = self._place.write(self._batch.job, self._round.record.nonce)
+        report.rows, report.participants = self._written.rows, len(self._written.names)
+
+    def prepare(self, report: BatchReport) -> None:
+        """Nothing is left to do: what tasks wrote is as it will be."""
+
+    def decide(self, report: BatchReport) -> None:
+        self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._written.names))
+
+    def commit(self, report: BatchReport) -> None:
+        self._carry_out()
+
+    def abort(self) -> None:
+        if self._steps.abort(self._round.number):
+            self._place.discard(self._round.record.nonce)
+
+    def finish(self) -> None:
+        self._steps.forget(lambda record: record.is_over)
+
+    def _carry_out(self) -> None:
+        """Show what is decided, and discard what is aborted, of every round that is not over."""
+        kind, prefix = self._steps.kind, self._batch.request.prefix
+        for number, record in kind.read_rounds(self._steps.store, prefix).items():
+            if record.is_over or record.outcome is Outcome.OPEN:
+                continue
+            if record.outcome is Outcome.COMMIT:
+                self._place.show(record.names)
+            else:
+                self._place.discard(record.nonce)
+            self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
+
+    def _mark_over(self, view: ZnodeView, number: int) -> None:
+        kind, prefix = self._steps.kind, self._batch.request.prefix
+        record = kind.read_round(view, prefix, number)
+        if record is not None and not record.is_over:
+            kind.put_round(view, prefix, number, replace(record, is_over=True))

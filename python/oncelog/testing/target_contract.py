@@ -1,0 +1,235 @@
+"""What every target of sinks must do, as tests to derive from. They are the ones that oncelog's own targets pass.
+
+    class TestMyTarget(TargetContract):
+        world_class = MyWorld
+
+They need pytest. A world has one place to write to and one store for its ledger. The tests stop drivers at the named
+crash points of a batch (oncelog.crash_points), and start others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from oncelog import crash_points
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import BatchRefusedError, RoundAbortedError, RunSupersededError
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch, BatchReport, Target
+
+PREFIX = "contract"
+
+FIRST, SECOND = ("a", "b", "c"), ("d", "e")
+
+BEFORE_THE_DECISION = (CrashPoint.SINK_PLANNED, CrashPoint.ROUND_DECIDE)
+BEHIND_THE_DECISION = (CrashPoint.ROUND_DECIDED, CrashPoint.SINK_DONE)
+
+
+class TargetWorld(ABC):
+    """A place to write to, its ledger, and any number of drivers.
+
+    Attributes:
+        folder: the test's own.
+        prefix: of the sink; a world whose place outlives the test sets another one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.prefix = PREFIX
+
+    @abstractmethod
+    def target(self) -> Target[Any]:
+        """A new driver's target, over the same place and ledger each time."""
+
+    @abstractmethod
+    def job(self, values: Sequence[str]) -> Any:
+        """What writes these values, as the target takes it: a row each."""
+
+    @abstractmethod
+    def visible(self) -> list[str]:
+        """The values that a reader sees now, in any order."""
+
+    def broken_job(self) -> Any:
+        """A job that fails on its way."""
+        return BrokenJob()
+
+    def close(self) -> None:  # noqa: B027 - most worlds have nothing to close
+        """The test is over."""
+
+    def run(self, batch_id: int, values: Sequence[str], run: str = "run-1", target: Any = None) -> BatchReport:
+        """Write a batch as this run of the query."""
+        return self.run_job(batch_id, self.job(values), run, target)
+
+    def run_job(self, batch_id: int, job: Any, run: str = "run-1", target: Any = None) -> BatchReport:
+        """Write a batch by this job; its fingerprint follows from its id, as for a true replay."""
+        request = BatchRequest(self.prefix, "query", "sink", run, batch_id, f"offsets of {batch_id}")
+        return BatchDriver(target or self.target()).run(Batch(request, job))
+
+    def holds(self, *batches: Sequence[str]) -> bool:
+        """Whether a reader sees these batches, each value once, and nothing else."""
+        return sorted(self.visible()) == sorted(value for batch in batches for value in batch)
+
+
+class BrokenJob:
+    """Fails whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoppedOnPurposeError(f"the job fails on purpose at {name}")
+
+
+class StoppedOnPurposeError(Exception):
+    """What a driver dies of here, and what a job fails with."""
+
+
+@contextmanager
+def at(point: str, action: Callable[[], object]) -> Iterator[None]:
+    """Carry out `action` when this process comes to the point for the first time."""
+    is_due = True
+
+    def act(reached: str) -> None:
+        nonlocal is_due
+        if reached == point and is_due:
+            is_due = False
+            action()
+
+    crash_points.arm(act)
+    try:
+        yield
+    finally:
+        crash_points.arm(None)
+
+
+def stop() -> None:
+    """An action for `at`: the driver dies there."""
+    raise StoppedOnPurposeError("the driver stops on purpose")
+
+
+class TargetContract:
+    """The laws; `world_class` is the only thing to bring."""
+
+    world_class: ClassVar[type[TargetWorld]]
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[TargetWorld]:
+        found = self.world_class(tmp_path)
+        yield found
+        found.close()
+
+    def test_batches_become_visible_one_after_the_other_and_each_is_reported(self, world: TargetWorld) -> None:
+        target = world.target()
+
+        reports = [world.run(0, FIRST, target=target), world.run(1, SECOND, target=target)]
+
+        assert world.holds(FIRST, SECOND)
+        assert [(report.batch_id, report.rows, report.is_replay) for report in reports] == [
+            (0, len(FIRST), False),
+            (1, len(SECOND), False),
+        ]
+
+    def test_a_batch_that_is_run_again_writes_nothing(self, world: TargetWorld) -> None:
+        world.run(0, FIRST)
+
+        assert world.run(0, FIRST, "run-2").is_replay
+        assert world.holds(FIRST)
+
+    def test_an_empty_batch_is_decided_like_any_other(self, world: TargetWorld) -> None:
+        world.run(0, [])
+
+        assert world.run(0, [], "run-2").is_replay
+        world.run(1, FIRST, "run-2")
+        assert world.holds(FIRST)
+
+    def test_nothing_is_visible_before_the_decision(self, world: TargetWorld) -> None:
+        seen: list[list[str]] = []
+        with at(CrashPoint.ROUND_DECIDE, lambda: seen.append(world.visible())):
+            world.run(0, FIRST)
+
+        assert seen == [[]]
+
+    @pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
+    def test_a_driver_that_dies_leaves_one_copy_behind_its_successor(self, world: TargetWorld, point: str) -> None:
+        with at(point, stop), pytest.raises(StoppedOnPurposeError):
+            world.run(0, FIRST)
+        if point in BEFORE_THE_DECISION:
+            assert world.holds()
+
+        report = world.run(0, FIRST, "run-2")
+
+        assert report.is_replay == (point in BEHIND_THE_DECISION)
+        assert world.holds(FIRST)
+
+    def test_drivers_that_die_one_after_the_other_leave_one_copy(self, world: TargetWorld) -> None:
+        world.run(0, FIRST)
+        for number in range(12):
+            with at(CrashPoint.ROUND_DECIDE, stop), pytest.raises(StoppedOnPurposeError):
+                world.run(1, SECOND, f"again-{number}")
+
+        world.run(1, SECOND, "last")
+
+        assert world.holds(FIRST, SECOND)
+
+    def test_what_was_decided_is_visible_before_a_later_batch(self, world: TargetWorld) -> None:
+        with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+            world.run(0, FIRST)
+        seen: list[list[str]] = []
+
+        with at(CrashPoint.ROUND_DECIDE, lambda: seen.append(sorted(world.visible()))):
+            world.run(1, SECOND, "run-2")
+
+        assert seen == [sorted(FIRST)]
+        assert world.holds(FIRST, SECOND)
+
+    def test_a_job_that_fails_leaves_nothing(self, world: TargetWorld) -> None:
+        with pytest.raises(StoppedOnPurposeError):
+            world.run_job(0, world.broken_job())
+
+        assert world.holds()
+        world.run(0, FIRST)
+        assert world.holds(FIRST)
+
+    @pytest.mark.parametrize("point", BEFORE_THE_DECISION)
+    def test_a_driver_that_wakes_up_behind_its_successor_writes_nothing(self, world: TargetWorld, point: str) -> None:
+        with (
+            at(point, lambda: world.run(0, FIRST, "run-2")),
+            pytest.raises((RunSupersededError, RoundAbortedError)),
+        ):
+            world.run(0, FIRST, "run-1")
+        assert world.holds(FIRST)
+
+        with pytest.raises(RunSupersededError):
+            world.run(1, SECOND, "run-1")
+        assert world.holds(FIRST)
+
+    def test_a_driver_that_wakes_up_behind_its_decision_does_no_harm(self, world: TargetWorld) -> None:
+        def go_on() -> None:
+            world.run(0, FIRST, "run-2")
+            world.run(1, SECOND, "run-2")
+
+        with at(CrashPoint.ROUND_DECIDED, go_on), suppress(RunSupersededError):
+            world.run(0, FIRST, "run-1")
+
+        assert world.holds(FIRST, SECOND)
+
+    def test_a_batch_of_other_offsets_is_refused(self, world: TargetWorld) -> None:
+        world.run(0, FIRST)
+        other = BatchRequest(world.prefix, "query", "sink", "run-2", 0, "other offsets")
+
+        with pytest.raises(BatchRefusedError):
+            BatchDriver(world.target()).run(Batch(other, world.job(SECOND)))
+
+        assert world.holds(FIRST)
+
+    def test_many_batches_are_each_there_once(self, world: TargetWorld) -> None:
+        target = world.target()
+        for batch_id in range(12):
+            world.run(batch_id, [str(batch_id)], target=target)
+
+        assert world.holds([str(batch_id) for batch_id in range(12)])
+        assert world.run(11, ["11"], "run-2").is_replay
