@@ -8,20 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from oncelog.errors import IllegalStateTransitionError, UsageError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Znode, ZnodeReader, ZnodeView
-from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
+from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Timing, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, split_path
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
-
-T = TypeVar("T")
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 
-class MemoryZnodeStore:
+class MemoryZnodeStore(Transacting):
     """`ports.ZnodeStore` in memory.
 
     Args:
@@ -85,9 +82,6 @@ class MemoryZnodeStore:
             tree.apply(ops, self._zxid + 1, now_ms)
             if not all(isinstance(op, Check) for op in ops):
                 self._zxid, self._last_ms = self._zxid + 1, now_ms
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
 
     def fork(self) -> MemoryZnodeStore:
         """A store of its own that holds the same znodes: for searches that try what may follow."""

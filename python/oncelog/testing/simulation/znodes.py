@@ -8,24 +8,20 @@ older state than it saw before, sees its own answered writes, and everything ack
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
+from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Timing, Znode, ZnodeReader
 from oncelog.testing.simulation.faults import Fault, Operation
-from oncelog.znodes.clock import Timing
 from oncelog.znodes.errors import MultiFailedError, StaleStepError
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.rules import ROOT
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 if TYPE_CHECKING:
     from oncelog.testing.simulation.processes import Process
-
-T = TypeVar("T")
 
 LAG_MAX = 6
 """Writes that a lagging server may not have heard of."""
@@ -80,7 +76,7 @@ class SharedZnodes:
         return self.writes - len(self._past)
 
 
-class ProcessStore:
+class ProcessStore(Transacting):
     """`ports.ZnodeStore` of one process."""
 
     def __init__(self, process: Process, shared: SharedZnodes) -> None:
@@ -165,9 +161,6 @@ class ProcessStore:
         if fault is Fault.LOST_REPLY:
             raise self._unknown()
         self._seen = self._shared.writes
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
 
     def close(self) -> None:
         """The znodes are the world's."""
