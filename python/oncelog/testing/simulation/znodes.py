@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.errors import IllegalStateTransitionError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Timing, Znode, ZnodeReader
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.znodes.errors import MultiFailedError, StaleStepError
@@ -83,6 +83,7 @@ class ProcessStore(Transacting):
         self._process = process
         self._shared = shared
         self._seen = shared.writes
+        self._is_closed = False
         self.reads_are_atomic = shared.reads_are_atomic
         self.timing = Timing(process.world.wall_ms, process, process.world.chance.random)
 
@@ -137,6 +138,8 @@ class ProcessStore(Transacting):
         return shared.past(self._seen)
 
     def _ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed")
         fault = self._process.ask(operation, what)
         if fault is Fault.UNAVAILABLE:
             raise StoreUnavailableError("the store is away")
@@ -163,7 +166,7 @@ class ProcessStore(Transacting):
         self._seen = self._shared.writes
 
     def close(self) -> None:
-        """The znodes are the world's."""
+        self._is_closed = True  # the znodes are the world's
 
     def _unknown(self) -> OutcomeUnknownError:
         """The connection is gone: the next one begins with all that was acknowledged."""
