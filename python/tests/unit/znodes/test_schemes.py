@@ -1,7 +1,4 @@
-"""The schemes of stores: those of other packages join by an entry point, and what goes wrong there says which package.
-
-The packages of these tests are real ones in the form in which pip leaves them behind: a module and its metadata.
-"""
+"""The schemes of stores: other packages join by an entry point, and what goes wrong there says which package."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ import oncelog
 from oncelog import runtime
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog.znodes import schemes
 from oncelog.znodes.schemes import ZNODES_FILE, Place
+from tests import packages
 from tests.style.tree import ROOT
 
 SECRET = "correct-horse-battery"
@@ -51,23 +48,17 @@ SCHEME = Scheme(
 """
 """A store on another one's shoulders, whose URLs hold secrets."""
 
-Install = Callable[..., Path]
+Install = Callable[..., None]
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a package that registers schemes; returns the folder that Python finds it in."""
+    """Installs a package that registers a scheme."""
 
-    def installed(package: str, *names: str, module: str = SHELF, value: str = "") -> Path:
+    def installed(package: str, scheme: str, *, module: str = SHELF, registers: str = "SCHEME") -> None:
         site = tmp_path / "site" / package
-        metadata = site / f"{package}-1.0.dist-info"
-        metadata.mkdir(parents=True)
-        (site / f"{package}_store.py").write_text(module)
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {value or f'{package}_store:SCHEME'}" for name in names]
-        (metadata / "entry_points.txt").write_text("\n".join([f"[{schemes.GROUP}]", *lines]) + "\n")
+        packages.install(site, package, {scheme: f"{package}_store:{registers}"}, module)
         monkeypatch.syspath_prepend(site)
-        return site
 
     return installed
 
@@ -201,7 +192,7 @@ def test_a_package_that_cannot_be_imported_is_named(install: Install, tmp_path: 
 
 
 def test_a_package_that_registers_something_else_is_named(install: Install, tmp_path: Path) -> None:
-    install("strange", "shelf", value="strange_store:SqliteZnodeStore")
+    install("strange", "shelf", registers="SqliteZnodeStore")
 
     assert refused(tmp_path, "shelf:/a")["package"] == "strange"
 
