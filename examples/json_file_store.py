@@ -111,6 +111,6 @@ def _file(url: str) -> Path:
 
 SCHEME = Scheme(
     open=lambda url, create: JsonFileStore(_file(url)),
-    normalised=lambda url, folder: f"json:{_file(url).absolute()}",
+    normalised=lambda url, root: f"json:{_file(url).absolute()}",
     is_there=lambda url: _file(url).exists(),
 )

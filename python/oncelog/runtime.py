@@ -5,9 +5,10 @@ Everything below receives its parts from here; nothing below reads the environme
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from oncelog import limits
 from oncelog.arguments import check_choice
@@ -20,14 +21,15 @@ from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
 from oncelog.log import folder_mark
-from oncelog.log.files import absolute, file_store, is_object_store, local_path
+from oncelog.log.files import absolute, file_store
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.randomness import random_id
 from oncelog.types import IsolationLevel
-from oncelog.znodes import copying, paths
+from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
+from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
 from oncelog.znodes.schemes import Place, is_url
 from oncelog.znodes.transact import resolving
 
@@ -164,7 +166,7 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     Raises:
         UsageError, StoreHostError, UnsupportedFormatError: see `open`.
     """
-    root, znodes = (".", place) if is_url(place) else (absolute(place), None)
+    root, znodes = (absolute("."), place) if is_url(place) else (absolute(place), None)
     store = _open_store(root, _place(root, znodes), create=create)
     try:
         _ensure_format(store, place, create=create)
@@ -212,7 +214,7 @@ def _log(
 def _place(root: str, znodes: str | None) -> Place:
     if not isinstance(znodes, str | None):
         raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
-    return Place.of(znodes or "sqlite", None if is_object_store(root) else local_path(root))
+    return Place.of(znodes or "sqlite", root)
 
 
 def _open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
@@ -245,7 +247,7 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
     Raises:
         UsageError: the store belongs to no host, or there is none.
     """
-    place = _place(str(path), znodes)
+    place = _place(absolute(path), znodes)
     if not place.is_there():
         raise _no_log(str(path))
     place.adopt_host()
@@ -281,50 +283,30 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
         target.close()
 
 
-class _Format(NamedTuple):
-    """What a log's ``/format`` says: its id, and whether the folder of its files bears its mark."""
-
-    cluster_id: str
-    is_folder_marked: bool = False
-
-    @classmethod
-    def of(cls, data: bytes) -> _Format:
-        cluster_id = copying.cluster_id_of(data)
-        return cls(cluster_id, paths.decode(paths.FORMAT, data, lambda payload: "folder" in payload))
-
-    def encoded(self) -> bytes:
-        marked = {"folder": folder_mark.NAME} if self.is_folder_marked else {}
-        return paths.encode({"cluster_id": self.cluster_id, **marked})
-
-
-def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> _Format:
+def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
     """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
-    fresh = _Format(random_id())
+    cluster_id = random_id()
 
-    def step(view: ZnodeView) -> _Format:
+    def step(view: ZnodeView) -> LogFormat:
         znode = view.get(paths.FORMAT)
         if znode is not None:
-            return _Format.of(znode.data)
+            copying.cluster_id_of(znode.data)
+            return decode_format(znode.data)
         if not create:
             raise _no_log(path)
-        view.create(paths.FORMAT, fresh.encoded())
-        view.create(paths.CLOCK)
-        view.create(paths.COMMITS)
-        view.create(paths.PRODUCER_IDS, paths.encode({"next": 0}))
-        view.create(paths.GENERATION, paths.encode({"generation": 1}))
-        for folder in (paths.TOPICS, paths.TRANSACTIONS, paths.GROUPS, paths.QUERIES):
-            view.create(folder)
-        return fresh
+        for fixed, data in log_payloads.of_new_log(cluster_id):
+            view.create(fixed, data)
+        return LogFormat(cluster_id)
 
     return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
 
 
-def _ensure_folder(store: ZnodeStore, files: FileStore, found: _Format, path: str) -> None:
+def _ensure_folder(store: ZnodeStore, files: FileStore, found: LogFormat, path: str) -> None:
     """See that the data files are where they were when the log was created; a new log marks its folder."""
-    folder_mark.ensure(files, found.cluster_id, path, is_marked=found.is_folder_marked)
-    if found.is_folder_marked:
+    folder_mark.ensure(files, found.cluster_id, path, is_marked=found.folder_mark is not None)
+    if found.folder_mark is not None:
         return
-    marked = found._replace(is_folder_marked=True).encoded()
+    marked = encode_format(replace(found, folder_mark=folder_mark.NAME))
 
     def note(view: ZnodeView) -> None:
         znode = view.get(paths.FORMAT)

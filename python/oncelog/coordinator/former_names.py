@@ -17,6 +17,7 @@ from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below
 
 T = TypeVar("T")
 
@@ -68,30 +69,29 @@ def supersede(
         raise QueryIdsNeeded
     others = dict(_others(view, root, request, query_ids))
     for prefix, superseded in batch_ledger.former_names(planned, request, others).items():
-        view.set(f"{root}/{paths.segment(prefix)}", payloads.encode_ledger(superseded))
+        view.set(paths.named(root, prefix), payloads.encode_ledger(superseded))
         yield prefix, superseded.current_round
 
 
 def _query_ids(store: ZnodeStore, root: str) -> QueryIds:
     store.sync()
-    names = store.children(root)
+    ledgers = paths_below(store, root)
     found: dict[str, str] = {}
-    for at in range(0, len(names), LEDGERS_PER_READ):
-        some = names[at : at + LEDGERS_PER_READ]
-        for name, znode in zip(some, store.get_many(f"{root}/{name}" for name in some), strict=True):
+    for at in range(0, len(ledgers), LEDGERS_PER_READ):
+        some = ledgers[at : at + LEDGERS_PER_READ]
+        for path, znode in zip(some, store.get_many(some), strict=True):
             if znode is not None:
-                found[name] = payloads.decode_ledger(f"{root}/{name}", znode.data).query_id
+                found[path] = payloads.decode_ledger(path, znode.data).query_id
     return found
 
 
 def _others(
     view: ZnodeView, root: str, request: BatchRequest, query_ids: QueryIds
 ) -> Iterator[tuple[str, QueryLedger]]:
-    own = paths.segment(request.prefix)
-    for name in view.children(root):
-        if name == own or query_ids.get(name, request.query_id) != request.query_id:
+    own = paths.named(root, request.prefix)
+    for path in paths_below(view, root):
+        if path == own or query_ids.get(path, request.query_id) != request.query_id:
             continue
-        path = f"{root}/{name}"
         znode = view.get(path)
         if znode is not None:
-            yield paths.name_of(name), payloads.decode_ledger(path, znode.data)
+            yield paths.name_at(path), payloads.decode_ledger(path, znode.data)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below
 
 ZNODES_PER_READ = 500
 """Bounds a reply of the store."""
@@ -32,9 +33,7 @@ def _all_owners(store: ZnodeStore) -> Iterator[tuple[str, Outcome]]:
 
 
 def _owner_paths(store: ZnodeStore) -> Iterator[str]:
-    for segment in store.children(paths.TRANSACTIONS):
-        folder = f"{paths.TRANSACTIONS}/{segment}"
-        yield from (f"{folder}/{name}" for name in store.children(folder))
-    for segment in store.children(paths.QUERIES):
-        folder = f"{paths.QUERIES}/{segment}/rounds"
-        yield from (f"{folder}/{name}" for name in store.children(folder))
+    for transaction in paths_below(store, paths.TRANSACTIONS):
+        yield from paths_below(store, transaction)
+    for query in paths_below(store, paths.QUERIES):
+        yield from paths_below(store, paths.rounds_of(query))

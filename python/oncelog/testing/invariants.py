@@ -27,6 +27,7 @@ from oncelog.runtime import Log
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
+from oncelog.znodes.walking import paths_below
 
 _DECIDED_STATES = {TxnState.PREPARE_COMMIT: Outcome.COMMIT, TxnState.PREPARE_ABORT: Outcome.ABORT}
 
@@ -137,16 +138,15 @@ def _read(log: Log) -> _Seen:
     with log.services.store.snapshot() as reader:
         for partition in topics.all_partitions(reader):
             seen.partitions[paths.partition(partition)] = _read_partition(reader, files, partition)
-        for segment in reader.children(paths.TRANSACTIONS):
-            folder = f"{paths.TRANSACTIONS}/{segment}"
-            stored = metadata.load(reader, paths.name_of(segment))
-            ensure(stored is not None, "an id that is listed has metadata", segment=segment)
-            seen.ids[paths.name_of(segment)] = cast(TransactionMetadata, stored)
-            _read_owners(reader, folder, seen)
-        for segment in reader.children(paths.QUERIES):
-            path = f"{paths.QUERIES}/{segment}"
-            seen.ledgers[paths.name_of(segment)] = payloads.decode_ledger(path, _listed(reader, path).data)
-            _read_owners(reader, f"{path}/rounds", seen)
+        for path in paths_below(reader, paths.TRANSACTIONS):
+            transactional_id = paths.name_at(path)
+            stored = metadata.load(reader, transactional_id)
+            ensure(stored is not None, "an id that is listed has metadata", path=path)
+            seen.ids[transactional_id] = cast(TransactionMetadata, stored)
+            _read_owners(reader, path, seen)
+        for path in paths_below(reader, paths.QUERIES):
+            seen.ledgers[paths.name_at(path)] = payloads.decode_ledger(path, _listed(reader, path).data)
+            _read_owners(reader, paths.rounds_of(path), seen)
         for path in _below(reader, paths.GROUPS, 4):
             pending = payloads.decode_group_partition(path, _listed(reader, path).data).pending
             seen.pending[path] = [offset.owner for offset in pending]
@@ -180,8 +180,8 @@ def _below(reader: ZnodeReader, path: str, depth: int) -> Iterator[str]:
     if depth == 0:
         yield path
         return
-    for name in reader.children(path):
-        yield from _below(reader, f"{path}/{name}", depth - 1)
+    for below in paths_below(reader, path):
+        yield from _below(reader, below, depth - 1)
 
 
 # Partitions -----------------------------------------------------------------------------------------------------------

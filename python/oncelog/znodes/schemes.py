@@ -43,7 +43,7 @@ class Scheme:
     Attributes:
         open: opens the store at a URL that `normalised` returned. The second argument says whether it may create one.
         normalised: checks a user's URL and returns the one by which any process finds the same store. The second
-            argument is the folder of the log's data, None where the data is in no folder. Raises InvalidOptionError.
+            argument is where the log's data is: an absolute folder, or the URL of a bucket. Raises InvalidOptionError.
         shown: the URL as it may be printed and logged. One that may hold secrets must leave them out.
         is_there: False where it is known, without asking a server, that there is no store at the URL. Then nothing is
             opened that must not be created.
@@ -52,7 +52,7 @@ class Scheme:
     """
 
     open: Callable[[str, bool], ZnodeStore]
-    normalised: Callable[[str, Path | None], str] = lambda url, folder: url
+    normalised: Callable[[str, str], str] = lambda url, root: url
     shown: Callable[[str], str] = lambda url: url
     is_there: Callable[[str], bool] = lambda url: True
     adopt_host: Callable[[str], None] | None = None
@@ -75,19 +75,19 @@ class Place:
         return self.scheme.shown(self.url)
 
     @classmethod
-    def of(cls, url: str, folder: Path | None) -> Place:
+    def of(cls, url: str, root: str) -> Place:
         """Read what a user wrote.
 
         Args:
             url: the name of a scheme, or a URL.
-            folder: of the log's data; None where the data is in no folder.
+            root: where the log's data is: an absolute folder, or the URL of a bucket.
 
         Raises:
             UsageError: there is no such scheme, or its package cannot be used.
             InvalidOptionError: the URL is malformed.
         """
         scheme = scheme_named(url.partition(":")[0])
-        return cls(scheme, scheme.normalised(url, folder))
+        return cls(scheme, scheme.normalised(url, root))
 
     def is_there(self) -> bool:
         """Whether there may be a store; see `Scheme`."""
@@ -190,29 +190,30 @@ def _unknown(name: str) -> UsageError:
 # Built-in ------------------------------------------------------------------------------------------------------------
 
 
-def _sqlite_url(url: str, folder: Path | None) -> str:
+def _sqlite_url(url: str, root: str) -> str:
     place = url.partition(":")[2]
     if place:
         return f"sqlite:{Path(usable(place)).absolute()}"
-    if folder is None:
+    if "://" in root:
         raise UsageError(
             "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "
-            "by znodes=sqlite:/a/file where one host uses the log"
+            "by znodes=sqlite:/a/file where one host uses the log",
+            path=root,
         )
-    return f"sqlite:{folder / ZNODES_FILE}"
+    return f"sqlite:{Path(root) / ZNODES_FILE}"
 
 
 def _sqlite_file(url: str) -> Path:
     return Path(url.removeprefix("sqlite:"))
 
 
-def _memory_url(url: str, folder: Path | None) -> str:
+def _memory_url(url: str, root: str) -> str:
     if url != "memory":
         raise InvalidOptionError("a store in memory has no place: write memory", znodes=url)
     return url
 
 
-def _zookeeper_url(url: str, folder: Path | None) -> str:
+def _zookeeper_url(url: str, root: str) -> str:
     if find_spec("kazoo") is None:
         raise UsageError("znodes=zk://... needs the package kazoo: pip install 'oncelog[zookeeper]'")
     from oncelog.znodes.zookeeper.address import ZookeeperAddress

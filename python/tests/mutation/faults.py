@@ -420,6 +420,34 @@ APPENDING = [
 
 STEPS = [
     Fault(
+        "any version passes",
+        "znodes/tree.py",
+        "        if op.version not in (ANY_VERSION, znode.stat.version):",
+        "        if False:",
+        ("unit/znodes/test_memory_store.py",),
+    ),
+    Fault(
+        "a multi that fails leaves a part of it",
+        "znodes/tree.py",
+        "                    self._put(path, znode)\n                raise",
+        "                    pass\n                raise",
+        ("unit/znodes/test_memory_store.py",),
+    ),
+    Fault(
+        "a znode with children may go",
+        "znodes/sqlite/store.py",
+        "                return Refusal.NOT_EMPTY\n",
+        "                pass\n",
+        ("unit/znodes/test_sqlite_store.py",),
+    ),
+    Fault(
+        "freshness is asked before the lock is held",
+        "znodes/sqlite/store.py",
+        "                connection.begin_writing()\n                if not is_fresh():",
+        "                fresh = is_fresh()\n                connection.begin_writing()\n                if not fresh:",
+        ("unit/znodes/test_sqlite_store.py",),
+    ),
+    Fault(
         "a read is dropped from the read set",
         "znodes/view.py",
         "*(Check(path, versions[path]) for path in versions if",
@@ -587,15 +615,15 @@ BATCHES = [
     Fault(
         "a run under a former name goes on",
         "coordinator/former_names.py",
-        '        view.set(f"{root}/{paths.segment(prefix)}", payloads.encode_ledger(superseded))\n',
+        "        view.set(paths.named(root, prefix), payloads.encode_ledger(superseded))\n",
         "",
         ("spec/test_changed_name_laws.py",),
     ),
     Fault(
         "a ledger that is made meanwhile is not looked at",
         "coordinator/former_names.py",
-        "query_ids.get(name, request.query_id) != request.query_id",
-        "query_ids.get(name) != request.query_id",
+        "query_ids.get(path, request.query_id) != request.query_id",
+        "query_ids.get(path) != request.query_id",
         ("spec/test_changed_name_laws.py",),
     ),
     Fault(
@@ -1101,6 +1129,34 @@ OPENING = [
         "root = absolute(path)",
         "root = str(path)",
         ("unit/test_runtime.py",),
+    ),
+    Fault(
+        "a package may take the place of a built-in store",
+        "znodes/schemes.py",
+        '        if claims:\n            raise UsageError(\n                "a package claims',
+        '        if False:\n            raise UsageError(\n                "a package claims',
+        ("unit/znodes/test_schemes.py",),
+    ),
+    Fault(
+        "a mistyped scheme of a ledger is a folder",
+        "znodes/schemes.py",
+        "return found is not None and (found[1] in BUILT_IN or (",
+        "return found is not None and (found[1] in BUILT_IN or (False and ",
+        ("unit/znodes/test_schemes.py",),
+    ),
+    Fault(
+        "a relative URL is another store in every folder",
+        "znodes/schemes.py",
+        'return f"sqlite:{Path(usable(place)).absolute()}"',
+        'return f"sqlite:{Path(usable(place))}"',
+        ("unit/znodes/test_schemes.py",),
+    ),
+    Fault(
+        "secrets of a URL are shown",
+        "znodes/schemes.py",
+        "return self.scheme.shown(self.url)",
+        "return self.url",
+        ("unit/znodes/test_schemes.py",),
     ),
     Fault(
         "who must not create a store creates one",

@@ -29,7 +29,7 @@ from oncelog.errors import InvalidOptionError
 from oncelog.znodes.schemes import Scheme
 from oncelog.znodes.sqlite import SqliteZnodeStore
 
-def normalised(url, folder):
+def normalised(url, root):
     if not re.fullmatch("shelf:[^?]+([?]key=.*)?", url):
         raise InvalidOptionError("not the URL of a shelf", expected="shelf:/a/folder?key=...")
     place, _, key = url.removeprefix("shelf:").partition("?")
@@ -222,7 +222,7 @@ def test_a_store_in_memory_has_no_place(tmp_path: Path) -> None:
 def test_a_relative_file_is_the_same_store_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert str(Place.of("sqlite:a/file", None)) == f"sqlite:{tmp_path}/a/file"
+    assert str(Place.of("sqlite:a/file", "/data/log")) == f"sqlite:{tmp_path}/a/file"
 
 
 def test_the_built_in_schemes_are_there_without_the_metadata_of_an_installation(tmp_path: Path) -> None:
