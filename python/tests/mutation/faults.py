@@ -434,13 +434,6 @@ STEPS = [
         ("unit/znodes/test_memory_store.py",),
     ),
     Fault(
-        "a znode with children may go",
-        "znodes/sqlite/store.py",
-        "                return Refusal.NOT_EMPTY\n",
-        "                pass\n",
-        ("unit/znodes/test_sqlite_store.py",),
-    ),
-    Fault(
         "freshness is asked before the lock is held",
         "znodes/sqlite/store.py",
         "                connection.begin_writing()\n                if not is_fresh():",

@@ -158,7 +158,7 @@ def test_a_store_that_belongs_to_no_host_cannot_be_adopted(install: Install, tmp
 # What goes wrong
 
 
-@pytest.mark.parametrize(("scheme", "near"), [("sqllite", "sqlite"), ("zkk", "zk"), ("shelve", "shelf")])
+@pytest.mark.parametrize(("scheme", "near"), [("sqlite3", "sqlite"), ("zkk", "zk"), ("shelve", "shelf")])
 def test_an_unknown_scheme_lists_the_known_ones_and_the_nearest(
     install: Install, tmp_path: Path, scheme: str, near: str
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_mistyped_scheme_of_a_ledger_is_an_error_and_never_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for place in ("zkk://host:2181/ledger", "sqllite:/a/file"):
+    for place in ("zkk://host:2181/ledger", "sqlite3:/a/file"):
         with pytest.raises(UsageError, match="not a znode store"):
             runtime.open_metadata(place)
 
