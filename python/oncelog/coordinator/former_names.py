@@ -25,7 +25,7 @@ LEDGERS_PER_READ = 500
 """Bounds a reply of the store."""
 
 QueryIds = Mapping[str, str]
-"""The query of each ledger, by the name of its znode. It may be outdated: what is missing there is looked up."""
+"""The query of each ledger, by the path of its znode. It may be outdated: what is missing there is looked up."""
 
 
 class QueryIdsNeeded(Exception):  # noqa: N818 - a question to `planning`, never an error a user sees
