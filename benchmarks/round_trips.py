@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from benchmarks import data
 from benchmarks.report import Finding
 from oncelog import crash_points, limits, runtime
 from oncelog.crash_points import CrashPoint
 from oncelog.log.files import file_store
-from oncelog.ports import Op, Znode, ZnodeReader, ZnodeView
+from oncelog.ports import Op, Znode, ZnodeReader
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import Use
@@ -24,9 +23,7 @@ from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import TaskWriter, WriteTask, Written
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
-
-T = TypeVar("T")
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 EXPLANATION = """\
 What one micro-batch of a sink asks of the znode store; on ZooKeeper every request is a round trip. 100 tasks write
@@ -46,7 +43,7 @@ PHASES: dict[str, str] = {
 """What begins at a crash point."""
 
 
-class CountingStore:
+class CountingStore(Transacting):
     """A store in memory that counts, by phase, what is asked of it; its snapshots promise as little as ZooKeeper's."""
 
     reads_are_atomic = False
@@ -81,9 +78,6 @@ class CountingStore:
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         self.multis[self.phase] += 1
         self._store.multi(ops, is_fresh=is_fresh)
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = limits.TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
 
     def sync(self) -> None:
         self.reads[self.phase] += 1

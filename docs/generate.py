@@ -1,4 +1,4 @@
-"""Generates the parts of the docs that the code knows: the option tables and the state diagram.
+"""Generates the parts of the docs that the code knows: the option tables, the state diagram, and whole examples.
 
 python docs/generate.py            writes them
 python docs/generate.py --check    fails if they are not up to date
@@ -16,6 +16,8 @@ from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
+EXAMPLES = DOCS.parent / "examples"
+EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 JAVA = DOCS.parent / "jvm_shims" / "kafka" / "src" / "main" / "java" / "io" / "oncelog" / "kafka"
 
 
@@ -75,11 +77,25 @@ def with_generated(page: str, name: str, text: str) -> str:
     return marks.sub(lambda found: f"{found[1]}{text.rstrip()}\n{found[2]}", page)
 
 
+def code_of(program: Path) -> str:
+    """A program without its docstring, as a block of a page."""
+    _, _, code = program.read_text().split('"""', 2)
+    return f"```python\n{code.strip()}\n```"
+
+
+def extending_page() -> str:
+    """The page of how to extend oncelog, with its examples."""
+    page = with_generated((DOCS / "extending.md").read_text(), "store", code_of(EXAMPLES / "json_file_store.py"))
+    page = with_generated(page, "target", code_of(EXAMPLES / "json_folder_target.py"))
+    return with_generated(page, "store test", code_of(EXAMPLE_TEST))
+
+
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
     protocol = DOCS / "protocol.md"
     diagram = f"```mermaid\n{state_diagram().strip()}\n```"
     return {
+        DOCS / "extending.md": extending_page(),
         DOCS / "options.md": options_page(),
         protocol: with_generated(protocol.read_text(), "states", diagram),
     }

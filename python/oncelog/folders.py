@@ -1,9 +1,14 @@
-"""Folders that outlive a power failure: a file system keeps a new name for sure once its folder is fsynced."""
+"""Folders that outlive a power failure, and paths that a system takes.
+
+A file system keeps a new name for sure once its folder is fsynced.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from oncelog.errors import UsageError
 
 
 def make(folder: Path) -> None:
@@ -29,3 +34,17 @@ def sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def usable(path: str) -> str:
+    """A path that the system takes: without NUL, and in characters that it can write.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise UsageError("no file can have this path", path=path)

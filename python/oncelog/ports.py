@@ -2,8 +2,8 @@
 
 Everything above works against these Protocols.
 
-The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all. Who writes a
-backend reads `znodes/` for the contract tests it must pass.
+The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all. docs/extending.md
+shows how to write a backend, and oncelog.testing.znode_store_contract ships the tests that it must pass.
 """
 
 from __future__ import annotations
@@ -28,6 +28,21 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int: ...
 
     def sleep_ms(self, duration_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a znode store asks for time.
+
+    Attributes:
+        now_ms: wall clock, for mtimes. It may go backwards; a store never does.
+        clock: durations and waiting between tries.
+        jitter: in [0, 1), spreads the tries of those who conflicted.
+    """
+
+    now_ms: Callable[[], int]
+    clock: Clock
+    jitter: Callable[[], float]
 
 
 class Background(Protocol):
@@ -124,16 +139,33 @@ class ZnodeView(ZnodeReader, Protocol):
 
 
 class ZnodeStore(ZnodeReader, Protocol):
-    """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily."""
+    """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
+
+    A backend provides all of this but `transact`, which comes with the base class `znodes.transact.Transacting`.
+    """
+
+    @property
+    def reads_are_atomic(self) -> bool:
+        """Whether a `snapshot` shows one moment. If not, even a step that only reads has its checks committed."""
+
+    @property
+    def timing(self) -> Timing:
+        """What `transact` asks for time."""
 
     def snapshot(self) -> AbstractContextManager[ZnodeReader]:
         """Reads within are in order of time; one consistent snapshot where the backend has that (memory, SQLite)."""
 
-    def multi(self, ops: Sequence[Op]) -> None:
+    def multi(self, ops: Sequence[Op], *, is_fresh: Callable[[], bool] = ...) -> None:
         """Apply all operations atomically, or none. Operations see the effects of earlier ones; one zxid.
+
+        Args:
+            ops: refused where `znodes.rules.ensure_acceptable` refuses them.
+            is_fresh: asked where no other write can come before this one: under the store's lock, if it has one.
+                The default is that it is fresh.
 
         Raises:
             MultiFailedError: an operation's condition does not hold (`znodes/errors.py`); nothing was applied.
+            StaleStepError: `is_fresh` said no; nothing was applied.
             OutcomeUnknownError: the answer was lost. StoreUnavailableError: not applied.
         """
 

@@ -5,10 +5,10 @@ Everything below receives its parts from here; nothing below reads the environme
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from oncelog import limits
 from oncelog.arguments import check_choice
@@ -21,19 +21,17 @@ from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
 from oncelog.log import folder_mark
-from oncelog.log.files import absolute, file_store, is_object_store, local_path, usable
+from oncelog.log.files import absolute, file_store
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.randomness import random_id
 from oncelog.types import IsolationLevel
-from oncelog.znodes import copying, paths
+from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
-from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog.znodes.sqlite import SqliteZnodeStore, is_there
+from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
+from oncelog.znodes.schemes import Place, is_url
 from oncelog.znodes.transact import resolving
-
-ZNODES_FILE = "znodes.sqlite"
 
 
 class Log:
@@ -43,7 +41,7 @@ class Log:
 
     Attributes:
         path: root of the data files.
-        znodes: where the metadata is; None for the SQLite file below `path`.
+        znodes: URL of the store of the metadata; None for the SQLite file below `path`.
         admin: topics, offsets, transactions, groups, upkeep.
         services: the parts, for the layers above.
     """
@@ -132,7 +130,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         path: folder of the data files, or ``s3://bucket/folder`` with `znodes` elsewhere.
         znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
             another place, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves several hosts,
-            ``memory`` for a store that dies with the process (tests).
+            ``memory`` for a store that dies with the process (tests), or the URL of a store of another package.
         create: whether a log may be created; otherwise a missing one is an error.
 
     Returns:
@@ -146,11 +144,12 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
     """
     root = absolute(path)  # tasks open it too, with another working folder
     files = file_store(root)
-    store = _open_store(root, znodes, create=create, files=files)
+    place = _place(root, znodes)
+    store = _open_store(root, place, create=create, files=files)
     try:
         found = _ensure_format(store, root, create=create)
         _ensure_folder(store, files, found, root)
-        return _log(root, znodes, store, files, SystemClock(), Threads(), found.cluster_id)
+        return _log(root, place.url if znodes else None, store, files, SystemClock(), Threads(), found.cluster_id)
     except BaseException:
         store.close()
         raise
@@ -160,15 +159,15 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
 
     Args:
-        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, or a folder for a SQLite file.
+        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, another store's URL, or a folder for
+            a SQLite file.
         create: whether the store may be created; otherwise a missing one is an error.
 
     Raises:
         UsageError, StoreHostError, UnsupportedFormatError: see `open`.
     """
-    named = place.partition(":")[0] in {"zk", "sqlite", "memory"}
-    root, znodes = (".", place) if named else (absolute(place), None)
-    store = _open_store(root, znodes, create=create)
+    root, znodes = (absolute("."), place) if is_url(place) else (absolute(place), None)
+    store = _open_store(root, _place(root, znodes), create=create)
     try:
         _ensure_format(store, place, create=create)
     except BaseException:
@@ -212,49 +211,23 @@ def _log(
     return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background))
 
 
-def _open_store(root: str, znodes: str | None, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
+def _place(root: str, znodes: str | None) -> Place:
     if not isinstance(znodes, str | None):
         raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
-    scheme, _, place = (znodes or "sqlite").partition(":")
-    if scheme == "memory":
-        return MemoryZnodeStore()
-    if scheme == "zk":
-        return _zookeeper_store(znodes or "", create=create)
-    if scheme != "sqlite":
-        raise UsageError(
-            "not a znode store: leave it out, or give sqlite:<file> or zk://host:port/chroot", scheme=scheme
-        )
-    file = _sqlite_file(root, place)
-    if not create and not is_there(file):
+    return Place.of(znodes or "sqlite", root)
+
+
+def _open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
+    if not create and not place.is_there():
         raise _no_log(root)
-    # A log's file is there before its folder is marked, so it is looked for once more behind the look at the mark.
-    if files is not None and not is_there(file) and folder_mark.is_there(files) and not is_there(file):
+    # A log's store is there before its folder is marked, so it is looked for once more behind the look at the mark.
+    if files is not None and not place.is_there() and folder_mark.is_there(files) and not place.is_there():
         raise UsageError(
             "the folder holds the data of a log whose metadata is elsewhere: say where, by znodes",
             path=root,
-            missing=str(file),
+            missing=str(place),
         )
-    return SqliteZnodeStore(file, create=create)
-
-
-def _zookeeper_store(url: str, *, create: bool) -> ZnodeStore:
-    if find_spec("kazoo") is None:
-        raise UsageError("znodes=zk://... needs the package kazoo: pip install 'oncelog[zookeeper]'")
-    from oncelog.znodes.zookeeper import ZookeeperZnodeStore
-
-    return ZookeeperZnodeStore(url, create=create)
-
-
-def _sqlite_file(root: str, place: str) -> Path:
-    if place:
-        return Path(usable(place))
-    if is_object_store(root):
-        raise UsageError(
-            "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "
-            "by znodes=sqlite:/a/file where one host uses the log",
-            path=root,
-        )
-    return local_path(root) / ZNODES_FILE
+    return place.open(create=create)
 
 
 def _no_log(path: str) -> UsageError:
@@ -264,7 +237,7 @@ def _no_log(path: str) -> UsageError:
 
 
 def adopt_host(path: str | Path, znodes: str | None = None) -> None:
-    """Make the SQLite store of a log this host's own, after a move or when its former host is gone.
+    """Make the store of a log this host's own, after a move or when its former host is gone; for stores such as SQLite.
 
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
 
@@ -272,15 +245,12 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
         path, znodes: as for `open`.
 
     Raises:
-        UsageError: the metadata is not in SQLite, or there is none.
+        UsageError: the store belongs to no host, or there is none.
     """
-    scheme, _, place = (znodes or "sqlite").partition(":")
-    if scheme != "sqlite":
-        raise UsageError("only a SQLite store belongs to a host", znodes=znodes)
-    file = _sqlite_file(str(path), place)
-    if not is_there(file):
+    place = _place(absolute(path), znodes)
+    if not place.is_there():
         raise _no_log(str(path))
-    SqliteZnodeStore.adopt_host(file)
+    place.adopt_host()
 
 
 def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, total: None) -> Copied:
@@ -303,59 +273,40 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
         UnsupportedFormatError: either store is of another oncelog.
         CorruptDataError: a znode cannot be read, or the other store does not return what was written.
     """
-    if to.partition(":")[0] == "memory":
-        raise UsageError("a store in memory ends with this process: name one that lasts", to=to)
-    target = _open_store(log.path, to, create=True)
+    place = _place(log.path, to)
+    if not place.scheme.is_lasting:
+        raise UsageError("this store ends with this process: name one that lasts", to=str(place))
+    target = _open_store(log.path, place, create=True)
     try:
         return copying.copy(log.services.store, target, on_progress=on_progress)
     finally:
         target.close()
 
 
-class _Format(NamedTuple):
-    """What a log's ``/format`` says: its id, and whether the folder of its files bears its mark."""
-
-    cluster_id: str
-    is_folder_marked: bool = False
-
-    @classmethod
-    def of(cls, data: bytes) -> _Format:
-        cluster_id = copying.cluster_id_of(data)
-        return cls(cluster_id, paths.decode(paths.FORMAT, data, lambda payload: "folder" in payload))
-
-    def encoded(self) -> bytes:
-        marked = {"folder": folder_mark.NAME} if self.is_folder_marked else {}
-        return paths.encode({"cluster_id": self.cluster_id, **marked})
-
-
-def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> _Format:
+def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
     """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
-    fresh = _Format(random_id())
+    cluster_id = random_id()
 
-    def step(view: ZnodeView) -> _Format:
+    def step(view: ZnodeView) -> LogFormat:
         znode = view.get(paths.FORMAT)
         if znode is not None:
-            return _Format.of(znode.data)
+            copying.cluster_id_of(znode.data)
+            return decode_format(znode.data)
         if not create:
             raise _no_log(path)
-        view.create(paths.FORMAT, fresh.encoded())
-        view.create(paths.CLOCK)
-        view.create(paths.COMMITS)
-        view.create(paths.PRODUCER_IDS, paths.encode({"next": 0}))
-        view.create(paths.GENERATION, paths.encode({"generation": 1}))
-        for folder in (paths.TOPICS, paths.TRANSACTIONS, paths.GROUPS, paths.QUERIES):
-            view.create(folder)
-        return fresh
+        for fixed, data in log_payloads.of_new_log(cluster_id):
+            view.create(fixed, data)
+        return LogFormat(cluster_id)
 
     return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
 
 
-def _ensure_folder(store: ZnodeStore, files: FileStore, found: _Format, path: str) -> None:
+def _ensure_folder(store: ZnodeStore, files: FileStore, found: LogFormat, path: str) -> None:
     """See that the data files are where they were when the log was created; a new log marks its folder."""
-    folder_mark.ensure(files, found.cluster_id, path, is_marked=found.is_folder_marked)
-    if found.is_folder_marked:
+    folder_mark.ensure(files, found.cluster_id, path, is_marked=found.folder_mark is not None)
+    if found.folder_mark is not None:
         return
-    marked = found._replace(is_folder_marked=True).encoded()
+    marked = encode_format(replace(found, folder_mark=folder_mark.NAME))
 
     def note(view: ZnodeView) -> None:
         znode = view.get(paths.FORMAT)

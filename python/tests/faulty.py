@@ -10,15 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any, TypeVar
 
 from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore, ZnodeView
-from oncelog.znodes.clock import Timing
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
-
-T = TypeVar("T")
+from oncelog.ports import Op, Timing, Znode, ZnodeReader, ZnodeStore
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 
 class Fault(Enum):
@@ -43,7 +38,7 @@ class Crashed(BaseException):
     """The process is dead. Nothing catches it but the test."""
 
 
-class FaultyStore:
+class FaultyStore(Transacting):
     """`ports.ZnodeStore` that fails for a time.
 
     Args:
@@ -53,7 +48,7 @@ class FaultyStore:
     """
 
     def __init__(self, store: ZnodeStore, fault: Fault = Fault.CRASH_BEFORE, at: int | None = None) -> None:
-        self._store: Any = store
+        self._store = store
         self._faults: deque[Fault | None] = deque()
         self.has_struck = False
         self._is_dead = False
@@ -67,12 +62,11 @@ class FaultyStore:
 
     @property
     def reads_are_atomic(self) -> bool:
-        return bool(self._store.reads_are_atomic)
+        return self._store.reads_are_atomic
 
     @property
     def timing(self) -> Timing:
-        timing: Timing = self._store.timing
-        return timing
+        return self._store.timing
 
     def get(self, path: str) -> Znode | None:
         return self._alive().get(path)
@@ -92,7 +86,7 @@ class FaultyStore:
             yield reader
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
-        store: Any = self._alive()
+        store = self._alive()
         fault = self._faults.popleft() if self._faults else None
         if fault is not None:
             self.has_struck = True
@@ -106,9 +100,6 @@ class FaultyStore:
         if fault is not None:
             raise OutcomeUnknownError("the test's store lost the answer")
 
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
-
     def sync(self) -> None:
         self._alive().sync()
 
@@ -118,8 +109,7 @@ class FaultyStore:
     def _alive(self) -> ZnodeStore:
         if self._is_dead:
             raise Crashed
-        store: ZnodeStore = self._store
-        return store
+        return self._store
 
 
 class InterruptedStore(FaultyStore):

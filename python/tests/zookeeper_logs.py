@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from oncelog.ports import Op, Znode, ZnodeStore
 from oncelog.testing import invariants
@@ -112,7 +111,7 @@ class WireStore(FaultyStore):
         self._left = at
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
-        store: Any = self._alive()
+        store = self._alive()
         self._proxy.deliver_late()
         is_struck = self._left == 0
         self._left -= 1

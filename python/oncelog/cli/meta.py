@@ -24,6 +24,7 @@ from oncelog.cli.output import (
 from oncelog.cli.shell import Group, Settings
 from oncelog.clients import metadata
 from oncelog.clients.metadata import DumpedZnode, MetadataSizes
+from oncelog.znodes.schemes import shown
 
 
 @click.group(cls=Group)
@@ -38,7 +39,7 @@ def show_log(settings: Settings) -> None:
     with settings.open() as log:
         fields = {
             "path": log.path,
-            "znodes": log.znodes or "sqlite",
+            "znodes": shown(log.znodes or "sqlite"),
             "cluster_id": log.cluster_id,
             "topics": len(log.admin.list_topics()),
             "groups": len(log.admin.list_groups()),
@@ -120,13 +121,13 @@ def copy(settings: Settings, to: str) -> None:
     with settings.open() as log, progress("copying metadata") as advance:
         done = runtime.copy_metadata(log, to, on_progress=advance)
     if settings.as_json:
-        show_json({"copied": {"to": to, **as_json(done)}})
+        show_json({"copied": {"to": shown(to), **as_json(done)}})
         return
     show(f"copied {plural(done.znodes, 'znode')} ({size(done.size_bytes)}) of the log {done.cluster_id}")
     show(f"compared {plural(done.compared, 'znode')} of both stores: the same paths, children and data")
     if done.adapted:
         show(f"translated the numbers of the store (trims, orders of offsets) in {plural(done.adapted, 'znode')}")
-    show(f"from now on the log is opened with --znodes {quoted(to)}; see to it that nothing opens it without")
+    show(f"from now on the log is opened with --znodes {quoted(shown(to))}; see to it that nothing opens it without")
 
 
 @meta.command("adopt-host")

@@ -99,18 +99,17 @@ def measure(reader: ZnodeReader, *, largest: int = LARGEST) -> MetadataSizes:
     for path, znode in walk(reader, ROOT):
         size_bytes = len(znode.data)
         total = total.grown(size_bytes)
-        _, part, *below = path.split("/", 3)
-        if f"/{part}" == paths.TOPICS and below:
-            topics[below[0]] = topics.get(below[0], MetadataSize()).grown(size_bytes)
+        topic, folder = paths.topic_of(path), paths.folder_of(path)
+        if topic is not None:
+            topics[topic] = topics.get(topic, MetadataSize()).grown(size_bytes)
         else:
-            name = f"/{part}" if f"/{part}" in parts else ROOT
-            parts[name] = parts[name].grown(size_bytes)
+            part = folder if folder in parts else ROOT
+            parts[part] = parts[part].grown(size_bytes)
         heapq.heappush(top, (size_bytes, path))
         if len(top) > largest:
             heapq.heappop(top)
-    named = sorted((paths.name_of(segment), size) for segment, size in topics.items())
     return MetadataSizes(
-        tuple(TopicMetadata(name, size.znodes, size.size_bytes) for name, size in named),
+        tuple(TopicMetadata(name, size.znodes, size.size_bytes) for name, size in sorted(topics.items())),
         parts[paths.TRANSACTIONS],
         parts[paths.GROUPS],
         parts[paths.QUERIES],

@@ -18,6 +18,7 @@ from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
+from oncelog.znodes.rules import parent_of
 from oncelog.znodes.transact import in_parts
 
 PARTITIONS_PER_STEP = 200
@@ -174,7 +175,7 @@ def _remove(view: ZnodeView, group_id: str, path: str) -> None:
     """Delete the znode of a partition, and the folders above it that it leaves empty."""
     while path != paths.group(group_id) and not view.children(path):
         view.delete(path)
-        path = path.rpartition("/")[0]
+        path = parent_of(path)
 
 
 def _chunks(partitions: Sequence[TopicIdPartition]) -> Iterator[Sequence[TopicIdPartition]]:

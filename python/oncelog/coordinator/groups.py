@@ -30,6 +30,7 @@ from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPar
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
 from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, in_parts
+from oncelog.znodes.walking import paths_below
 
 T = TypeVar("T")
 
@@ -263,9 +264,9 @@ def _read_together(
 
 def list_groups(store: ZnodeStore) -> list[str]:
     """Ids of all groups."""
-    found = [f"{paths.GROUPS}/{name}" for name in store.children(paths.GROUPS)]
+    found = paths_below(store, paths.GROUPS)
     return sorted(
-        paths.name_of(path.rpartition("/")[2])
+        paths.name_at(path)
         for path, znode in zip(found, store.get_many(found), strict=True)
         if znode is not None and not payloads.decode_group(path, znode.data).is_deleted
     )
@@ -300,13 +301,13 @@ def undecided_owners(reader: ZnodeReader, group_id: str, partition: TopicIdParti
 
 def partitions_of(reader: ZnodeReader, group_id: str) -> list[TopicIdPartition]:
     """The partitions that the group has, or had, offsets of."""
-    root = paths.group(group_id)
-    return [
-        TopicIdPartition(paths.name_of(topic), topic_id, int(number))
-        for topic in reader.children(root)
-        for topic_id in reader.children(f"{root}/{topic}")
-        for number in sorted(reader.children(f"{root}/{topic}/{topic_id}"), key=int)
+    found = [
+        paths.group_partition_of(path)[1]
+        for topic in paths_below(reader, paths.group(group_id))
+        for topic_id in paths_below(reader, topic)
+        for path in paths_below(reader, topic_id)
     ]
+    return sorted(found, key=lambda partition: (paths.topic(partition.topic), partition.topic_id, partition.partition))
 
 
 def _read(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> tuple[str, GroupPartitionState, bool]:

@@ -8,6 +8,7 @@ from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below
 
 ZNODES_PER_READ = 500
 """Bounds a reply of the store."""
@@ -33,8 +34,7 @@ def _all_owners(store: ZnodeStore) -> Iterator[tuple[str, Outcome]]:
 
 
 def _owner_paths(store: ZnodeStore) -> Iterator[str]:
-    for segment in store.children(paths.TRANSACTIONS):
-        folder = f"{paths.TRANSACTIONS}/{segment}"
-        yield from (f"{folder}/{name}" for name in store.children(folder))
+    for transaction in paths_below(store, paths.TRANSACTIONS):
+        yield from paths_below(store, transaction)
     for prefix in EMBEDDED.prefixes(store):
         yield from (EMBEDDED.round_path(prefix, number) for number in EMBEDDED.round_numbers(store, prefix))

@@ -13,7 +13,8 @@ from oncelog.errors import CorruptDataError, FatalError, OutcomeUnknownError
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import MAX_LONG
-from oncelog.znodes import fields, paths
+from oncelog.znodes import paths
+from oncelog.znodes.log_payloads import ProducerIdBlocks, decode_producer_ids, encode_producer_ids
 
 MAX_PRODUCER_ID = MAX_LONG
 
@@ -58,15 +59,11 @@ def _next_block(view: ZnodeView, nonce: str) -> int:
     znode = view.get(paths.PRODUCER_IDS)
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.PRODUCER_IDS)
-    start, taken_by = paths.decode(
-        paths.PRODUCER_IDS,
-        znode.data,
-        lambda payload: (fields.number(payload["next"]), fields.maybe(fields.text, payload.get("nonce"))),
-    )
+    start, taken_by = decode_producer_ids(znode.data)
     if taken_by == nonce:
         return start - limits.PRODUCER_ID_BLOCK
     end = start + limits.PRODUCER_ID_BLOCK
     if end > MAX_PRODUCER_ID:
         raise FatalError("the producer ids of this log are used up; create a new log", next_producer_id=start)
-    view.set(paths.PRODUCER_IDS, paths.encode({"next": end, "nonce": nonce}))
+    view.set(paths.PRODUCER_IDS, encode_producer_ids(ProducerIdBlocks(end, nonce)))
     return start

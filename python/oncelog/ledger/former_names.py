@@ -18,6 +18,7 @@ from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ LEDGERS_PER_READ = 500
 """Bounds a reply of the store."""
 
 QueryIds = Mapping[str, str]
-"""The query of each ledger, by the name of its znode. It may be outdated: what is missing there is looked up."""
+"""The query of each ledger, by the path of its znode. It may be outdated: what is missing there is looked up."""
 
 
 class QueryIdsNeeded(Exception):  # noqa: N818 - a question to `planning`, never an error a user sees
@@ -75,23 +76,23 @@ def supersede(
 
 def _query_ids(store: ZnodeStore, root: str) -> QueryIds:
     store.sync()
-    names = store.children(root)
+    ledgers = paths_below(store, root)
     found: dict[str, str] = {}
-    for at in range(0, len(names), LEDGERS_PER_READ):
-        some = names[at : at + LEDGERS_PER_READ]
-        for name, znode in zip(some, store.get_many(f"{root}/{name}" for name in some), strict=True):
+    for at in range(0, len(ledgers), LEDGERS_PER_READ):
+        some = ledgers[at : at + LEDGERS_PER_READ]
+        for path, znode in zip(some, store.get_many(some), strict=True):
             if znode is not None:
-                found[name] = payloads.decode_ledger(f"{root}/{name}", znode.data).query_id
+                found[path] = payloads.decode_ledger(path, znode.data).query_id
     return found
 
 
 def _others(
     view: ZnodeView, kind: LedgerKind[Any], request: BatchRequest, query_ids: QueryIds
 ) -> Iterator[tuple[str, QueryLedger]]:
-    own = paths.segment(request.prefix)
-    for name in view.children(kind.root):
-        if name != own and query_ids.get(name, request.query_id) == request.query_id:
-            prefix = paths.name_of(name)
+    own = kind.path(request.prefix)
+    for path in paths_below(view, kind.root):
+        if path != own and query_ids.get(path, request.query_id) == request.query_id:
+            prefix = paths.name_at(path)
             found = kind.read(view, prefix)
             if found is not None:
                 yield prefix, found

@@ -21,6 +21,7 @@ from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
 from oncelog.znodes.transact import resolving
+from oncelog.znodes.walking import paths_below
 
 
 class RoundRecord(Protocol):
@@ -65,11 +66,11 @@ class LedgerKind(Generic[R]):
 
     def path(self, prefix: str) -> str:
         """The ledger of a prefix."""
-        return f"{self.root}/{paths.segment(prefix)}"
+        return paths.named(self.root, prefix)
 
     def rounds_path(self, prefix: str) -> str:
         """The parent of its rounds."""
-        return f"{self.path(prefix)}/rounds"
+        return paths.rounds_of(self.path(prefix))
 
     def round_path(self, prefix: str, number: int) -> str:
         """One of its rounds."""
@@ -79,7 +80,7 @@ class LedgerKind(Generic[R]):
 
     def prefixes(self, reader: ZnodeReader) -> list[str]:
         """All prefixes that have a ledger of this kind, sorted."""
-        return sorted(paths.name_of(name) for name in reader.children(self.root))
+        return sorted(paths.name_at(path) for path in paths_below(reader, self.root))
 
     def read(self, reader: ZnodeReader, prefix: str) -> QueryLedger | None:
         """What the ledger says of a prefix; None before its first batch."""
@@ -122,8 +123,8 @@ class LedgerKind(Generic[R]):
     def read_rounds(self, reader: ZnodeReader, prefix: str) -> dict[int, R]:
         """What is remembered of the rounds of a prefix, oldest first."""
         found = reader.children_data(self.rounds_path(prefix))
-        datas = {self._number(prefix, name): znode.data for name, znode in found}
-        return {number: self.decode(self.round_path(prefix, number), data) for number, data in sorted(datas.items())}
+        stored = {self._number(prefix, name): znode.data for name, znode in found}
+        return {number: self.decode(self.round_path(prefix, number), data) for number, data in sorted(stored.items())}
 
     def _number(self, prefix: str, name: str) -> int:
         if not paths.is_number(name):
@@ -144,10 +145,9 @@ class LedgerKind(Generic[R]):
 
     def znodes(self, reader: ZnodeReader) -> Iterator[tuple[str, Callable[[str, bytes], object]]]:
         """Every znode of every ledger, and what reads it: for who looks for damage."""
-        for name in reader.children(self.root):
-            path = f"{self.root}/{name}"
+        for path in paths_below(reader, self.root):
             yield path, payloads.decode_ledger
-            yield from ((f"{path}/rounds/{number}", self.decode) for number in reader.children(f"{path}/rounds"))
+            yield from ((found, self.decode) for found in paths_below(reader, paths.rounds_of(path)))
 
     # Within a step
 

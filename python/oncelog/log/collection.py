@@ -25,6 +25,7 @@ from oncelog.log.holds import Hold
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, Stat, ZnodeStore, ZnodeView
 from oncelog.znodes import paths
+from oncelog.znodes.log_payloads import encode_generation
 
 FAILURES_TO_STOP = 10
 """So many removals may fail before the others are left to the next collection."""
@@ -174,7 +175,7 @@ def _raise_generation(store: ZnodeStore, seen: _Seen) -> int:
         znode = view.get(paths.GENERATION)
         if seen.next == seen.present or znode is None or znode.stat.version != seen.version:
             return generations.current(view)  # another collection may have raised it
-        view.set(paths.GENERATION, paths.encode({"generation": seen.next}))
+        view.set(paths.GENERATION, encode_generation(seen.next))
         return seen.next
 
     return store.transact(step)

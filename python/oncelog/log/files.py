@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from oncelog import folders
 from oncelog.errors import UsageError, ensure
+from oncelog.folders import usable
 from oncelog.log.file_rules import parts_of, reading, write_error
 from oncelog.log.object_files import SCHEME as OBJECT_SCHEME
 from oncelog.log.object_files import ObjectFileStore, ObjectPlace
@@ -69,20 +70,6 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
     if not text:
         raise UsageError("the path of the log is empty", uri=text)
     return Path(usable(text)).absolute()
-
-
-def usable(path: str) -> str:
-    """A path that the system takes: without NUL, and in characters that it can write.
-
-    Raises:
-        UsageError: it is none.
-    """
-    try:
-        if b"\0" not in os.fsencode(path):
-            return path
-    except UnicodeEncodeError:
-        pass
-    raise UsageError("no file can have this path", path=path)
 
 
 def _path_of_file_uri(uri: str) -> str:

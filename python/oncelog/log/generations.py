@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from oncelog.errors import CorruptDataError, StaleFileError
 from oncelog.ports import ZnodeReader
 from oncelog.randomness import random_id
-from oncelog.znodes import fields, paths
+from oncelog.znodes import paths
+from oncelog.znodes.log_payloads import decode_generation
 
 DATA = "data"
 INDEX = "index"
@@ -54,7 +55,7 @@ def current(reader: ZnodeReader) -> int:
     znode = reader.get(paths.GENERATION)
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.GENERATION)
-    return paths.decode(paths.GENERATION, znode.data, lambda payload: fields.number(payload["generation"]))
+    return decode_generation(znode.data)
 
 
 def check_fresh(reader: ZnodeReader, names: Iterable[str]) -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from oncelog import limits
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import Stat, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import Outcome
-from oncelog.znodes import fields, paths, payloads
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.log_payloads import decode_hold, encode_hold
 from oncelog.znodes.transact import in_parts, resolving
+from oncelog.znodes.walking import paths_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ def take(store: ZnodeStore, writer: str, stream: str = "") -> str:
     Returns:
         the path to `release`.
     """
-    path = f"{paths.HOLDS}/{sha256(stream.encode()).hexdigest()[:16]}.{random_id()}"
+    path = paths.hold(stream, random_id())
 
     def step(view: ZnodeView) -> None:
         if view.get(path) is None:  # else an earlier try of this step won
-            view.create(path, paths.encode({"writer": writer}))
+            view.create(path, encode_hold(writer))
 
     resolving(lambda: store.transact(step))
     return path
@@ -74,8 +75,7 @@ def release(store: ZnodeStore, held: Iterable[str]) -> None:
 
 def of_stream(reader: ZnodeReader, held: str) -> list[str]:
     """`held` and what earlier writes of its stream left behind when they were stopped."""
-    stream = held.rpartition("/")[2].partition(".")[0]
-    return [f"{paths.HOLDS}/{name}" for name in reader.children(paths.HOLDS) if name.startswith(f"{stream}.")]
+    return [path for path in paths_below(reader, paths.HOLDS) if paths.is_of_one_stream(path, held)]
 
 
 def release_overdue(store: ZnodeStore, now_ms: int) -> None:
@@ -89,21 +89,11 @@ def before(reader: ZnodeReader, generation: Stat, now_ms: int) -> tuple[Hold, ..
     return tuple(hold for hold, czxid in (*_open_rounds(reader, now_ms), *live) if czxid < generation.mzxid)
 
 
-def decode(path: str, data: bytes) -> str:
-    """What holds, in words.
-
-    Raises:
-        CorruptDataError, UnsupportedFormatError: see `paths.decode`.
-    """
-    return paths.decode(path, data, lambda payload: fields.text(payload["writer"]))
-
-
 def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
-    for name in reader.children(paths.HOLDS):
-        path = f"{paths.HOLDS}/{name}"
+    for path in paths_below(reader, paths.HOLDS):
         znode = reader.get(path)
         if znode is not None:
-            yield Hold(path, decode(path, znode.data), now_ms - znode.stat.ctime_ms), znode.stat.czxid
+            yield Hold(path, decode_hold(path, znode.data), now_ms - znode.stat.ctime_ms), znode.stat.czxid
 
 
 def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:

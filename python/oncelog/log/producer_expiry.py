@@ -11,6 +11,7 @@ from oncelog import limits
 from oncelog.ports import Znode, ZnodeStore, ZnodeView
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below
 
 PRODUCERS_PER_STEP = 300
 
@@ -26,8 +27,7 @@ def expire_producers(store: ZnodeStore, partition: TopicIdPartition, now_ms: int
     Returns:
         how many were forgotten.
     """
-    folder = paths.producers(partition)
-    found = [f"{folder}/{name}" for name in store.children(folder)]
+    found = paths_below(store, paths.producers(partition))
     idle = [path for path, znode in zip(found, store.get_many(found), strict=True) if _is_idle(path, znode, now_ms)]
     forgotten = 0
     for at in range(0, len(idle), PRODUCERS_PER_STEP):

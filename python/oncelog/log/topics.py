@@ -20,6 +20,7 @@ from oncelog.protocol.partition import PartitionState, TopicState
 from oncelog.randomness import random_id
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.walking import paths_below, paths_upwards
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's rule for topic names."""
@@ -131,16 +132,10 @@ def remove_deleted(store: ZnodeStore, name: str) -> None:
     znode = store.get(path)
     if znode is None or not payloads.decode_topic(path, znode.data).is_deleted:
         return
-    doomed = _subtree(store, path)[:-1]
+    doomed = list(paths_upwards(store, path))
     for at in range(0, len(doomed), ZNODES_PER_STEP):
         some = doomed[at : at + ZNODES_PER_STEP]
         store.transact(lambda view, some=some: _delete_dead(view, path, some))  # type: ignore[misc]
-
-
-def _subtree(reader: ZnodeReader, path: str) -> list[str]:
-    """Every path of the subtree, children before their parents."""
-    below = [found for child in reader.children(path) for found in _subtree(reader, f"{path}/{child}")]
-    return [*below, path]
 
 
 def _delete_dead(view: ZnodeView, topic_path: str, doomed: list[str]) -> None:
@@ -160,9 +155,9 @@ def remove_tombstones(store: ZnodeStore, now_ms: int) -> None:
         store: of the log.
         now_ms: the store's time.
     """
-    for segment in store.children(paths.TOPICS):
-        remove_deleted(store, paths.name_of(segment))
-        store.transact(lambda view, path=f"{paths.TOPICS}/{segment}": _remove_tombstone(view, path, now_ms))  # type: ignore[misc]
+    for topic in paths_below(store, paths.TOPICS):
+        remove_deleted(store, paths.name_at(topic))
+        store.transact(lambda view, path=topic: _remove_tombstone(view, path, now_ms))  # type: ignore[misc]
 
 
 def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:

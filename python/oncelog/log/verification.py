@@ -22,12 +22,14 @@ from oncelog.errors import (
     UnsupportedFormatError,
 )
 from oncelog.ledger.kinds import all_kinds
-from oncelog.log import holds, partition_reads, segment, topics
+from oncelog.log import partition_reads, segment, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import FileStore, ZnodeReader, ZnodeStore
 from oncelog.protocol.partition import IndexEntry, IndexRef, PartitionState, TailNode
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.log_payloads import decode_format, decode_generation, decode_hold, decode_producer_ids
+from oncelog.znodes.walking import paths_below, walk_below
 
 DAMAGE = (CorruptDataError, DataLossError, FileUnavailableError, UnsupportedFormatError)
 
@@ -133,13 +135,13 @@ class _Run:
     def find_partitions(self) -> list[TopicIdPartition]:
         """All partitions; sums up what there is to read."""
         found: list[TopicIdPartition] = []
-        for name in self.store.children(paths.TOPICS):
+        for topic in paths_below(self.store, paths.TOPICS):
             try:
-                found += topics.partitions_of(self.store, paths.name_of(name))
+                found += topics.partitions_of(self.store, paths.name_at(topic))
             except UnknownTopicError:
                 continue  # it is being deleted
             except DAMAGE as error:
-                self._report(Damage.CORRUPT_ZNODE, None, place=f"{paths.TOPICS}/{name}", detail=str(error))
+                self._report(Damage.CORRUPT_ZNODE, None, place=topic, detail=str(error))
         self.total_bytes = sum(_size_bytes(self.store, partition) for partition in found)
         return found
 
@@ -273,25 +275,22 @@ Decode = Callable[[str, bytes], object]
 
 
 def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
-    yield from ((path, _decode_object) for path in (paths.FORMAT, paths.PRODUCER_IDS, paths.GENERATION))
-    yield from ((f"{paths.HOLDS}/{name}", holds.decode) for name in store.children(paths.HOLDS))
-    for name in store.children(paths.TRANSACTIONS):
-        path = f"{paths.TRANSACTIONS}/{name}"
-        yield path, payloads.decode_transaction
-        yield from ((f"{path}/{owner}", payloads.decode_owner) for owner in store.children(path))
+    yield paths.FORMAT, lambda _, data: decode_format(data)
+    yield paths.PRODUCER_IDS, lambda _, data: decode_producer_ids(data)
+    yield paths.GENERATION, lambda _, data: decode_generation(data)
+    yield from ((hold, decode_hold) for hold in paths_below(store, paths.HOLDS))
+    for transaction in paths_below(store, paths.TRANSACTIONS):
+        yield transaction, payloads.decode_transaction
+        yield from ((owner, payloads.decode_owner) for owner in paths_below(store, transaction))
     for kind in all_kinds():  # a ledger over data elsewhere may share the store
         yield from kind.znodes(store)
-    for name in store.children(paths.GROUPS):
-        path = f"{paths.GROUPS}/{name}"
-        yield path, payloads.decode_group
-        for topic in store.children(path):
-            for topic_id in store.children(f"{path}/{topic}"):
-                for number in store.children(f"{path}/{topic}/{topic_id}"):
-                    yield f"{path}/{topic}/{topic_id}/{number}", payloads.decode_group_partition
+    for group in paths_below(store, paths.GROUPS):
+        yield group, payloads.decode_group
+        yield from ((path, payloads.decode_group_partition) for path in _group_partitions(store, group))
 
 
-def _decode_object(path: str, data: bytes) -> object:
-    return paths.decode(path, data, dict)
+def _group_partitions(store: ZnodeStore, group: str) -> Iterator[str]:
+    return (path for path, _ in walk_below(store, group) if paths.is_group_partition(path))
 
 
 # One partition --------------------------------------------------------------------------------------------------------

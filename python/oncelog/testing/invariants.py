@@ -14,6 +14,7 @@ from typing import cast
 from oncelog.coordinator import metadata, settler
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, ensure
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_reads, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
@@ -27,6 +28,7 @@ from oncelog.runtime import Log
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
+from oncelog.znodes.walking import paths_below
 
 _DECIDED_STATES = {TxnState.PREPARE_COMMIT: Outcome.COMMIT, TxnState.PREPARE_ABORT: Outcome.ABORT}
 
@@ -86,7 +88,7 @@ def leaks(log: Log, *, before_upkeep: bool = True) -> list[str]:
     listed = {span.owner for partition in seen.partitions.values() for span in partition.state.owners}
     is_held_back = any(record.outcome is Outcome.OPEN for record in seen.owners.values())
     remembered = {
-        paths.round_owner(prefix, number)
+        EMBEDDED.round_path(prefix, number)
         for prefix, ledger in seen.ledgers.items()
         for number in (ledger.current_round, ledger.last.round if ledger.last else 0)
     }
@@ -137,16 +139,15 @@ def _read(log: Log) -> _Seen:
     with log.services.store.snapshot() as reader:
         for partition in topics.all_partitions(reader):
             seen.partitions[paths.partition(partition)] = _read_partition(reader, files, partition)
-        for segment in reader.children(paths.TRANSACTIONS):
-            folder = f"{paths.TRANSACTIONS}/{segment}"
-            stored = metadata.load(reader, paths.name_of(segment))
-            ensure(stored is not None, "an id that is listed has metadata", segment=segment)
-            seen.ids[paths.name_of(segment)] = cast(TransactionMetadata, stored)
-            _read_owners(reader, folder, seen)
-        for segment in reader.children(paths.QUERIES):
-            path = f"{paths.QUERIES}/{segment}"
-            seen.ledgers[paths.name_of(segment)] = payloads.decode_ledger(path, _listed(reader, path).data)
-            _read_owners(reader, f"{path}/rounds", seen)
+        for path in paths_below(reader, paths.TRANSACTIONS):
+            transactional_id = paths.name_at(path)
+            stored = metadata.load(reader, transactional_id)
+            ensure(stored is not None, "an id that is listed has metadata", path=path)
+            seen.ids[transactional_id] = cast(TransactionMetadata, stored)
+            _read_owners(reader, path, seen)
+        for path in paths_below(reader, paths.QUERIES):
+            seen.ledgers[paths.name_at(path)] = payloads.decode_ledger(path, _listed(reader, path).data)
+            _read_owners(reader, paths.rounds_of(path), seen)
         for path in _below(reader, paths.GROUPS, 4):
             pending = payloads.decode_group_partition(path, _listed(reader, path).data).pending
             seen.pending[path] = [offset.owner for offset in pending]
@@ -180,8 +181,8 @@ def _below(reader: ZnodeReader, path: str, depth: int) -> Iterator[str]:
     if depth == 0:
         yield path
         return
-    for name in reader.children(path):
-        yield from _below(reader, f"{path}/{name}", depth - 1)
+    for below in paths_below(reader, path):
+        yield from _below(reader, below, depth - 1)
 
 
 # Partitions -----------------------------------------------------------------------------------------------------------
@@ -355,6 +356,6 @@ def _of_ledgers(seen: _Seen) -> Iterator[str]:
             continue
         if ledger.last.round > ledger.current_round:
             yield f"{prefix}: the last batch is of round {ledger.last.round}, the current one is {ledger.current_round}"
-        record = seen.owners.get(paths.round_owner(prefix, ledger.last.round))
+        record = seen.owners.get(EMBEDDED.round_path(prefix, ledger.last.round))
         if record is None or record.outcome is not Outcome.COMMIT:
             yield f"{prefix}: the round of the last batch is not committed"

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from oncelog.ports import Clock
+from oncelog.ports import Timing
 
 _DURATIONS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux stops CLOCK_MONOTONIC during suspend; elsewhere it goes on."""
@@ -43,16 +41,4 @@ def uniform_jitter() -> float:
     return random.random()
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What a store asks for time.
-
-    Attributes:
-        now_ms: wall clock, for mtimes. It may go backwards; a store never does.
-        clock: durations and waiting between tries.
-        jitter: in [0, 1), spreads the tries of those who conflicted.
-    """
-
-    now_ms: Callable[[], int]
-    clock: Clock
-    jitter: Callable[[], float]
+SYSTEM_TIMING: Final = Timing(wall_ms, SYSTEM_CLOCK, uniform_jitter)

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from oncelog.errors import (
     CorruptDataError,
@@ -55,7 +55,8 @@ from oncelog.limits import MULTI_MAX_BYTES, MULTI_MAX_OPS
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.group_offsets import GroupPartitionState
 from oncelog.randomness import random_id
-from oncelog.znodes import fields, paths, payloads
+from oncelog.znodes import paths, payloads
+from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
 from oncelog.znodes.rules import ROOT, parent_of
 from oncelog.znodes.transact import resolving
 from oncelog.znodes.walking import paths_upwards, walk_below
@@ -67,8 +68,6 @@ OTHER_OPERATIONS = 20
 depth at most, since a batch is a piece of one walk."""
 
 DELETES_PER_BATCH = 400
-
-_MARK = "unfinished_copy"
 
 Progress = Callable[[int, int], None]
 """Called with the znodes done and in total; each counts twice, when it is copied and when it is compared."""
@@ -99,11 +98,12 @@ def cluster_id_of(data: bytes) -> str:
         UsageError: it is the target of a copy that was not finished.
         CorruptDataError, UnsupportedFormatError: see `paths.decode`.
     """
-    if _nonce_of(data) is not None:
+    found = decode_format(data)
+    if found.unfinished_copy is not None:
         raise UsageError(
             "a copy of metadata into this store was not finished, and it is no log yet: run `oncelog meta copy` again"
         )
-    return paths.decode(paths.FORMAT, data, lambda payload: fields.text(payload["cluster_id"]))
+    return found.cluster_id
 
 
 def copy(source: ZnodeStore, target: ZnodeStore, *, on_progress: Progress = lambda done, total: None) -> Copied:
@@ -184,7 +184,7 @@ class _Run:
         self._source = source
         self._target = target
         self._seen = seen
-        self._mark = paths.encode({_MARK: nonce})
+        self._mark = encode_format(LogFormat(unfinished_copy=nonce))
         self._on_progress = on_progress
 
     def begin(self) -> None:
@@ -239,7 +239,7 @@ class _Run:
 
     def _put_mark(self, view: ZnodeView) -> None:
         znode = view.get(paths.FORMAT)
-        if znode is not None and _nonce_of(znode.data) is not None:
+        if znode is not None and decode_format(znode.data).unfinished_copy is not None:
             view.set(paths.FORMAT, self._mark)
             return
         names = view.children(ROOT)
@@ -311,13 +311,12 @@ class _Translation:
         return data
 
     def _translated(self, path: str, znode: Znode) -> bytes:
-        folder, depth = path.split("/", 2)[1], path.count("/")
-        if f"/{folder}" == paths.TOPICS and depth == 4:
+        if paths.is_partition(path):
             state = payloads.decode_partition(path, znode.data)
             return payloads.encode_partition(replace(state, trim=0)) if state.trim else znode.data
-        if f"/{folder}" == paths.GROUPS and depth == 2:
+        if paths.is_group(path):
             self._group = (path, znode.stat.version)
-        if f"/{folder}" == paths.GROUPS and depth == 5:
+        if paths.is_group_partition(path):
             group, version = self._group
             ensure(path.startswith(f"{group}/"), "a group is read before its offsets", path=path)
             offsets = payloads.decode_group_partition(path, znode.data)
@@ -369,15 +368,6 @@ def _delete_batches(found: Iterable[str]) -> Iterator[list[str]]:
         batch.append(path)
     if batch:
         yield batch
-
-
-def _nonce_of(data: bytes) -> str | None:
-    """Whose mark this is; None for the format of a log."""
-
-    def read(payload: dict[str, Any]) -> str | None:
-        return fields.maybe(fields.text, payload.get(_MARK))
-
-    return paths.decode(paths.FORMAT, data, read)
 
 
 def _resolving(step: Callable[[], T]) -> T:

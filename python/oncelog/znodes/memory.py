@@ -1,4 +1,4 @@
-"""The znode store in memory: the reference for ZooKeeper's rules, and the simulator's store.
+"""The znode store in memory: the reference for all others, and the simulator's store.
 
 It lives in one process and ends with it. Threads may share it.
 """
@@ -8,20 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from oncelog.errors import IllegalStateTransitionError, UsageError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Znode, ZnodeReader, ZnodeView
-from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
-from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
-from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, split_path
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
-
-T = TypeVar("T")
+from oncelog.ports import Clock, Op, Timing, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
+from oncelog.znodes.errors import StaleStepError
+from oncelog.znodes.rules import ensure_acceptable
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.tree import Tree
 
 
-class MemoryZnodeStore:
+class MemoryZnodeStore(Transacting):
     """`ports.ZnodeStore` in memory.
 
     Args:
@@ -41,9 +39,7 @@ class MemoryZnodeStore:
     ) -> None:
         self.timing = Timing(now_ms, clock, jitter)
         self._lock = threading.RLock()
-        self._tree = _Tree()
-        self._zxid = 0
-        self._last_ms = 0
+        self._tree = Tree()
         self._is_closed = False
 
     def get(self, path: str) -> Znode | None:
@@ -81,19 +77,13 @@ class MemoryZnodeStore:
                 raise StaleStepError("the step read its znodes too long ago to write by them")
             if tree.readers:
                 tree = self._tree = tree.copy()  # open snapshots keep the old one
-            now_ms = max(self._last_ms, self.timing.now_ms())
-            tree.apply(ops, self._zxid + 1, now_ms)
-            if not all(isinstance(op, Check) for op in ops):
-                self._zxid, self._last_ms = self._zxid + 1, now_ms
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
+            tree.apply(ops, self.timing.now_ms())
 
     def fork(self) -> MemoryZnodeStore:
         """A store of its own that holds the same znodes: for searches that try what may follow."""
         twin = MemoryZnodeStore(now_ms=self.timing.now_ms, clock=self.timing.clock, jitter=self.timing.jitter)
         with self._lock:
-            twin._tree, twin._zxid, twin._last_ms = self._open_tree().copy(), self._zxid, self._last_ms
+            twin._tree = self._open_tree().copy()
         return twin
 
     def sync(self) -> None:
@@ -105,98 +95,8 @@ class MemoryZnodeStore:
     def __reduce__(self) -> NoReturn:
         raise UsageError("a znode store in memory cannot leave its process: use znodes=sqlite or znodes=zk://...")
 
-    def _open_tree(self) -> _Tree:
+    def _open_tree(self) -> Tree:
         """Called under the lock."""
         if self._is_closed:
             raise IllegalStateTransitionError("the znode store is closed")
         return self._tree
-
-
-class _Tree:
-    """Znodes and the names below each. Never changed while a snapshot reads it.
-
-    Copies share their sets of names; `_own` are the paths whose set this tree may change.
-    """
-
-    def __init__(self) -> None:
-        self.znodes = {ROOT: Znode(b"", Stat(czxid=0, mzxid=0, ctime_ms=0, mtime_ms=0, version=0))}
-        self.names: dict[str, set[str]] = {ROOT: set()}
-        self.readers = 0
-        self._own = {ROOT}
-
-    def copy(self) -> _Tree:
-        twin = _Tree()
-        twin.znodes, twin.names = self.znodes.copy(), self.names.copy()
-        self._own, twin._own = set(), set()
-        return twin
-
-    def get(self, path: str) -> Znode | None:
-        split_path(path)
-        return self.znodes.get(path)
-
-    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return [self.get(path) for path in paths]
-
-    def children(self, path: str) -> list[str]:
-        split_path(path)
-        return sorted(self.names.get(path, ()))
-
-    def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        return [(name, self.znodes[join_path(path, name)]) for name in self.children(path)]
-
-    def apply(self, ops: Sequence[Op], zxid: int, now_ms: int) -> None:
-        """Apply all operations, or none and raise MultiFailedError."""
-        before: list[tuple[str, Znode | None]] = []
-        for index, op in enumerate(ops):
-            refusal = self._refusal(op)
-            if refusal is not None:
-                for path, znode in reversed(before):
-                    self._put(path, znode)
-                raise MultiFailedError.at(index, op.path, refusal)
-            before.append((op.path, self.znodes.get(op.path)))
-            self._carry_out(op, zxid, now_ms)
-
-    def _refusal(self, op: Op) -> Refusal | None:
-        """ZooKeeper's conditions, in its order."""
-        znode = self.znodes.get(op.path)
-        if isinstance(op, Create):
-            if op.path != ROOT and split_path(op.path)[0] not in self.znodes:
-                return Refusal.NO_NODE
-            return Refusal.NODE_EXISTS if znode is not None else None
-        if znode is None:
-            return Refusal.NO_NODE
-        if op.version not in (ANY_VERSION, znode.stat.version):
-            return Refusal.BAD_VERSION
-        return Refusal.NOT_EMPTY if isinstance(op, Delete) and self.names[op.path] else None
-
-    def _carry_out(self, op: Op, zxid: int, now_ms: int) -> None:
-        match op:
-            case Check():
-                pass
-            case Create(path, data):
-                self._put(path, Znode(data, Stat(zxid, zxid, now_ms, now_ms, version=0)))
-            case Set(path, data):
-                stat = self.znodes[path].stat
-                self._put(path, Znode(data, Stat(stat.czxid, zxid, stat.ctime_ms, now_ms, stat.version + 1)))
-            case Delete(path):
-                self._put(path, None)
-
-    def _put(self, path: str, znode: Znode | None) -> None:
-        """Make the znode at `path` this one, or none."""
-        parent, name = split_path(path)
-        if znode is None:
-            del self.znodes[path], self.names[path]
-            self._own_names(parent).discard(name)
-        else:
-            self.znodes[path] = znode
-            if path not in self.names:
-                self.names[path] = set()
-                self._own.add(path)
-                self._own_names(parent).add(name)
-
-    def _own_names(self, path: str) -> set[str]:
-        """The names below `path`, to be changed."""
-        if path not in self._own:
-            self.names[path] = set(self.names[path])
-            self._own.add(path)
-        return self.names[path]

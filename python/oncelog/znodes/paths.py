@@ -1,4 +1,4 @@
-"""Every znode path and every payload, in one place. Payloads are compact JSON objects with a "version".
+"""Every znode path, and the form of every payload: a compact JSON object with a "version".
 
     /format                                      cluster id, layout version
     /clock                                       set to read the store's time
@@ -30,6 +30,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -46,11 +47,15 @@ CLOCK = "/clock"
 COMMITS = "/commits"
 PRODUCER_IDS = "/producer_ids"
 GENERATION = "/files/generation"
+CANDIDATES = "/files/candidates"
 HOLDS = "/files/holds"
 TOPICS = "/topics"
 TRANSACTIONS = "/transactions"
 GROUPS = "/groups"
 QUERIES = "/queries"
+
+FOLDERS = (TOPICS, TRANSACTIONS, GROUPS, QUERIES)
+"""What is below them is named by users."""
 
 
 @lru_cache(maxsize=4096)
@@ -73,12 +78,51 @@ def name_of(path_segment: str) -> str:
     return unquote(path_segment)
 
 
+def named(folder: str, name: str) -> str:
+    """The znode of a user's name in a folder."""
+    return f"{folder}/{segment(name)}"
+
+
+def name_at(path: str) -> str:
+    """The user's name of a znode in a folder."""
+    return name_of(path.rpartition("/")[2])
+
+
+def folder_of(path: str) -> str:
+    """The folder at the top of the tree that a znode is in, or that it is."""
+    return f"/{path.split('/', 2)[1]}"
+
+
+def topic_of(path: str) -> str | None:
+    """The name of the topic that a znode is part of."""
+    return name_of(path.split("/", 3)[2]) if path.startswith(f"{TOPICS}/") else None
+
+
+def candidates_part(name: str) -> str:
+    return f"{CANDIDATES}/{name}"
+
+
+def hold(stream: str, nonce: str) -> str:
+    """A writer of a stream; the writers of one stream differ by their nonces."""
+    return f"{HOLDS}/{sha256(stream.encode()).hexdigest()[:16]}.{nonce}"
+
+
+def is_of_one_stream(one: str, other: str) -> bool:
+    """Whether two holds are of the same stream."""
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
 def topic(name: str) -> str:
-    return f"{TOPICS}/{segment(name)}"
+    return named(TOPICS, name)
 
 
 def partition(tip: TopicIdPartition) -> str:
     return f"{TOPICS}/{segment(tip.topic)}/{tip.topic_id}/{tip.partition}"
+
+
+def is_partition(path: str) -> bool:
+    """Whether the znode is a partition's own, in a tree that is whole."""
+    return folder_of(path) == TOPICS and path.count("/") == 4
 
 
 def partition_of(path: str) -> TopicIdPartition:
@@ -113,7 +157,7 @@ def producer(tip: TopicIdPartition, producer_id: int) -> str:
 
 
 def transaction(transactional_id: str) -> str:
-    return f"{TRANSACTIONS}/{segment(transactional_id)}"
+    return named(TRANSACTIONS, transactional_id)
 
 
 def transaction_owner(transactional_id: str, producer_id: int, epoch: int) -> str:
@@ -121,11 +165,21 @@ def transaction_owner(transactional_id: str, producer_id: int, epoch: int) -> st
 
 
 def group(group_id: str) -> str:
-    return f"{GROUPS}/{segment(group_id)}"
+    return named(GROUPS, group_id)
+
+
+def is_group(path: str) -> bool:
+    """Whether the znode is a group's own, in a tree that is whole."""
+    return folder_of(path) == GROUPS and path.count("/") == 2
 
 
 def group_partition(group_id: str, tip: TopicIdPartition) -> str:
     return f"{group(group_id)}/{segment(tip.topic)}/{tip.topic_id}/{tip.partition}"
+
+
+def is_group_partition(path: str) -> bool:
+    """Whether the znode holds a group's offset of a partition, in a tree that is whole."""
+    return folder_of(path) == GROUPS and path.count("/") == 5
 
 
 def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
@@ -138,16 +192,9 @@ def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
     return group_id, found
 
 
-def query(prefix: str) -> str:
-    return f"{QUERIES}/{segment(prefix)}"
-
-
-def rounds(prefix: str) -> str:
-    return f"{query(prefix)}/rounds"
-
-
-def round_owner(prefix: str, number: int) -> str:
-    return f"{query(prefix)}/rounds/{number}"
+def rounds_of(ledger: str) -> str:
+    """The folder of a ledger's rounds."""
+    return f"{ledger}/rounds"
 
 
 def _check_canonical(is_so: object, path: str) -> None:

@@ -1,25 +1,21 @@
 """How the protocol's values are written into znodes, both ways. One pair of functions per value; `paths` says where.
 
-Rows that repeat (blocks, index entries, owner spans) are JSON arrays, to keep tail znodes small; the rest are objects.
+Values are JSON objects, and those that repeat in them are rows (rows.py). What a log has once is in log_payloads.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from oncelog.limits import MAX_PARTITIONS
 from oncelog.ports import Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
-    IndexEntry,
-    IndexRef,
     Manifest,
-    Marker,
-    OwnerSpan,
     OwnerState,
     PartitionState,
     TailNode,
@@ -31,178 +27,14 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    Block,
     OffsetAndMetadata,
     Outcome,
     ProducerIdAndEpoch,
 )
-from oncelog.znodes import fields, paths
-
-T = TypeVar("T")
+from oncelog.znodes import fields, paths, rows
+from oncelog.znodes.kinds import Kind, Payload
 
 Json = Any
-Payload = dict[str, Any]
-
-CACHE_BYTES = 2**20
-"""Payloads each kind remembers: a client reads the same few znodes again and again, often as it wrote them itself."""
-
-
-class Kind(Generic[T]):
-    """One kind of payload. Remembers what it wrote and read, by its bytes: the values are immutable."""
-
-    def __init__(
-        self, to_json: Callable[[T], Payload], from_json: Callable[[Payload], T], names: Iterable[str]
-    ) -> None:
-        self._to_json = to_json
-        self._from_json = from_json
-        self._names = frozenset(names)
-        self._known: dict[bytes, T] = {}
-        self._known_bytes = 0
-
-    def encode(self, value: T) -> bytes:
-        """The bytes of a znode that holds `value`."""
-        data = paths.encode(self._to_json(value))
-        self._remember(data, value)
-        return data
-
-    def decode(self, path: str, data: bytes) -> T:
-        """The value in the bytes of the znode at `path`.
-
-        Raises:
-            CorruptDataError, UnsupportedFormatError: see `paths.decode`.
-        """
-        known = self._known.get(data)
-        if known is not None:
-            return known
-        value = paths.decode(path, data, self._built)
-        self._remember(data, value)
-        return value
-
-    def _built(self, payload: Payload) -> T:
-        # A field that this release does not know would be lost with its next write.
-        if not payload.keys() <= self._names | {"version"}:
-            raise ValueError(f"unknown fields {sorted(payload.keys() - self._names)}")
-        return self._from_json(payload)
-
-    def _remember(self, data: bytes, value: T) -> None:
-        if self._known_bytes + len(data) > CACHE_BYTES:
-            self._known.clear()
-            self._known_bytes = 0
-        self._known[data] = value
-        self._known_bytes += len(data)
-
-
-# Rows -----------------------------------------------------------------------------------------------------------------
-
-
-def pair_to_json(pair: ProducerIdAndEpoch) -> Json:
-    return [pair.producer_id, pair.epoch]
-
-
-def block_to_json(block: Block) -> Json:
-    return [
-        block.file,
-        block.position,
-        block.length,
-        block.crc32,
-        block.count,
-        block.min_timestamp_ms,
-        block.max_timestamp_ms,
-    ]
-
-
-def block_from_json(row: Json) -> Block:
-    file, position, length, crc32, count, min_timestamp_ms, max_timestamp_ms = fields.rows(row)
-    return Block(
-        file=fields.text(file),
-        position=fields.number(position),
-        length=fields.number(length),
-        crc32=fields.number(crc32, most=fields.MAX_CRC32),
-        count=fields.number(count, least=1),
-        min_timestamp_ms=fields.timestamp_ms(min_timestamp_ms),
-        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
-    )
-
-
-def _marker_to_json(marker: Marker) -> Json:
-    return [marker.outcome.value, marker.first_offset, [pair_to_json(pair) for pair in marker.aborted]]
-
-
-def _marker_from_json(row: Json) -> Marker:
-    outcome, first_offset, aborted = fields.rows(row)
-    return Marker(Outcome(fields.text(outcome)), fields.number(first_offset), fields.several(fields.pair, aborted))
-
-
-def entry_to_json(entry: IndexEntry) -> Json:
-    return [
-        entry.base_offset,
-        entry.count,
-        entry.producer.producer_id,
-        entry.producer.epoch,
-        entry.base_sequence,
-        entry.owner,
-        block_to_json(entry.block) if entry.block else None,
-        _marker_to_json(entry.marker) if entry.marker else None,
-    ]
-
-
-def entry_from_json(row: Json) -> IndexEntry:
-    base_offset, count, producer_id, epoch, base_sequence, owner, block, marker = fields.rows(row)
-    if (block is None) == (marker is None):
-        raise ValueError("either a block or a marker")
-    return IndexEntry(
-        base_offset=fields.number(base_offset),
-        count=fields.number(count, least=1),
-        producer=ProducerIdAndEpoch(fields.number(producer_id), fields.epoch(epoch)),
-        base_sequence=fields.sequence(base_sequence, least=NO_SEQUENCE),
-        owner=fields.maybe(fields.path, owner),
-        block=fields.maybe(block_from_json, block),
-        marker=fields.maybe(_marker_from_json, marker),
-    )
-
-
-def ref_to_json(ref: IndexRef) -> Json:
-    return [
-        ref.file,
-        ref.level,
-        ref.start,
-        ref.end,
-        ref.entries,
-        ref.records,
-        ref.size_bytes,
-        ref.max_timestamp_ms,
-        ref.aborted_first,
-    ]
-
-
-def ref_from_json(row: Json) -> IndexRef:
-    file, level, start, end, entries, records, size_bytes, max_timestamp_ms, aborted_first = fields.rows(row)
-    return IndexRef(
-        file=fields.text(file),
-        level=fields.number(level),
-        start=fields.number(start),
-        end=fields.number(end),
-        entries=fields.number(entries),
-        records=fields.number(records),
-        size_bytes=fields.number(size_bytes),
-        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
-        aborted_first=fields.maybe(fields.number, aborted_first),
-    )
-
-
-def _span_to_json(span: OwnerSpan) -> Json:
-    return [span.owner, span.first, span.last, [pair_to_json(pair) for pair in span.producers]]
-
-
-def _span_from_json(row: Json) -> OwnerSpan:
-    owner, first, last, producers = fields.rows(row)
-    if not fields.rows(producers):
-        raise ValueError("an owner that nobody wrote for")
-    return OwnerSpan(
-        fields.path(owner), fields.number(first), fields.number(last), fields.several(fields.pair, producers)
-    )
-
 
 # Topics and partitions ------------------------------------------------------------------------------------------------
 
@@ -226,8 +58,8 @@ def _partition_to_json(state: PartitionState) -> Payload:
         "log_start": state.log_start,
         "log_end": state.log_end,
         "trim": state.trim,
-        "owners": [_span_to_json(span) for span in state.owners],
-        "roots": [ref_to_json(ref) for ref in state.roots],
+        "owners": [rows.span_to_row(span) for span in state.owners],
+        "roots": [rows.ref_to_row(ref) for ref in state.roots],
         "tail_nodes": state.tail_nodes,
         "size_bytes": state.size_bytes,
         "is_deleted": state.is_deleted,
@@ -239,8 +71,8 @@ def _partition_from_json(payload: Payload) -> PartitionState:
         log_start=fields.number(payload["log_start"]),
         log_end=fields.number(payload["log_end"]),
         trim=fields.number(payload["trim"]),
-        owners=fields.several(_span_from_json, payload["owners"]),
-        roots=fields.several(ref_from_json, payload["roots"]),
+        owners=fields.several(rows.span_from_row, payload["owners"]),
+        roots=fields.several(rows.ref_from_row, payload["roots"]),
         tail_nodes=fields.number(payload["tail_nodes"]),
         size_bytes=fields.number(payload["size_bytes"]),
         is_deleted=fields.flag(payload["is_deleted"]),
@@ -250,13 +82,13 @@ def _partition_from_json(payload: Payload) -> PartitionState:
 def _tail_node_to_json(node: TailNode) -> Payload:
     payload: Payload = {name: getattr(node, name) for name in _TAIL_BOUNDS}
     if node.manifest is None:
-        payload["entries"] = [entry_to_json(entry) for entry in node.entries]
+        payload["entries"] = [rows.entry_to_row(entry) for entry in node.entries]
     else:
         manifest = node.manifest
         payload["manifest"] = [
             manifest.file,
             manifest.blocks,
-            pair_to_json(manifest.producer),
+            rows.pair_to_row(manifest.producer),
             manifest.base_sequence,
             manifest.owner,
         ]
@@ -272,7 +104,7 @@ def _tail_node_from_json(payload: Payload) -> TailNode:
     if ("entries" in payload) == ("manifest" in payload):
         raise ValueError("either entries or a manifest")
     if "entries" in payload:
-        return replace(node, entries=fields.several(entry_from_json, payload["entries"]))
+        return replace(node, entries=fields.several(rows.entry_from_row, payload["entries"]))
     file, blocks, producer, base_sequence, owner = fields.rows(payload["manifest"])
     manifest = Manifest(
         file=fields.text(file),
@@ -341,7 +173,7 @@ def _owner_to_json(owner: OwnerRecord) -> Payload:
         "timeout_ms": owner.timeout_ms,
     }
     if owner.participants is not None:
-        payload["participants"] = [pair_to_json(pair) for pair in owner.participants]
+        payload["participants"] = [rows.pair_to_row(pair) for pair in owner.participants]
     for name in ("batch_id", "fingerprint", "run_id", "nonce"):
         value = getattr(owner, name)
         if value is not None:

@@ -1,6 +1,6 @@
 """`transact`: run a step on a snapshot, commit what it read and wrote as one multi, run it again on conflict.
 
-It is every store's `transact`, and the only caller of `multi` in oncelog.
+A store gets it by its base class `Transacting`. It is the only caller of `multi` in oncelog.
 
 A znode that is deleted and created again starts at version 0, so that an old version may come back and a step that
 read the old znode would pass its check. Assumptions: what can be recreated stays as a tombstone for
@@ -11,9 +11,8 @@ that is asked under the store's lock (a process may be stopped anywhere before).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from oncelog.errors import (
     CorruptDataError,
@@ -24,9 +23,8 @@ from oncelog.errors import (
     TransactConflictError,
     ensure,
 )
-from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS
-from oncelog.ports import ANY_VERSION, Op, Set, Stat, ZnodeReader, ZnodeView
-from oncelog.znodes.clock import Timing
+from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS, TRANSACT_DEADLINE_MS
+from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, ZnodeStore, ZnodeView
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
 
@@ -45,28 +43,15 @@ def always_fresh() -> bool:
     return True
 
 
-class TransactingStore(Protocol):
-    """What `transact` needs of a store."""
+class Transacting:
+    """The base class of every store: its `transact`, made of what else the store provides."""
 
-    @property
-    def reads_are_atomic(self) -> bool:
-        """Whether a `snapshot` shows one moment. If not, even a step that only reads has its checks committed."""
-
-    @property
-    def timing(self) -> Timing: ...
-
-    def snapshot(self) -> AbstractContextManager[ZnodeReader]: ...
-
-    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
-        """`ports.ZnodeStore.multi` that asks `is_fresh` where no other write can come before its own.
-
-        Raises:
-            StaleStepError: the answer was no; nothing was applied.
-        """
+    def transact(self: ZnodeStore, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
+        """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
+        return _transact(self, step, deadline_ms)
 
 
-def transact(store: TransactingStore, step: Callable[[ZnodeView], T], deadline_ms: int) -> T:
-    """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
+def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: int) -> T:
     ensure(0 < deadline_ms < TOMBSTONE_MS // 2, "a step ends long before a tombstone does", deadline_ms=deadline_ms)
     timing = store.timing
     began_ms = timing.clock.monotonic_ms()
@@ -173,7 +158,7 @@ class _Conflict:
     """What the run rests on, if the store refused the run's multi."""
 
 
-def _commit(store: TransactingStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> _Conflict | None:
+def _commit(store: ZnodeStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> _Conflict | None:
     """Commit what a run read and wrote. Returns None for success."""
     if view.torn_path is not None:
         return _Conflict(view.torn_path)

@@ -15,6 +15,11 @@ ZNODES_PER_READ = 100
 """Read in one round trip, and held at each depth: some megabytes, if all of them are as large as znodes get."""
 
 
+def paths_below(reader: ZnodeReader, path: str) -> list[str]:
+    """The paths of the children, by name."""
+    return [join_path(path, name) for name in reader.children(path)]
+
+
 def walk(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
     """The znode at `path` and all below it, each before its children, siblings by name.
 
@@ -28,9 +33,9 @@ def walk(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
 
 def walk_below(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
     """`walk`, but for the znode at `path` itself."""
-    names = reader.children(path)
-    for at in range(0, len(names), ZNODES_PER_READ):
-        some = [join_path(path, name) for name in names[at : at + ZNODES_PER_READ]]
+    found = paths_below(reader, path)
+    for at in range(0, len(found), ZNODES_PER_READ):
+        some = found[at : at + ZNODES_PER_READ]
         for below, znode in zip(some, reader.get_many(some), strict=True):
             if znode is not None:
                 yield below, znode
@@ -39,7 +44,6 @@ def walk_below(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
 
 def paths_upwards(reader: ZnodeReader, path: str) -> Iterator[str]:
     """The paths of all znodes below `path`, each after its children: the order in which they can be deleted."""
-    for name in reader.children(path):
-        below = join_path(path, name)
+    for below in paths_below(reader, path):
         yield from paths_upwards(reader, below)
         yield below

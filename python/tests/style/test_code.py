@@ -54,9 +54,11 @@ def test_lines_of_java_are_no_longer_than_those_of_python() -> None:
 
 
 def test_shipped_code_checks_with_ensure_since_assert_can_be_switched_off() -> None:
+    """But for tests that ship, whose asserts pytest rewrites."""
     asserts = [
         place(path, node.lineno)
         for path, module in shipped_modules()
+        if not {path.stem, path.parent.name} & {"target_contract", "znode_store_contract"}
         for node in ast.walk(module)
         if isinstance(node, ast.Assert)
     ]

@@ -28,8 +28,8 @@ from oncelog.cli.output import duration, moment, printable, quoted, readable, si
 from oncelog.cli.shell import Command, Root
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.log import holds
-from oncelog.runtime import ZNODES_FILE
 from oncelog.znodes import copying
+from oncelog.znodes.schemes import ZNODES_FILE
 from tests.copies import open_round, written_blocks
 from tests.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 from tests.style.tree import ROOT
@@ -715,9 +715,9 @@ def test_a_store_of_another_host_is_refused_until_it_is_adopted(shell: Shell) ->
     assert shell("topic", "list").exit_code == 0
 
 
-def test_only_a_store_in_sqlite_can_be_adopted_and_only_one_that_exists(shell: Shell) -> None:
+def test_only_a_store_that_belongs_to_a_host_can_be_adopted_and_only_one_that_exists(shell: Shell) -> None:
     assert "there is no log here" in shell.refused("meta", "adopt-host", exit_code=2)
-    assert "only a SQLite store" in shell.refused("meta", "adopt-host", "--znodes", "memory", exit_code=2)
+    assert "belongs to no host" in shell.refused("meta", "adopt-host", "--znodes", "memory", exit_code=2)
     assert not shell.folder.exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 import oncelog
 from oncelog import runtime
 from oncelog.errors import UsageError
+from oncelog.znodes.schemes import ZNODES_FILE
 from oncelog.znodes.sqlite import SqliteZnodeStore
 
 
@@ -31,7 +32,7 @@ def test_a_log_that_is_opened_by_a_relative_path_is_known_by_its_whole_one(
 def test_a_store_that_holds_no_log_is_left_as_it_is_by_who_must_not_create_one(
     tmp_path: Path, opens: Callable[..., object]
 ) -> None:
-    store = SqliteZnodeStore(tmp_path / runtime.ZNODES_FILE)
+    store = SqliteZnodeStore(tmp_path / ZNODES_FILE)
 
     with pytest.raises(UsageError, match="there is no log here"):
         opens(str(tmp_path), create=False)

@@ -8,24 +8,20 @@ older state than it saw before, sees its own answered writes, and everything ack
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Znode, ZnodeReader, ZnodeView
+from oncelog.errors import IllegalStateTransitionError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.ports import ANY_VERSION, Check, Delete, Op, Set, Timing, Znode, ZnodeReader
 from oncelog.testing.simulation.faults import Fault, Operation
-from oncelog.znodes.clock import Timing
 from oncelog.znodes.errors import MultiFailedError, StaleStepError
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.rules import ROOT
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 if TYPE_CHECKING:
     from oncelog.testing.simulation.processes import Process
-
-T = TypeVar("T")
 
 LAG_MAX = 6
 """Writes that a lagging server may not have heard of."""
@@ -80,13 +76,14 @@ class SharedZnodes:
         return self.writes - len(self._past)
 
 
-class ProcessStore:
+class ProcessStore(Transacting):
     """`ports.ZnodeStore` of one process."""
 
     def __init__(self, process: Process, shared: SharedZnodes) -> None:
         self._process = process
         self._shared = shared
         self._seen = shared.writes
+        self._is_closed = False
         self.reads_are_atomic = shared.reads_are_atomic
         self.timing = Timing(process.world.wall_ms, process, process.world.chance.random)
 
@@ -141,6 +138,8 @@ class ProcessStore:
         return shared.past(self._seen)
 
     def _ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed")
         fault = self._process.ask(operation, what)
         if fault is Fault.UNAVAILABLE:
             raise StoreUnavailableError("the store is away")
@@ -166,11 +165,8 @@ class ProcessStore:
             raise self._unknown()
         self._seen = self._shared.writes
 
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
-
     def close(self) -> None:
-        """The znodes are the world's."""
+        self._is_closed = True  # the znodes are the world's
 
     def _unknown(self) -> OutcomeUnknownError:
         """The connection is gone: the next one begins with all that was acknowledged."""

@@ -10,24 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from oncelog.errors import CorruptDataError, InvariantViolation
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Znode, ZnodeReader, ZnodeView
-from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
+from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Timing, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.host import HostIdentity
 from oncelog.znodes.rules import ROOT, ensure_acceptable, split_path
 from oncelog.znodes.sqlite import file
 from oncelog.znodes.sqlite.connection import FileIdentity, Row, StoreConnection, not_in_place
 from oncelog.znodes.sqlite.pool import ConnectionPool
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
-
-T = TypeVar("T")
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 
-class SqliteZnodeStore:
+class SqliteZnodeStore(Transacting):
     """`ports.ZnodeStore` in one SQLite file.
 
     Threads may share it. Pickled, it carries the path and opens the file again where it is used first. A forked child
@@ -116,9 +113,6 @@ class SqliteZnodeStore:
                 connection.commit()
             finally:
                 connection.rollback()
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
 
     def sync(self) -> None:
         """Nothing to do: reads see every write that was acknowledged."""

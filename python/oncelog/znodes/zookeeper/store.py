@@ -19,12 +19,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from oncelog.errors import OutcomeUnknownError, StoreAccessError
-from oncelog.limits import TRANSACT_DEADLINE_MS
-from oncelog.ports import Check, Clock, Op, Znode, ZnodeReader, ZnodeView
-from oncelog.znodes.clock import SYSTEM_CLOCK, Timing, uniform_jitter, wall_ms
+from oncelog.ports import Check, Clock, Op, Timing, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, size_of
-from oncelog.znodes.transact import IsFresh, always_fresh, transact
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
 from oncelog.znodes.zookeeper.failures import NoAnswerError
 from oncelog.znodes.zookeeper.link import Link
@@ -33,7 +32,7 @@ from oncelog.znodes.zookeeper.session import Session
 T = TypeVar("T")
 
 
-class ZookeeperZnodeStore:
+class ZookeeperZnodeStore(Transacting):
     """`ports.ZnodeStore` below one znode of a ZooKeeper ensemble, the chroot.
 
     Threads may share it, also over a fork: each process opens a session of its own at its first use. Pickled, it
@@ -103,9 +102,6 @@ class ZookeeperZnodeStore:
             self._asked(commit)
         else:
             self._sent_once(commit, ops)
-
-    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
-        return transact(self, step, deadline_ms)
 
     def sync(self) -> None:
         self._asked(lambda session, deadline_s: session.sync(deadline_s))

@@ -10,7 +10,7 @@ from typing import Any
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.log import candidates, generations, holds
+from oncelog.log import candidates, generations
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -28,7 +28,7 @@ from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
-from oncelog.znodes import copying, paths, payloads
+from oncelog.znodes import copying, log_payloads, paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
 from oncelog.znodes.rules import split_path
@@ -188,7 +188,7 @@ class SmallPayload(Target):
     weight = 0.8
 
     def prepare(self) -> None:
-        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, candidates.CANDIDATES, f"{paths.HOLDS}/a"]
+        self.paths = [paths.FORMAT, paths.GENERATION, paths.PRODUCER_IDS, paths.CANDIDATES, f"{paths.HOLDS}/a"]
         self.written = [
             paths.encode({"cluster_id": "c1"}),
             paths.encode({"generation": 3}),
@@ -230,7 +230,7 @@ class SmallPayload(Target):
         if at == 0:
             return copying.cluster_id_of(payload)
         if at == 4:
-            return holds.decode(self.paths[at], payload)
+            return log_payloads.decode_hold(self.paths[at], payload)
         store = MemoryZnodeStore()
         store.transact(lambda view: _create_below(view, self.paths[at], payload))
         if at == 1:

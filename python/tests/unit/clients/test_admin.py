@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from oncelog.log import partition_reads, topics
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import paths, payloads, walking
 from tests.logs import TOPIC, LogWorld, send, started, state, tp, values, write_committed, write_open
 
 DAY_MS = 24 * 3600 * 1000
@@ -101,14 +102,14 @@ def test_finishing_a_deletion_spares_a_topic_that_was_created_under_the_name_mea
 ) -> None:
     """Two processes find what a third left of a deletion; one of them creates the topic while the other still lists."""
     log.admin.delete_topic(TOPIC)
-    listing = topics._subtree
+    listing = walking.paths_upwards
 
-    def list_slowly(reader: ZnodeReader, path: str) -> list[str]:
-        monkeypatch.setattr(topics, "_subtree", listing)
+    def list_slowly(reader: ZnodeReader, path: str) -> Iterator[str]:
+        monkeypatch.setattr(topics, "paths_upwards", listing)
         log.admin.create_topic(TOPIC, partitions=2)
         return listing(reader, path)
 
-    monkeypatch.setattr(topics, "_subtree", list_slowly)
+    monkeypatch.setattr(topics, "paths_upwards", list_slowly)
     topics.remove_deleted(log.services.store, TOPIC)
 
     assert [p.log_end for p in log.admin.describe_topic(TOPIC).partitions] == [0, 0]

@@ -118,7 +118,7 @@ def test_candidates_of_the_time_when_generations_were_remembered_are_found_anew(
     name = orphan(world)
     later(world)
     data = paths.encode({"files": {name: 1}})
-    world.store().transact(lambda view: view.set(candidates.CANDIDATES, data))
+    world.store().transact(lambda view: view.set(paths.CANDIDATES, data))
     world.time.pass_ms(2 * limits.GENERATION_MIN_AGE_MS)
 
     assert collect(world.log, world).waiting == (name,)
@@ -160,7 +160,7 @@ def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_
             for _ in range(3):
                 later(world)
 
-            assert world.store().children(candidates.CANDIDATES) == []
+            assert world.store().children(paths.CANDIDATES) == []
             left = {file for file, _, _ in world.files.names(generations.DATA)}
             assert name not in left
             assert len(left) == 2
@@ -237,10 +237,10 @@ def test_any_number_of_files_goes_at_once_when_its_time_has_come(
     monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 2)
     names = {orphan(world) for _ in range(5)}
     found(world)
-    assert len(world.store().children(candidates.CANDIDATES)) == 2
+    assert len(world.store().children(paths.CANDIDATES)) == 2
 
     assert set(later(world).removed) == names
-    assert world.store().children(candidates.CANDIDATES) == []
+    assert world.store().children(paths.CANDIDATES) == []
 
 
 def test_what_does_not_fit_into_its_memory_waits_a_collection_longer(

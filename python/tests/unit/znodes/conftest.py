@@ -1,4 +1,4 @@
-"""Fixtures of the store contract: a world per backend."""
+"""Fixtures of what is tested on several stores: a world per store."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.znodes.worlds import WORLDS, MultiStore, SqliteWorld, World, ZookeeperWorld
+from oncelog.ports import ZnodeStore
+from oncelog.testing.znode_store_contract import StoreWorld
+from tests.unit.znodes.worlds import WORLDS, SqliteWorld, ZookeeperWorld
 
 
 @pytest.fixture(params=[*WORLDS, pytest.param("zookeeper", marks=pytest.mark.servers)])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreWorld]:
     if request.param == "zookeeper":
-        world: World = ZookeeperWorld(tmp_path, request.getfixturevalue("zookeeper").url())
+        world: StoreWorld = ZookeeperWorld(tmp_path, request.getfixturevalue("zookeeper").url())
     else:
         world = WORLDS[request.param](tmp_path)
     yield world
@@ -21,7 +23,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def store(world: World) -> MultiStore:
+def store(world: StoreWorld) -> ZnodeStore:
     return world.client()
 
 

@@ -20,7 +20,7 @@ from oncelog.znodes.rules import size_of
 from oncelog.znodes.transact import IsFresh, always_fresh
 from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
 from tests.logs import DrivenTime, MemoryFiles
-from tests.unit.znodes.worlds import LiveReadsStore, MultiStore, doing, dump
+from tests.unit.znodes.worlds import LiveReadsStore, doing, dump
 
 PARTITION = "/topics/t/id/0"
 OFFSET = "/groups/g/t/id/0"
@@ -330,7 +330,7 @@ def test_a_target_that_differs_in_anything_is_no_log(
 # Death and lost answers -----------------------------------------------------------------------------------------------
 
 
-def faulty_copies(source: ZnodeStore, fault: Fault) -> Iterator[tuple[MultiStore, FaultyStore]]:
+def faulty_copies(source: ZnodeStore, fault: Fault) -> Iterator[tuple[ZnodeStore, FaultyStore]]:
     """A fresh target for each multi of a copy that meets `fault` there."""
     at = 0
     while True:

@@ -41,7 +41,7 @@ from oncelog.types import (
     ProducerIdAndEpoch,
     TopicIdPartition,
 )
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import kinds, paths, payloads
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
 
 PATH = "/where/it/is"
@@ -225,8 +225,8 @@ def test_payloads_of_some_bytes_are_remembered_and_the_others_are_read() -> None
         read.append(payload["number"])
         return payload["number"]
 
-    kind = payloads.Kind(lambda number: {"number": number, "padding": "x" * 2**16}, from_json, ["number", "padding"])
-    room = payloads.CACHE_BYTES // (2**16 + 100)
+    kind = kinds.Kind(lambda number: {"number": number, "padding": "x" * 2**16}, from_json, ["number", "padding"])
+    room = kinds.CACHE_BYTES // (2**16 + 100)
     written = [kind.encode(number) for number in range(room)]
 
     assert [kind.decode(PATH, data) for data in written] == list(range(room))

@@ -25,7 +25,6 @@ from tests.unit.znodes.worlds import (
     FakeTime,
     ZookeeperWorld,
     forked,
-    in_parallel,
     increment,
     increment_in_generations,
     increment_while_forking,
@@ -72,7 +71,7 @@ def test_of_many_that_saw_a_path_absent_one_creates_it(world: ZookeeperWorld) ->
             assert store.transact(step) == owner
 
     store.transact(lambda view: view.create("/won/none"))
-    in_parallel(world, WORKERS, work)
+    world.in_parallel(WORKERS, work)
     won = [name.partition(".") for name in store.children("/won") if name != "none"]
     assert sorted(int(number) for _, _, number in won) == list(range(rounds))
     for worker, _, number in won:
@@ -110,7 +109,7 @@ def test_a_step_that_read_absence_never_writes_once_the_path_exists(world: Zooke
                 assert store.transact(inside) == [mine]
                 store.transact(lambda view: leave(view, mine))
 
-    in_parallel(world, WORKERS, work)
+    world.in_parallel(WORKERS, work)
     assert store.transact(inside) == []
 
 
@@ -135,7 +134,7 @@ def test_what_a_reading_step_returns_held_at_one_moment_while_others_create_and_
             else:
                 store.transact(swap)
 
-    in_parallel(world, WORKERS, work)
+    world.in_parallel(WORKERS, work)
 
 
 def test_a_create_that_another_overtakes_raises_only_what_is_true(world: ZookeeperWorld) -> None:
@@ -154,7 +153,7 @@ def test_a_create_that_another_overtakes_raises_only_what_is_true(world: Zookeep
         else:
             store.transact(lambda view: view.create(f"/created/{worker}"))
 
-    in_parallel(world, WORKERS, work)
+    world.in_parallel(WORKERS, work)
     assert len(store.children("/created")) == 1
 
 

@@ -1,0 +1,57 @@
+"""The tests that every znode store must pass.
+
+The author of a store runs them by a few lines (docs/extending.md):
+
+    class BoardWorld(StoreWorld):
+        def open(self, timing: Timing) -> ZnodeStore:
+            return BoardStore(self.folder / "board", timing)
+
+    class TestBoardStore(ClientTimeContract, AtomicReadsContract, ManyProcessesContract):
+        world_class = BoardWorld
+
+`ZnodeStoreContract` holds for every store. The others add to it what holds for some: they are for stores that live in
+their clients, which bring the time and hold the lock (`ClientTimeContract`, which has all of `ZnodeStoreContract`), for
+those whose snapshots show one moment (`AtomicReadsContract`), and for those that reach other processes
+(`ManyProcessesContract`). oncelog's own stores are tested by exactly these classes.
+
+Needs pytest and hypothesis: the extra ``oncelog[testing]``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before the modules are imported: a failed assert then shows both of its sides.
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{part}" for part in ("concurrency", "conflicts", "histories", "multis", "steps", "worlds"))
+)
+
+from oncelog.testing.znode_store_contract.concurrency import (  # noqa: E402
+    AtomicReadsContract,
+    ConcurrencyContract,
+    ManyProcessesContract,
+)
+from oncelog.testing.znode_store_contract.conflicts import ConflictContract  # noqa: E402
+from oncelog.testing.znode_store_contract.histories import HistoryContract  # noqa: E402
+from oncelog.testing.znode_store_contract.multis import ClientTimeMultiContract, MultiContract  # noqa: E402
+from oncelog.testing.znode_store_contract.steps import StepContract  # noqa: E402
+from oncelog.testing.znode_store_contract.worlds import FakeTime, StoreWorld  # noqa: E402
+
+__all__ = [
+    "AtomicReadsContract",
+    "ClientTimeContract",
+    "FakeTime",
+    "ManyProcessesContract",
+    "StoreWorld",
+    "ZnodeStoreContract",
+]
+
+
+class ZnodeStoreContract(MultiContract, StepContract, ConflictContract, HistoryContract, ConcurrencyContract):
+    """What every store does."""
+
+
+class ClientTimeContract(ZnodeStoreContract, ClientTimeMultiContract):
+    """What every store does that lives in its clients, which bring the time and hold the lock."""
+
+    is_of_the_clients_time = True

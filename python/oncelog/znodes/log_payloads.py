@@ -1,0 +1,155 @@
+"""What a log has once: the payloads of its fixed znodes and of what keeps and collects its files. Both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from oncelog.znodes import fields, paths
+
+FIRST_GENERATION: Final = 1
+
+
+def of_new_log(cluster_id: str) -> Iterator[tuple[str, bytes]]:
+    """The znodes that every log has, and what a new one has in them."""
+    yield paths.FORMAT, encode_format(LogFormat(cluster_id))
+    yield paths.CLOCK, b""
+    yield paths.COMMITS, b""
+    yield paths.PRODUCER_IDS, encode_producer_ids(ProducerIdBlocks(0))
+    yield paths.GENERATION, encode_generation(FIRST_GENERATION)
+    for folder in paths.FOLDERS:
+        yield folder, b""
+
+
+# /format: what makes a store a log
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """The payload of ``/format``.
+
+    Attributes:
+        cluster_id: identity of the log; empty in the target of a copy that was not finished.
+        folder_mark: the file by which the folder of the data is known as this log's; None until it was written.
+        unfinished_copy: nonce of a copy of metadata that was not finished: the store is no log yet.
+    """
+
+    cluster_id: str = ""
+    folder_mark: str | None = None
+    unfinished_copy: str | None = None
+
+
+def encode_format(found: LogFormat) -> bytes:
+    if found.unfinished_copy is not None:
+        return paths.encode({"unfinished_copy": found.unfinished_copy})
+    mark = {} if found.folder_mark is None else {"folder": found.folder_mark}
+    return paths.encode({"cluster_id": found.cluster_id, **mark})
+
+
+def decode_format(data: bytes) -> LogFormat:
+    """What ``/format`` says.
+
+    Raises:
+        CorruptDataError, UnsupportedFormatError: see `paths.decode`.
+    """
+    return paths.decode(paths.FORMAT, data, _format)
+
+
+def _format(payload: dict[str, Any]) -> LogFormat:
+    nonce = fields.maybe(fields.text, payload.get("unfinished_copy"))
+    if nonce is not None:
+        return LogFormat(unfinished_copy=nonce)
+    return LogFormat(fields.text(payload["cluster_id"]), fields.maybe(fields.text, payload.get("folder")))
+
+
+# Producer ids
+
+
+class ProducerIdBlocks(NamedTuple):
+    """The payload of ``/producer_ids``.
+
+    Attributes:
+        next: the first id that nobody has.
+        nonce: of who took the last block.
+    """
+
+    next: int
+    nonce: str | None = None
+
+
+def encode_producer_ids(found: ProducerIdBlocks) -> bytes:
+    return paths.encode({"next": found.next} | ({} if found.nonce is None else {"nonce": found.nonce}))
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlocks:
+    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
+    return paths.decode(
+        paths.PRODUCER_IDS,
+        data,
+        lambda payload: ProducerIdBlocks(
+            fields.number(payload["next"]), fields.maybe(fields.text, payload.get("nonce"))
+        ),
+    )
+
+
+# Files
+
+
+def encode_generation(generation: int) -> bytes:
+    return paths.encode({"generation": generation})
+
+
+def decode_generation(data: bytes) -> int:
+    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
+    return paths.decode(paths.GENERATION, data, lambda payload: fields.number(payload["generation"]))
+
+
+def encode_hold(writer: str) -> bytes:
+    """What holds, in words."""
+    return paths.encode({"writer": writer})
+
+
+def decode_hold(path: str, data: bytes) -> str:
+    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
+    return paths.decode(path, data, lambda payload: fields.text(payload["writer"]))
+
+
+class Candidates(NamedTuple):
+    """Files that nothing names, as collections found them.
+
+    Attributes:
+        found_ms: when each was found first, in milliseconds of the store's time.
+        parts: names of the znodes that hold more of them; only the first znode names any.
+    """
+
+    found_ms: Mapping[str, int]
+    parts: Sequence[str] = ()
+
+
+_PART = re.compile("[0-9a-f]{32}-[0-9]{1,2}")
+
+
+def encode_candidates(found: Candidates, *, is_first: bool) -> bytes:
+    """The payload of the first znode, or of one of the parts."""
+    parts = {"parts": list(found.parts)} if is_first else {}
+    return paths.encode({"found_ms": dict(found.found_ms), **parts})
+
+
+def decode_candidates(path: str, data: bytes) -> Candidates:
+    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
+    return paths.decode(path, data, _candidates)
+
+
+def _candidates(payload: dict[str, Any]) -> Candidates:
+    if "files" in payload:  # they were remembered by the generation once, which does not tell for how long
+        return Candidates({})
+    found_ms = {name: fields.number(found_ms) for name, found_ms in payload["found_ms"].items()}
+    return Candidates(found_ms, fields.several(_part, payload.get("parts", [])))
+
+
+def _part(value: Any) -> str:
+    if _PART.fullmatch(fields.text(value)) is None:
+        raise ValueError("the name of a part")
+    return str(value)
