@@ -101,6 +101,7 @@ class Producer:
         self._untold = 0  # of them, by flushes whose error no call has raised yet
         self._process_id = os.getpid()
         self._is_begun_at_coordinator = False
+        self._may_be_committed = False  # by a commit that is asked for
         self._is_closed = False
         services.background.at_exit(self)
 
@@ -239,7 +240,9 @@ class Producer:
     def transaction(self) -> Iterator[Self]:
         """Begin; commit on success, abort on an exception (which goes on).
 
-        A block that ends well has committed, unless it aborted or prepared the transaction itself.
+        A block that ends well has committed, unless it aborted or prepared the transaction itself. Where the abort got
+        no answer (the disk is full, say), the next block begins with it, and so does `close`. The same becomes of a
+        commit that was not done; but one that may have been done is to be asked again, by `commit_transaction`.
 
         Example:
             with producer.transaction():
@@ -249,6 +252,8 @@ class Producer:
             TransactionAbortableError: a send failed and the block took its error for itself; all of it was aborted.
             what `commit_transaction` raises.
         """
+        if self._is_left_to_abort:
+            self._abort()
         self.begin_transaction()
         try:
             yield self
@@ -256,10 +261,27 @@ class Producer:
                 raise TransactionAbortableError("a send of this transaction failed, so that the block's end aborted it")
             if self._state in _ENDED_BY_A_COMMIT:
                 self.commit_transaction()
-        except BaseException:
+        except BaseException as error:
             if self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
-                self.abort_transaction()
+                try:
+                    self.abort_transaction()
+                except (RetriableError, OutcomeUnknownError) as failure:
+                    error.add_note(f"The transaction could not be aborted yet; the next one begins with it: {failure}")
             raise
+
+    @property
+    def _is_left_to_abort(self) -> bool:
+        """Whether the last transaction ended with an error and was not committed, but is not aborted either."""
+        failed = {ClientState.ABORTABLE_ERROR, ClientState.ABORTING_TRANSACTION}
+        if not self._may_be_committed:
+            failed.add(ClientState.COMMITTING_TRANSACTION)
+        return self._prepared is None and self._state in failed
+
+    def _abort(self) -> None:
+        """Abort, also where a commit was begun that is known not to be done."""
+        if self._state is ClientState.COMMITTING_TRANSACTION:
+            self._state = client_state.transition(self._state, ClientState.ABORTABLE_ERROR)
+        self.abort_transaction()
 
     def _end(self, *, commit: bool) -> None:
         transactional_id = self._need_transactional_id("commit_transaction")
@@ -267,11 +289,18 @@ class Producer:
             self._state = client_state.transition(self._state, ClientState.READY)
             return
         reach(CrashPoint.PRODUCER_END)
-        if commit and self._unfinished is not None:
-            identity = self._commit_with(self._unfinished, transactional_id)
-        else:
-            with self._tracking():
-                identity = self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
+        might_be_committed, self._may_be_committed = self._may_be_committed, commit
+        try:
+            if commit and self._unfinished is not None:
+                identity = self._commit_with(self._unfinished, transactional_id)
+            else:
+                with self._tracking():
+                    identity = self._services.coordinator.end_txn(
+                        transactional_id, self._need_identity(), commit=commit
+                    )
+        except RetriableError:  # which says that this call did nothing
+            self._may_be_committed = might_be_committed
+            raise
         reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
@@ -301,6 +330,7 @@ class Producer:
         self._sender.new_identity()
         self._unfinished = None
         self._identity, self._is_begun_at_coordinator, self._prepared = identity, False, prepared
+        self._may_be_committed = False
         self._state = state
 
     # Records ----------------------------------------------------------------------------------------------------------
@@ -537,7 +567,7 @@ class Producer:
         return self._identity
 
     def close(self) -> None:
-        """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice.
+        """Flush (or abort a transaction that is neither committed nor prepared) and close. Safe to call twice.
 
         Raises:
             what `flush` raises; the receipts of what it could not send raise it, too.
@@ -549,8 +579,8 @@ class Producer:
             try:
                 if self._transactional_id is None:
                     self.flush()
-                elif self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
-                    self.abort_transaction()
+                elif self._state is ClientState.IN_TRANSACTION or self._is_left_to_abort:
+                    self._abort()
             except BaseException as error:
                 self._drop_unfinished(error)
                 self._dropped += self._unsent_count

@@ -250,6 +250,22 @@ SEQUENCES = [
         ("unit/clients/test_producer.py::test_a_send_that_cannot_make_room_takes_nothing",),
     ),
     Fault(
+        "a transaction that could not be aborted stops its producer",
+        "clients/producer.py",
+        "        if self._is_left_to_abort:\n            self._abort()\n",
+        "",
+        ("unit/clients/test_producer.py::test_a_transaction_that_found_the_disk_full_is_aborted_before_the_next_one",),
+    ),
+    Fault(
+        "a commit that may have been done is aborted by the next transaction",
+        "clients/producer.py",
+        "        if not self._may_be_committed:\n",
+        "        if True:\n",
+        (
+            "unit/clients/test_producer.py::test_a_commit_that_may_have_been_done_is_not_aborted_by_the_next_transaction",
+        ),
+    ),
+    Fault(
         "a record waits for the next call for ever",
         "clients/producer.py",
         "            self._linger.begin(self._send_in_background)\n",

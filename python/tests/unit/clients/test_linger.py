@@ -301,7 +301,7 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_is_told_of_once_a
     producer.flush()
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is interrupted as it is collected
 def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once(tmp_path: Path) -> None:
     """Some calls are interrupted while they wait for such a flush, some while they flush themselves."""
     chance = random.Random(4)
