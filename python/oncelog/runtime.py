@@ -129,7 +129,7 @@ class Log:
         """
         with ExitStack() as closing:
             closing.callback(self.services.store.close)
-            for producer in self._producers:
+            for producer in list(self._producers):
                 closing.callback(producer.close_forgotten)
 
     def __enter__(self) -> Self:

@@ -174,6 +174,7 @@ class Sender:
         return self._known_generation[0]
 
     def _retrying(self, appends: Sequence[Append], step: Callable[[], T]) -> T:
+        """Not `resolving`, whose tries follow at once: this one waits for a store that is away."""
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms
         unknown: OutcomeUnknownError | None = None
         while True:

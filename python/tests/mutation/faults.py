@@ -160,9 +160,9 @@ ENDING = [
     ),
     Fault(
         "an unknown outcome is given up at once",
-        "coordinator/transactions.py",
-        "            except OutcomeUnknownError as error:\n                unknown = error\n",
-        "            except OutcomeUnknownError:\n                raise\n",
+        "znodes/transact.py",
+        "        except OutcomeUnknownError as error:\n            unknown = error\n",
+        "        except OutcomeUnknownError:\n            raise\n",
         ("spec/test_crash_laws.py", "spec/test_coordinator_laws.py"),
     ),
     Fault(
