@@ -74,6 +74,9 @@ FILE_ROLL_BYTES = 64 * 1024 * 1024
 DEFAULT_CODEC = "zstd"
 """Smaller files than lz4, at the speed of Spark's parquet sink; `lz4` and `null` are the other choices."""
 
+DEFAULT_LINGER_MS = 5
+"""Kafka's default (linger.ms, since 4.0): how long a record waits for others before it leaves by itself."""
+
 OBJECT_BUFFER_BYTES = 8 * 1024 * 1024
 """What a writer to an object store holds in memory before it takes a temporary file; a task writes few at a time."""
 

@@ -51,6 +51,22 @@ class Background(Protocol):
     def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> AbstractContextManager[None]:
         """While the block runs, call `action` again and again, each time after a pause, until it returns False."""
 
+    def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
+        """Call `action` after a pause, and again after each further pause that it returns, until it returns None."""
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A lock between the caller and the work beside it. Whoever holds it may take it again."""
+
+    def at_exit(self, client: EndsWithProcess) -> None:
+        """Tell `client`, if it still lives, when the process ends by itself. A forked child tells it, too."""
+
+
+class EndsWithProcess(Protocol):
+    """Who has something to bring to an end, or to say, when the process ends."""
+
+    def end_with_process(self) -> None:
+        """Called once the program is over. Raises nothing."""
+
 
 class Stat(NamedTuple):
     """ZooKeeper's Stat, as far as it is used. zxids are the store's own counter of multis, growing by time."""

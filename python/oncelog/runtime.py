@@ -5,10 +5,12 @@ Everything below receives its parts from here; nothing below reads the environme
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from oncelog import limits
 from oncelog.arguments import check_choice
@@ -51,6 +53,7 @@ class Log:
         self.znodes = znodes
         self.services = services
         self.admin = Admin(services)
+        self._producers: WeakSet[Producer] = WeakSet()
 
     @property
     def cluster_id(self) -> str:
@@ -72,6 +75,7 @@ class Log:
         transaction_timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
         codec: str = limits.DEFAULT_CODEC,
         delivery_timeout_ms: int = 120_000,
+        linger_ms: int = limits.DEFAULT_LINGER_MS,
     ) -> Producer:
         """A producer: idempotent, and transactional with a `transactional_id`.
 
@@ -80,14 +84,19 @@ class Log:
             transaction_timeout_ms: an open transaction may be aborted by anyone after this long.
             codec: compression of record batches: zstd, lz4 or null.
             delivery_timeout_ms: how long retriable errors are retried.
+            linger_ms: how long a record waits for others before it leaves by itself. In a transaction records wait for
+                the commit, a `flush` or a full buffer.
         """
-        return Producer(
+        producer = Producer(
             self.services,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
             codec_name=codec,
             delivery_timeout_ms=delivery_timeout_ms,
+            linger_ms=linger_ms,
         )
+        self._producers.add(producer)
+        return producer
 
     def consumer(
         self,
@@ -111,8 +120,15 @@ class Log:
         )
 
     def close(self) -> None:
-        """Close the log's stores. Clients made from it cannot be used any more."""
-        self.services.store.close()
+        """Close the log's producers, then its stores. Clients made from it cannot be used any more.
+
+        Raises:
+            what `Producer.close` raises; the rest is closed all the same. What is lost with a transaction is logged.
+        """
+        with ExitStack() as closing:
+            closing.callback(self.services.store.close)
+            for producer in list(self._producers):
+                closing.callback(producer.close_forgotten)
 
     def __enter__(self) -> Self:
         return self

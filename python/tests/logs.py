@@ -6,7 +6,7 @@ another process would do; in memory all share the one store, with SQLite each ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 
 from oncelog import limits, runtime
+from oncelog.clients.background import Threads
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import metadata, sweeper
 from oncelog.coordinator.sweeper import Overdue
 from oncelog.log import partition_log, partition_reads, topics
 from oncelog.log.files import LocalFileStore
-from oncelog.ports import FileStore, OutputFile, ZnodeStore
+from oncelog.ports import EndsWithProcess, FileStore, OutputFile, ZnodeStore
 from oncelog.protocol.partition import PartitionState
 from oncelog.runtime import Log
 from oncelog.testing import invariants
@@ -41,6 +42,7 @@ class DrivenTime:
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.wall_ms = wall_ms
         self.durations_ms = 0
+        self.background = DrivenBackground(self)
 
     def now_ms(self) -> int:
         return self.wall_ms
@@ -52,7 +54,34 @@ class DrivenTime:
         self.wall_ms += duration_ms
         self.durations_ms += duration_ms
 
-    pass_ms = sleep_ms
+    def pass_ms(self, duration_ms: int) -> None:
+        """As the test lets it pass: what is due in the background is done."""
+        self.sleep_ms(duration_ms)
+        self.background.run_due()
+
+
+class DrivenBackground(Threads):
+    """Work in the background that is done when the test lets the time pass, and by nobody when the process ends."""
+
+    def __init__(self, time: DrivenTime) -> None:
+        self._time = time
+        self._due: list[tuple[int, Callable[[], int | None]]] = []
+
+    def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
+        self._due.append((self._time.durations_ms + delay_ms, action))
+
+    def at_exit(self, client: EndsWithProcess) -> None:
+        pass
+
+    def run_due(self) -> None:
+        """Each once, and again at a later call if it asks for that."""
+        waiting, self._due = self._due, []
+        for due_ms, action in waiting:
+            pause_ms: int | None = due_ms - self._time.durations_ms
+            if pause_ms is not None and pause_ms <= 0:
+                pause_ms = action()
+            if pause_ms is not None:
+                self.later(pause_ms, action, name="")
 
 
 class MemoryFiles:
@@ -155,7 +184,14 @@ class LogWorld:
 
     def open(self, store: ZnodeStore | None = None) -> Log:
         """The log, as a process of its own opens it; over `store` instead of the plain one if given."""
-        return runtime.open_with(str(self.folder), self.kind, store or self.store(), self.files, self.time)
+        return runtime.open_with(
+            str(self.folder),
+            self.kind,
+            store or self.store(),
+            self.files,
+            self.time,
+            background=self.time.background,
+        )
 
     def close(self) -> None:
         for store in self._opened:

@@ -22,8 +22,8 @@ from oncelog.cli.output import (
     size,
 )
 from oncelog.cli.shell import Group, Settings
-from oncelog.clients import metadata
-from oncelog.clients.metadata import DumpedZnode, MetadataSizes
+from oncelog.clients import metadata_report
+from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
 from oncelog.znodes.schemes import shown
 
 
@@ -53,7 +53,7 @@ def show_log(settings: Settings) -> None:
 
 @meta.command()
 @click.option(
-    "--largest", type=click.IntRange(min=0), default=metadata.LARGEST, show_default=True, help="Znodes to name."
+    "--largest", type=click.IntRange(min=0), default=metadata_report.LARGEST, show_default=True, help="Znodes to name."
 )
 @click.pass_obj
 def stat(settings: Settings, largest: int) -> None:

@@ -158,6 +158,11 @@ def receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
             position += batch.num_rows
 
 
+def count_of(pieces: Iterable[Piece]) -> int:
+    """How many records the pieces hold."""
+    return sum(len(piece) if isinstance(piece, list) else piece[0].num_rows for piece in pieces)
+
+
 class Accumulator:
     """All unsent records of a producer, by partition, in their order."""
 

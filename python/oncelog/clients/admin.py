@@ -12,7 +12,7 @@ from typing import Literal
 
 from oncelog import limits
 from oncelog.arguments import check_choice, check_name, check_number, check_partition
-from oncelog.clients import dump, metadata
+from oncelog.clients import dump, metadata_report
 from oncelog.clients.descriptions import (
     AbortedTransaction,
     GroupPartitionProgress,
@@ -24,7 +24,7 @@ from oncelog.clients.descriptions import (
     UpkeepReport,
 )
 from oncelog.clients.dump import Dumped
-from oncelog.clients.metadata import DumpedZnode, MetadataSizes
+from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import group_removal, groups, inspection, owners, settler, sweeper
 from oncelog.coordinator.groups import GroupDescription
@@ -462,13 +462,13 @@ class Admin:
 
     # Metadata ---------------------------------------------------------------------------------------------------------
 
-    def measure_metadata(self, *, largest: int = metadata.LARGEST) -> MetadataSizes:
+    def measure_metadata(self, *, largest: int = metadata_report.LARGEST) -> MetadataSizes:
         """How large the metadata is: znodes and bytes of each topic and of the rest.
 
         Args:
             largest: how many of the largest znodes to name.
         """
-        return metadata.measure(self._store, largest=check_number("largest", largest))
+        return metadata_report.measure(self._store, largest=check_number("largest", largest))
 
     def dump_metadata(self, path: str = "/") -> Iterator[DumpedZnode]:
         """The znode at `path` and all below it, each before its children; they need not fit into memory.
@@ -476,7 +476,7 @@ class Admin:
         Raises:
             UsageError: there is no such znode.
         """
-        return metadata.dump(self._store, path)
+        return metadata_report.dump(self._store, path)
 
     # Upkeep -----------------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures.thread  # noqa: F401 - pyarrow's first array imports it, which fails once the program is over
+import multiprocessing
+import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from multiprocessing import util
+
+from oncelog.ports import EndsWithProcess
 
 
 class Threads:
-    """A thread for each piece of work; it ends with the block that needs it."""
+    """A thread for each piece of work; it ends with the block that needs it, or with its work. None delays the exit."""
 
     @contextmanager
     def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> Iterator[None]:
@@ -26,3 +35,37 @@ class Threads:
         finally:
             stop.set()
             thread.join()
+
+    def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
+        """See `ports.Background`. Where the process may start no thread (as it ends, say) nothing is called."""
+
+        def run() -> None:
+            pause_ms: int | None = delay_ms
+            while pause_ms is not None:
+                time.sleep(pause_ms / 1000)
+                pause_ms = action()
+
+        with suppress(RuntimeError):
+            threading.Thread(target=run, name=name, daemon=True).start()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """See `ports.Background`. Entered and left in one C call each, hence by no signal handler left half-way."""
+        return threading.RLock()
+
+    def at_exit(self, client: EndsWithProcess) -> None:
+        """See `ports.Background`."""
+        _clients.add(client)
+        if multiprocessing.parent_process() is not None and os.getpid() not in _finalized:
+            _finalized.add(os.getpid())
+            util.Finalize(None, _end_all, exitpriority=0)  # a child of multiprocessing runs no `atexit`
+
+
+_clients: weakref.WeakSet[EndsWithProcess] = weakref.WeakSet()
+_finalized: set[int] = set()
+"""Processes that tell their clients by multiprocessing's finalizer."""
+
+
+@atexit.register
+def _end_all() -> None:
+    for client in list(_clients):
+        client.end_with_process()

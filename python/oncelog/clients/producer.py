@@ -1,14 +1,17 @@
 """The producer: idempotent always, transactional with a `transactional_id`.
 
-Owns what a client must remember between calls: its identity, its state, and the records not yet flushed. Nothing runs
-in the background: records are appended by the send that finds the buffer full, on `flush`, when a receipt is asked,
-and before a commit.
+Owns what a client must remember between calls: its identity, its state, and the records not yet flushed. They are
+appended by the send that finds the buffer full, on `flush`, when a receipt is asked, and before a commit. Those of an
+idempotent producer are also appended in the background, soon after they were sent (clients/linger.py). In a transaction
+nothing runs in the background: nobody reads its records before the commit anyway.
 
-Not safe to share between threads. After a fork, open the log anew in the child.
+Not safe to share between threads: the lock is for the flush in the background alone. After a fork, open the log anew in
+the child.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +23,8 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number, check_partition
-from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, pairs_of
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, count_of, pairs_of
+from oncelog.clients.linger import Linger
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.clients.routes import Routes
 from oncelog.clients.sender import Sender
@@ -44,6 +48,8 @@ from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
 from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
+_log = logging.getLogger(__name__)
+
 BUFFER_BYTES = 32 * 1024 * 1024
 """Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
 
@@ -51,7 +57,8 @@ BUFFER_BYTES = 32 * 1024 * 1024
 class Producer:
     """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
 
-    Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one.
+    Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one. A producer that nobody closed
+    is closed when its log is, or when the program ends; what is lost then is logged as a warning.
 
     Example:
         with log.producer(transactional_id="copier-0") as producer:
@@ -68,11 +75,13 @@ class Producer:
         transaction_timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
         codec_name: str = limits.DEFAULT_CODEC,
         delivery_timeout_ms: int = 120_000,
+        linger_ms: int = limits.DEFAULT_LINGER_MS,
     ) -> None:
         if transactional_id is not None:
             check_name("transactional id", transactional_id)
         check_number("transaction_timeout_ms", transaction_timeout_ms, least=-MAX_LONG)
         check_number("delivery_timeout_ms", delivery_timeout_ms)
+        check_number("linger_ms", linger_ms)
         if codec_name not in codec.CODECS:
             raise InvalidOptionError("unknown codec", codec=codec_name, known=codec.CODECS)
         self._services = services
@@ -85,9 +94,16 @@ class Producer:
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
         self._unfinished: Sending | None = None  # the next flush goes on with it, or the commit
+        self._linger = Linger(
+            services.background, services.clock, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms
+        )
+        self._dropped = 0  # records, by what failed since this was set to nothing
+        self._untold = 0  # of them, by flushes whose error no call has raised yet
         self._process_id = os.getpid()
         self._is_begun_at_coordinator = False
+        self._may_be_committed = False  # by a commit that is asked for
         self._is_closed = False
+        services.background.at_exit(self)
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +240,9 @@ class Producer:
     def transaction(self) -> Iterator[Self]:
         """Begin; commit on success, abort on an exception (which goes on).
 
-        A block that ends well has committed, unless it aborted or prepared the transaction itself.
+        A block that ends well has committed, unless it aborted or prepared the transaction itself. Where the abort got
+        no answer (the disk is full, say), the next block begins with it, and so does `close`. The same becomes of a
+        commit that was not done; but one that may have been done is to be asked again, by `commit_transaction`.
 
         Example:
             with producer.transaction():
@@ -234,6 +252,8 @@ class Producer:
             TransactionAbortableError: a send failed and the block took its error for itself; all of it was aborted.
             what `commit_transaction` raises.
         """
+        if self._is_left_to_abort:
+            self._abort()
         self.begin_transaction()
         try:
             yield self
@@ -241,10 +261,27 @@ class Producer:
                 raise TransactionAbortableError("a send of this transaction failed, so that the block's end aborted it")
             if self._state in _ENDED_BY_A_COMMIT:
                 self.commit_transaction()
-        except BaseException:
+        except BaseException as error:
             if self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
-                self.abort_transaction()
+                try:
+                    self.abort_transaction()
+                except (RetriableError, OutcomeUnknownError) as failure:
+                    error.add_note(f"The transaction could not be aborted yet; the next one begins with it: {failure}")
             raise
+
+    @property
+    def _is_left_to_abort(self) -> bool:
+        """Whether the last transaction ended with an error and was not committed, but is not aborted either."""
+        failed = {ClientState.ABORTABLE_ERROR, ClientState.ABORTING_TRANSACTION}
+        if not self._may_be_committed:
+            failed.add(ClientState.COMMITTING_TRANSACTION)
+        return self._prepared is None and self._state in failed
+
+    def _abort(self) -> None:
+        """Abort, also where a commit was begun that is known not to be done."""
+        if self._state is ClientState.COMMITTING_TRANSACTION:
+            self._state = client_state.transition(self._state, ClientState.ABORTABLE_ERROR)
+        self.abort_transaction()
 
     def _end(self, *, commit: bool) -> None:
         transactional_id = self._need_transactional_id("commit_transaction")
@@ -252,11 +289,18 @@ class Producer:
             self._state = client_state.transition(self._state, ClientState.READY)
             return
         reach(CrashPoint.PRODUCER_END)
-        if commit and self._unfinished is not None:
-            identity = self._commit_with(self._unfinished, transactional_id)
-        else:
-            with self._tracking():
-                identity = self._services.coordinator.end_txn(transactional_id, self._need_identity(), commit=commit)
+        might_be_committed, self._may_be_committed = self._may_be_committed, commit
+        try:
+            if commit and self._unfinished is not None:
+                identity = self._commit_with(self._unfinished, transactional_id)
+            else:
+                with self._tracking():
+                    identity = self._services.coordinator.end_txn(
+                        transactional_id, self._need_identity(), commit=commit
+                    )
+        except RetriableError:  # which says that this call did nothing
+            self._may_be_committed = might_be_committed
+            raise
         reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
@@ -286,6 +330,7 @@ class Producer:
         self._sender.new_identity()
         self._unfinished = None
         self._identity, self._is_begun_at_coordinator, self._prepared = identity, False, prepared
+        self._may_be_committed = False
         self._state = state
 
     # Records ----------------------------------------------------------------------------------------------------------
@@ -322,10 +367,11 @@ class Producer:
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
         headers = pairs_of(headers)
         size_bytes = check_record(key, value, headers, timestamp_ms)
-        self._flush_if_full()
-        target = self._routes.of_record(topic, key, partition)
-        receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
-        self._accumulator.add(target, (key, value, headers, timestamp_ms, receipt), size_bytes)
+        with self._linger.lock:
+            self._make_room()
+            target = self._routes.of_record(topic, key, partition)
+            receipt = Receipt(self.flush, topic, target.partition, timestamp_ms)
+            self._accumulator.add(target, (key, value, headers, timestamp_ms, receipt), size_bytes)
         return receipt
 
     def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
@@ -345,12 +391,13 @@ class Producer:
         """
         self._check_sendable("send_batch")
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
-        self._flush_if_full()
         receipts = []
-        for target, rows in self._routes.of_rows(topic, records, partition):
-            receipt = Receipt(self.flush, topic, target.partition, rows.column("timestamp_ms")[0].as_py())
-            self._accumulator.add_batch(target, rows, receipt)
-            receipts.append(receipt)
+        with self._linger.lock:
+            self._make_room()
+            for target, rows in self._routes.of_rows(topic, records, partition):
+                receipt = Receipt(self.flush, topic, target.partition, rows.column("timestamp_ms")[0].as_py())
+                self._accumulator.add_batch(target, rows, receipt)
+                receipts.append(receipt)
         return receipts
 
     def flush(self) -> None:
@@ -362,13 +409,41 @@ class Producer:
             what else the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and
             what would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
         """
+        if self._has_unsent():
+            self._check_sendable("flush")
+        if self._is_inherited:
+            return  # the lock may be held by a thread of the other process
+        with self._linger.lock:
+            self._send_all()
+            if isinstance(self._linger.failure, RetriableError | OutcomeUnknownError):
+                self._linger.failure = None  # what had no answer has one now
+            self._raise_failure()
+
+    def _send_all(self) -> bool:
+        """Send all that is unsent; whether there was anything."""
         if not self._has_unsent():
-            return
-        self._check_sendable("flush")
+            return False
         while self._has_unsent():
             self._send_next()
         if self._transactional_id is None:
             self._sender.settle()
+        return True
+
+    def _send_in_background(self) -> bool:
+        """What `Linger` does with the lock; whether anything was unsent. What gets no answer is kept for the next."""
+        self._dropped = 0
+        try:
+            with self._sender.without_retries():
+                return self._send_all()
+        finally:
+            self._untold += self._dropped
+
+    def _raise_failure(self) -> None:
+        """Tell the user what a flush in the background failed with."""
+        failure, self._linger.failure = self._linger.failure, None
+        if failure is not None:
+            self._untold = 0
+            raise failure
 
     def _has_unsent(self) -> bool:
         return self._unfinished is not None or bool(self._accumulator.buffers)
@@ -403,7 +478,12 @@ class Producer:
         if not self._unfinished.steps:
             self._unfinished = None
 
-    def _flush_if_full(self) -> None:
+    def _make_room(self) -> None:
+        """Before a record is taken: see that it will leave, and that there is room for it."""
+        if self._transactional_id is None:
+            self._raise_failure()
+            self._need_identity()
+            self._linger.begin(self._send_in_background)
         unfinished_bytes = self._unfinished.size_bytes if self._unfinished else 0
         if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:
             self.flush()
@@ -429,6 +509,7 @@ class Producer:
     def _drop_unfinished(self, error: BaseException) -> None:
         dropped, self._unfinished = self._unfinished, None
         if dropped is not None:
+            self._dropped += dropped.unsent
             dropped.failed(error)
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -438,7 +519,6 @@ class Producer:
             self._check_call(call)
         else:
             self._check_usable(call)
-            self._need_identity()
 
     def _check_usable(self, call: str) -> None:
         if self._is_closed:
@@ -487,27 +567,67 @@ class Producer:
         return self._identity
 
     def close(self) -> None:
-        """Flush (or, in a transaction, abort it unless it is prepared) and close. Safe to call twice.
+        """Flush (or abort a transaction that is neither committed nor prepared) and close. Safe to call twice.
 
         Raises:
             what `flush` raises; the receipts of what it could not send raise it, too.
         """
-        if self._is_closed:
-            return
-        try:
-            if self._is_inherited:
-                return  # records and transaction are the other process's
-            if self._transactional_id is None:
-                self.flush()
-            elif self._state in {ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR}:
-                self.abort_transaction()
-        except BaseException as error:
-            self._drop_unfinished(error)
-            self._accumulated().failed(error)
-            self._accumulator = Accumulator()
-            raise
-        finally:
+        if self._is_closed or self._is_inherited:  # records and transaction are the other process's
             self._is_closed = True
+            return
+        with self._linger.lock:
+            try:
+                if self._transactional_id is None:
+                    self.flush()
+                elif self._state is ClientState.IN_TRANSACTION or self._is_left_to_abort:
+                    self._abort()
+            except BaseException as error:
+                self._drop_unfinished(error)
+                self._dropped += self._unsent_count
+                self._accumulated().failed(error)
+                self._accumulator = Accumulator()
+                raise
+            finally:
+                self._is_closed = True
+
+    def close_forgotten(self) -> None:
+        """Close for an owner who did not, and say what is lost with an open transaction. Raises what `close` raises."""
+        if not (self._is_closed or self._is_inherited):
+            self._warn_of_lost(self._uncommitted_count)
+            self.close()
+
+    def end_with_process(self) -> None:
+        """`close_forgotten`, of which nobody hears what it raises: that is logged. Called by `ports.Background`."""
+        lost, self._dropped = self._untold, 0
+        try:
+            self.close_forgotten()
+        except BaseException as error:  # noqa: BLE001 - the program is over, and the next producer has its turn
+            self._warn_of_lost(lost + self._dropped, error)
+
+    def __del__(self) -> None:
+        """What is unsent is held by the background, so what a producer loses that nobody names is a transaction."""
+        if not getattr(self, "_is_closed", True) and not self._is_inherited:
+            self._warn_of_lost(self._untold + (self._uncommitted_count or self._unsent_count), self._linger.failure)
+
+    def _warn_of_lost(self, count: int, cause: BaseException | None = None) -> None:
+        if count:
+            _log.warning(
+                "%d records are lost: %s [transactional_id=%r]",
+                count,
+                cause or "their producer was left in an open transaction; commit it, or use `with transaction()`",
+                self._transactional_id,
+            )
+
+    @property
+    def _uncommitted_count(self) -> int:
+        """Records of the open transaction, if there is one."""
+        is_open = self._state is ClientState.IN_TRANSACTION
+        return self._sender.appended_count + self._unsent_count if is_open else 0
+
+    @property
+    def _unsent_count(self) -> int:
+        buffered = sum(count_of(pieces) for pieces in self._accumulator.buffers.values())
+        return buffered + (self._unfinished.unsent if self._unfinished else 0)
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from oncelog.clients.accumulator import Piece, as_batches
@@ -46,6 +47,20 @@ class Sender:
         self._sequences: dict[TopicIdPartition, int] = {}
         self._touched: set[TopicIdPartition] = set()  # since the last settle
         self._known_generation: tuple[int, int] | None = None
+
+    @property
+    def appended_count(self) -> int:
+        """How many records were appended under this identity: those of one transaction."""
+        return sum(self._sequences.values())
+
+    @contextmanager
+    def without_retries(self) -> Iterator[None]:
+        """Within the block, what gets no answer is not tried again until the delivery time-out, but raised at once."""
+        timeout_ms, self._delivery_timeout_ms = self._delivery_timeout_ms, 0
+        try:
+            yield
+        finally:
+            self._delivery_timeout_ms = timeout_ms
 
     def new_identity(self) -> None:
         """Sequences begin at 0 again: every transaction has an epoch of its own."""
@@ -159,6 +174,7 @@ class Sender:
         return self._known_generation[0]
 
     def _retrying(self, appends: Sequence[Append], step: Callable[[], T]) -> T:
+        """Not `resolving`, whose tries follow at once: this one waits for a store that is away."""
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms
         unknown: OutcomeUnknownError | None = None
         while True:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oncelog.clients.accumulator import Piece, receipts_of
+from oncelog.clients.accumulator import Piece, count_of, receipts_of
 from oncelog.errors import OncelogError, OutcomeUnknownError, ensure
 from oncelog.log.partition_log import Append
 from oncelog.types import TopicIdPartition
@@ -36,6 +36,15 @@ class Sending:
         """Tell the partition's receipts where their records are."""
         for position, receipt in receipts_of(self.buffers[partition]):
             receipt.appended(base_offset + position)
+
+    @property
+    def unsent(self) -> int:
+        """How many of the records have no place in the log yet."""
+        return sum(
+            count_of(pieces)
+            for pieces in self.buffers.values()
+            if not all(receipt.is_done for _, receipt in receipts_of(pieces))
+        )
 
     def failed(self, error: BaseException) -> None:
         """Fail the receipts that still wait. What interrupted the program once does not do so again from a receipt."""

@@ -29,7 +29,7 @@ from oncelog.randomness import random_id
 from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import GroupRecord
-from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, in_parts
+from oncelog.znodes.transact import in_parts, resolving_told
 from oncelog.znodes.walking import paths_below
 
 T = TypeVar("T")
@@ -132,24 +132,16 @@ def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
     """One step, resolved by its nonce: own nonce found = won; group moved by another = never repeated (I5)."""
     nonce = random_id()
     base_version = _version(store, group_id)
-    unknown: OutcomeUnknownError | None = None
 
-    def step(view: ZnodeView) -> None:
+    def step(view: ZnodeView, is_repeated: bool) -> None:
         record = read_group(view, group_id)
         if record is not None and record.nonce == nonce:
             return
-        if unknown is not None and _version(view, group_id) != base_version:
-            raise unknown
+        if is_repeated and _version(view, group_id) != base_version:
+            raise OutcomeUnknownError("the commit was not answered, and others committed since", group_id=group_id)
         _commit_in(view, group_id, offsets, nonce)
 
-    for _ in range(UNKNOWN_OUTCOME_ATTEMPTS):
-        try:
-            return store.transact(step)
-        except OutcomeUnknownError as error:
-            if error is unknown:
-                raise
-            unknown = error
-    raise unknown or OutcomeUnknownError("the commit was not answered", group_id=group_id)
+    resolving_told(lambda is_repeated: store.transact(lambda view: step(view, is_repeated)))
 
 
 def _version(reader: ZnodeReader, group_id: str) -> int | None:

@@ -9,12 +9,13 @@ import os
 import threading
 
 from oncelog import limits
-from oncelog.errors import CorruptDataError, FatalError, OutcomeUnknownError
+from oncelog.errors import CorruptDataError, FatalError
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.randomness import random_id
 from oncelog.types import MAX_LONG
 from oncelog.znodes import paths
 from oncelog.znodes.log_payloads import ProducerIdBlocks, decode_producer_ids, encode_producer_ids
+from oncelog.znodes.transact import resolving
 
 MAX_PRODUCER_ID = MAX_LONG
 
@@ -47,12 +48,8 @@ class ProducerIds:
 
     def _take_block(self) -> int:
         nonce = random_id()
-        for _ in range(2):
-            try:
-                return self._store.transact(lambda view: _next_block(view, nonce))
-            except OutcomeUnknownError:
-                continue  # the nonce tells the next run whether this one won
-        return self._store.transact(lambda view: _next_block(view, nonce))
+        # The nonce tells the next run whether this one won.
+        return resolving(lambda: self._store.transact(lambda view: _next_block(view, nonce)))
 
 
 def _next_block(view: ZnodeView, nonce: str) -> int:

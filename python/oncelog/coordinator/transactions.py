@@ -13,7 +13,7 @@ from typing import TypeVar
 from oncelog import limits
 from oncelog.coordinator import groups, metadata
 from oncelog.coordinator.producer_ids import ProducerIds
-from oncelog.errors import InvalidProducerIdMappingError, OutcomeUnknownError, RetriableError
+from oncelog.errors import InvalidProducerIdMappingError
 from oncelog.log import partition_log, partition_reads
 from oncelog.log.partition_log import Append, Appended
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -23,7 +23,7 @@ from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.randomness import random_id
 from oncelog.types import OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
-from oncelog.znodes.transact import UNKNOWN_OUTCOME_ATTEMPTS, resolving
+from oncelog.znodes.transact import resolving, resolving_told
 
 T = TypeVar("T")
 
@@ -238,19 +238,16 @@ class TransactionCoordinator:
     def _run(self, step: Callable[[ZnodeView, int | None, bool], T]) -> T:
         """Run a step; with a fresh producer id when it asks for one, and again while its outcome is unknown."""
         fresh_producer_id: int | None = None
-        unknown: OutcomeUnknownError | None = None
-        for _ in range(UNKNOWN_OUTCOME_ATTEMPTS):
+
+        def run(is_repeated: bool) -> T:
+            nonlocal fresh_producer_id
             try:
-                return self._store.transact(
-                    lambda view, fresh=fresh_producer_id, again=unknown is not None: step(view, fresh, again)  # type: ignore[misc]
-                )
+                return self._store.transact(lambda view: step(view, fresh_producer_id, is_repeated))
             except ProducerIdNeeded:
                 fresh_producer_id = self._producer_ids.take()
-            except OutcomeUnknownError as error:
-                unknown = error
-            except RetriableError as error:
-                raise unknown or error from None
-        raise unknown or OutcomeUnknownError("the step was not answered")
+                return run(is_repeated)
+
+        return resolving_told(run)
 
 
 def _is_one_phase(appends: Sequence[Append]) -> bool:

@@ -13,13 +13,14 @@ from enum import Enum, auto
 
 from oncelog import limits
 from oncelog.arguments import check_number
-from oncelog.errors import OutcomeUnknownError, TopicExistsError, UsageError
+from oncelog.errors import TopicExistsError, UsageError
 from oncelog.log import partition_reads
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import PartitionState, TopicState
 from oncelog.randomness import random_id
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.transact import resolving
 from oncelog.znodes.walking import paths_below, paths_upwards
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -42,10 +43,7 @@ def create(store: ZnodeStore, name: str, topic: TopicState) -> TopicState:
     """
     check(name, topic)
     remove_deleted(store, name)
-    try:
-        store.transact(lambda view: _create(view, name, topic))
-    except OutcomeUnknownError:
-        store.transact(lambda view: _create(view, name, topic))
+    resolving(lambda: store.transact(lambda view: _create(view, name, topic)))
     return topic
 
 

@@ -92,10 +92,15 @@ def resolving(step: Callable[[], T], *, also: tuple[type[RetriableError], ...] =
         step: to run.
         also: other errors to try again after.
     """
+    return resolving_told(lambda is_repeated: step(), also=also)
+
+
+def resolving_told(step: Callable[[bool], T], *, also: tuple[type[RetriableError], ...] = ()) -> T:
+    """`resolving` of a step that is told whether an earlier run of it may have been done."""
     unknown: OutcomeUnknownError | None = None
     for left in reversed(range(UNKNOWN_OUTCOME_ATTEMPTS)):
         try:
-            return step()
+            return step(unknown is not None)
         except OutcomeUnknownError as error:
             unknown = error
         except RetriableError as error:

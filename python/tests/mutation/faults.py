@@ -106,6 +106,13 @@ IDENTITY = [
         "return False",
         ("unit/clients/test_producer.py::test_a_forked_child_has_no_part_in_the_producer_of_its_parent",),
     ),
+    Fault(
+        "a forked child that ends sends what its parent buffered",
+        "clients/producer.py",
+        "        if not (self._is_closed or self._is_inherited):\n",
+        "        self._process_id = os.getpid()\n        if not self._is_closed:\n",
+        ("unit/clients/test_linger.py::test_a_forked_child_that_ends_sends_nothing_of_its_parents_and_says_nothing",),
+    ),
 ]
 
 ENDING = [
@@ -153,9 +160,9 @@ ENDING = [
     ),
     Fault(
         "an unknown outcome is given up at once",
-        "coordinator/transactions.py",
-        "            except OutcomeUnknownError as error:\n                unknown = error\n",
-        "            except OutcomeUnknownError:\n                raise\n",
+        "znodes/transact.py",
+        "        except OutcomeUnknownError as error:\n            unknown = error\n",
+        "        except OutcomeUnknownError:\n            raise\n",
         ("spec/test_crash_laws.py", "spec/test_coordinator_laws.py"),
     ),
     Fault(
@@ -241,6 +248,59 @@ SEQUENCES = [
         "        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:\n",
         "        if self._accumulator.size_bytes >= BUFFER_BYTES:\n",
         ("unit/clients/test_producer.py::test_a_send_that_cannot_make_room_takes_nothing",),
+    ),
+    Fault(
+        "a transaction that could not be aborted stops its producer",
+        "clients/producer.py",
+        "        if self._is_left_to_abort:\n            self._abort()\n",
+        "",
+        ("unit/clients/test_producer.py::test_a_transaction_that_found_the_disk_full_is_aborted_before_the_next_one",),
+    ),
+    Fault(
+        "a commit that may have been done is aborted by the next transaction",
+        "clients/producer.py",
+        "        if not self._may_be_committed:\n",
+        "        if True:\n",
+        (
+            "unit/clients/test_producer.py::test_a_commit_that_may_have_been_done_is_not_aborted_by_the_next_transaction",
+        ),
+    ),
+    Fault(
+        "a record waits for the next call for ever",
+        "clients/producer.py",
+        "            self._linger.begin(self._send_in_background)\n",
+        "",
+        ("unit/clients/test_linger.py::test_a_record_leaves_a_living_process_without_a_further_call",),
+    ),
+    Fault(
+        "records of a program that ends are lost",
+        "clients/producer.py",
+        "        services.background.at_exit(self)\n",
+        "",
+        ("unit/clients/test_linger.py::test_a_program_that_ends_after_a_send_has_sent_it",),
+    ),
+    Fault(
+        "a flush in the background begins in the middle of a call",
+        "clients/linger.py",
+        "        with self.lock:\n",
+        "        if True:\n",
+        (
+            "unit/clients/test_linger.py::test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once",
+        ),
+    ),
+    Fault(
+        "nobody hears what a flush in the background failed with",
+        "clients/linger.py",
+        "                self.failure = error\n            pause_ms",
+        "                pass\n            pause_ms",
+        ("unit/clients/test_linger.py",),
+    ),
+    Fault(
+        "a program that ends in a transaction does not say what is lost",
+        "clients/producer.py",
+        "            self._warn_of_lost(self._uncommitted_count)\n",
+        "",
+        ("unit/clients/test_linger.py",),
     ),
     Fault(
         "a gap in the sequence is accepted",
@@ -1377,14 +1437,6 @@ LEDGER = [
         "if record.is_over:",
         ("unit/spark/test_target_contracts.py",),
     ),
-    Fault(
-        "a query without a checkpoint of its own writes all its rows again",
-        "spark/kit/context.py",
-        "    if is_new or _TEMPORARY.fullmatch(root):\n",
-        "    if False:\n",
-        (
-            "spark/test_context.py::test_a_query_without_a_checkpoint_of_its_own_is_refused_as_its_next_start_would_write_all_again",
-        ),
     ),
 ]
 

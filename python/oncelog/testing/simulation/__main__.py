@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ FAILURES_SHOWN = 5
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for; 0 if no law was broken."""
+    logging.getLogger("oncelog").addHandler(logging.NullHandler())  # processes that die with records are the daily run
     parser = argparse.ArgumentParser(prog="python -m oncelog.testing.simulation", description=__doc__)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--trace", action="store_true", help="print every step of every seed")

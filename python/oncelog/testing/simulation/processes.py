@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog import runtime
-from oncelog.ports import Op
+from oncelog.ports import EndsWithProcess, Op
 from oncelog.runtime import Log
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.files import ProcessFiles
+from oncelog.testing.simulation.scheduler import StrandLock
 from oncelog.testing.simulation.znodes import ProcessStore
 
 if TYPE_CHECKING:
@@ -147,3 +148,18 @@ class Process:
             yield
         finally:
             is_over = True
+
+    def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
+        def run() -> None:
+            pause_ms: int | None = delay_ms
+            while pause_ms is not None:
+                self.wait(pause_ms)
+                pause_ms = action()
+
+        self.start(run)
+
+    def lock(self) -> StrandLock:
+        return StrandLock(self.sleep_ms)
+
+    def at_exit(self, client: EndsWithProcess) -> None:
+        """A simulated process that ends without a word was killed."""

@@ -51,13 +51,15 @@ class Sending:
         if where.topic in self._world.gone:
             self._too_late.add(call)
         timestamp_ms = self._world.wall_ms()
+        receipts: list[Receipt] = []
         try:
-            receipts = [
-                self._producer.send(where.topic, value_of(number), partition=where.partition, timestamp_ms=timestamp_ms)
-                for number in range(first, first + count)
-            ]
-        except UnknownTopicError:
-            self._recorder.fail(call)
+            for number in range(first, first + count):
+                value = value_of(number)
+                receipts.append(
+                    self._producer.send(where.topic, value, partition=where.partition, timestamp_ms=timestamp_ms)
+                )
+        except OncelogError:
+            (self._recorder.unknown if receipts else self._recorder.fail)(call)
             raise
         self._waiting.append((call, receipts[0]))
 
@@ -304,8 +306,8 @@ class IdempotentClient(Client):
             where, count = chance.choice(self.partitions), chance.randint(1, 3)
             first = world.numbers(where.topic, count)
             # After a failure it goes on under another identity, and order counts anew.
-            sending.send(where, first, count, by=f"{process.name}:{failures}")
             try:
+                sending.send(where, first, count, by=f"{process.name}:{failures}")
                 if chance.random() < 0.6:
                     producer.flush()
             except (RetriableError, OutcomeUnknownError, AbortableError):

@@ -69,3 +69,28 @@ class Scheduler:
     def _next(self) -> greenlet:
         self.now_ms, _, strand = heappop(self._queue)
         return strand
+
+
+class StrandLock:
+    """A lock between strands. Its holder may take it again; others look at it each millisecond of virtual time.
+
+    Args:
+        wait: how the strands wait.
+    """
+
+    def __init__(self, wait: Callable[[int], None]) -> None:
+        self._wait = wait
+        self._holder: greenlet | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        strand = greenlet.getcurrent()
+        while self._holder not in (None, strand):
+            self._wait(1)
+        self._holder = strand
+        self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = None

@@ -33,13 +33,20 @@ class Interrupt:
         self._lines_left = at
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> Interrupt | None:
-        if frame.f_code.co_filename not in FILES:
+        if frame.f_code.co_filename not in FILES or is_finalizing(frame):
             return None
         if event == "line":
             if self._lines_left == 0:
                 raise KeyboardInterrupt
             self._lines_left -= 1
         return self
+
+
+def is_finalizing(frame: FrameType | None) -> bool:
+    """Whether a producer is being collected, where Python swallows what is raised."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_interrupted(at: int, call: Callable[[], object]) -> bool:

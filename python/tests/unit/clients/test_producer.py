@@ -16,6 +16,7 @@ from oncelog.clients import producer as producer_module
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.clients.producer import Producer
 from oncelog.errors import (
+    AbortableError,
     FileWriteError,
     IllegalStateTransitionError,
     InvalidOptionError,
@@ -40,6 +41,7 @@ from tests.logs import (
     LogWorld,
     columns,
     log_world,
+    lso,
     numbered,
     partition,
     records,
@@ -564,6 +566,133 @@ def test_a_commit_whose_flush_fails_is_aborted_by_its_context(world: LogWorld) -
     write_committed(producer, b"b")
 
     assert values(world.log) == [b"b"]
+
+
+class FullDisk:
+    """The disk that files and znodes share, which fails them as test_files.py and test_sqlite_file.py show."""
+
+    def __init__(self, world: LogWorld) -> None:
+        self._files = full_disk(world)
+        self._store, self.log = faulty(world)
+
+    def fill(self) -> None:
+        self._files.is_full = True
+        self._store.fail_next(*[Fault.UNAVAILABLE] * 100_000)
+
+    def free(self) -> None:
+        self._files.is_full = False
+        self._store.fail_next()
+
+
+def stage(producer: Producer) -> None:
+    producer.send_offsets_to_transaction({tp(): 5}, "g")
+
+
+AT_FULL_DISK: dict[str, tuple[Callable[[Producer], object], Callable[[Producer], object]]] = {
+    "send": (lambda producer: None, lambda producer: producer.send(TOPIC, b"never")),
+    "send behind a flush": (Producer.flush, lambda producer: producer.send(TOPIC, b"never")),
+    "flush": (lambda producer: None, Producer.flush),
+    "offsets": (Producer.flush, stage),
+    "commit": (lambda producer: None, lambda producer: None),
+    "commit behind a flush": (Producer.flush, lambda producer: None),
+    "commit with offsets": (stage, lambda producer: None),
+}
+
+
+@pytest.mark.parametrize("ending", ["transaction", "close"])
+@pytest.mark.parametrize("failing", AT_FULL_DISK)
+def test_a_transaction_that_found_the_disk_full_is_aborted_before_the_next_one(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, failing: str, ending: str
+) -> None:
+    disk = FullDisk(world)
+    producer = started(disk.log, delivery_timeout_ms=1000)
+    write_committed(producer, b"first")
+    before, call = AT_FULL_DISK[failing]
+    if failing.startswith("send"):
+        monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    with pytest.raises((AbortableError, RetriableError)), producer.transaction():
+        producer.send(TOPIC, b"aborted", partition=0)
+        before(producer)
+        disk.fill()
+        call(producer)
+    disk.free()
+    if ending == "close":
+        producer.close()
+        assert values(world.log) == [b"first"]
+        assert lso(world.log) == state(world.log).log_end
+        return
+    with producer.transaction():
+        producer.send(TOPIC, b"next", partition=0)
+
+    assert values(world.log) == [b"first", b"next"]
+    assert lso(world.log) == state(world.log).log_end
+    with world.log.consumer(group_id="g") as consumer:
+        assert consumer.committed([tp()]) == {}
+
+
+def test_a_commit_whose_file_is_written_before_the_disk_is_full_is_aborted_before_the_next_one(
+    world: LogWorld,
+) -> None:
+    store, log = faulty(world)
+    producer = started(log, delivery_timeout_ms=1000)
+    with pytest.raises(RetriableError), producer.transaction():
+        producer.send(TOPIC, b"aborted", partition=0)
+        store.fail_next(*[Fault.UNAVAILABLE] * 1000)
+    store.fail_next()
+    with producer.transaction():
+        producer.send(TOPIC, b"next", partition=0)
+
+    assert values(world.log) == [b"next"]
+
+
+def test_a_commit_that_may_have_been_done_is_not_aborted_by_the_next_transaction(world: LogWorld) -> None:
+    """It would begin beside a commit that nobody knows of; the same commit again says what became of it."""
+    store, log = faulty(world)
+    producer = started(log, delivery_timeout_ms=0)
+    with pytest.raises(OutcomeUnknownError), producer.transaction():
+        producer.send(TOPIC, b"a", partition=0)
+        store.fail_next(*[Fault.LOST_REQUEST] * 5, *[Fault.UNAVAILABLE] * 5)
+    with pytest.raises(RetriableError):
+        producer.commit_transaction()
+    with pytest.raises(IllegalStateTransitionError, match="commit_transaction"), producer.transaction():
+        pass
+    store.fail_next()
+    producer.commit_transaction()
+    write_committed(producer, b"b")
+
+    assert values(world.log) == [b"a", b"b"]
+
+
+def test_an_error_of_the_block_is_raised_though_the_abort_behind_it_fails(world: LogWorld) -> None:
+    disk = FullDisk(world)
+    producer = started(disk.log, delivery_timeout_ms=0)
+    with pytest.raises(ZeroDivisionError) as raised, producer.transaction():
+        send(producer, b"aborted")
+        disk.fill()
+        raise ZeroDivisionError
+    disk.free()
+    write_committed_by_block(producer, b"next")
+
+    assert "could not be aborted yet" in raised.value.__notes__[0]
+    assert values(world.log) == [b"next"]
+
+
+def write_committed_by_block(producer: Producer, value: bytes) -> None:
+    with producer.transaction():
+        producer.send(TOPIC, value, partition=0)
+
+
+def test_a_producer_that_found_the_disk_full_is_initialised_once_there_is_room(world: LogWorld) -> None:
+    disk = FullDisk(world)
+    producer = disk.log.producer(transactional_id="copier")
+    disk.fill()
+    with pytest.raises(RetriableError):
+        producer.init_transactions()
+    disk.free()
+    producer.init_transactions()
+    write_committed_by_block(producer, b"a")
+
+    assert values(world.log) == [b"a"]
 
 
 def test_a_block_that_keeps_a_failed_send_to_itself_does_not_end_as_if_it_had_committed(world: LogWorld) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.clients.metadata import DumpedZnode, ZnodeSize
+from oncelog.clients.metadata_report import DumpedZnode, ZnodeSize
 from oncelog.errors import UsageError
 from oncelog.runtime import Log
 from oncelog.znodes import paths
