@@ -6,9 +6,10 @@ Everything below receives its parts from here; nothing below reads the environme
 from __future__ import annotations
 
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 from oncelog import limits
 from oncelog.arguments import check_choice
@@ -25,6 +26,7 @@ from oncelog.log.files import absolute, file_store, is_object_store, local_path,
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.randomness import random_id
+from oncelog.signatures import checked
 from oncelog.types import IsolationLevel
 from oncelog.znodes import copying, paths
 from oncelog.znodes.clock import SystemClock
@@ -48,7 +50,10 @@ class Log:
         services: the parts, for the layers above.
     """
 
-    def __init__(self, path: str, znodes: str | None, services: LogServices) -> None:
+    @checked
+    def __init__(
+        self, path: str, znodes: str | None, services: Annotated[LogServices, "oncelog.open(...) makes a log"]
+    ) -> None:
         self.path = path
         self.znodes = znodes
         self.services = services
@@ -59,6 +64,7 @@ class Log:
         """Identity of this log."""
         return self.services.cluster_id
 
+    @checked
     def create_topic(
         self, name: str, *, partitions: int = 1, retention_ms: int | None = None, retention_bytes: int | None = None
     ) -> TopicState:
@@ -67,6 +73,7 @@ class Log:
             name, partitions=partitions, retention_ms=retention_ms, retention_bytes=retention_bytes
         )
 
+    @checked
     def producer(
         self,
         *,
@@ -91,6 +98,7 @@ class Log:
             delivery_timeout_ms=delivery_timeout_ms,
         )
 
+    @checked
     def consumer(
         self,
         *,
@@ -125,7 +133,8 @@ class Log:
         self.close()
 
 
-def open(path: str | Path, znodes: str | None = None, *, create: bool = True) -> Log:
+@checked
+def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool = True) -> Log:
     """Open a log, and create it where there is none.
 
     Args:
@@ -156,6 +165,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         raise
 
 
+@checked
 def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
 
@@ -177,6 +187,7 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     return store
 
 
+@checked
 def open_with(
     path: str,
     znodes: str | None,
@@ -213,8 +224,6 @@ def _log(
 
 
 def _open_store(root: str, znodes: str | None, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
-    if not isinstance(znodes, str | None):
-        raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
     scheme, _, place = (znodes or "sqlite").partition(":")
     if scheme == "memory":
         return MemoryZnodeStore()
@@ -263,7 +272,8 @@ def _no_log(path: str) -> UsageError:
     )
 
 
-def adopt_host(path: str | Path, znodes: str | None = None) -> None:
+@checked
+def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
     """Make the SQLite store of a log this host's own, after a move or when its former host is gone.
 
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
@@ -283,6 +293,7 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
     SqliteZnodeStore.adopt_host(file)
 
 
+@checked
 def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, total: None) -> Copied:
     """Copy all metadata of a log, which nobody uses, into another store; the data files stay where they are.
 

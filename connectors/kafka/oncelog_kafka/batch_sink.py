@@ -9,10 +9,13 @@ fence, not Spark, decides what may still be written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from oncelog.errors import NotPreparedError, RoundAbortedError
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.signatures import checked
 from oncelog.spark import context
 from oncelog.spark.context import BatchContext
 from oncelog.spark.offsets import fingerprint
@@ -20,9 +23,6 @@ from oncelog_kafka import columns, connections, source_offsets
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.driver import BatchDriver, BatchReport
 from oncelog_kafka.options import SinkOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class KafkaSink:
@@ -32,11 +32,13 @@ class KafkaSink:
         last_report: what the last call did; None before the first.
     """
 
+    @checked
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = sink_options.parse(options)
         self._driver: BatchDriver | None = None
         self.last_report: BatchReport | None = None
 
+    @checked
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the rows of `df` as micro-batch `batch_id`; a batch that was decided before is finished, not written.
 

@@ -8,16 +8,16 @@ Spark lets this function run on to its end: the ledger's fence, not Spark, decid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
+
+from oncelog.signatures import checked
 from oncelog.spark import context, group_offsets, schema, writing
 from oncelog.spark.driver import BatchDriver, BatchReport, batch_request
 from oncelog.spark.logs import open_log
 from oncelog.spark.option_table import Use
 from oncelog.spark.options import parse_sink_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class Sink:
@@ -27,11 +27,13 @@ class Sink:
         last_report: what the last call did; None before the first.
     """
 
+    @checked
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = parse_sink_options(options, Use.FOREACH_BATCH)
         self._driver: BatchDriver | None = None
         self.last_report: BatchReport | None = None
 
+    @checked
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the rows of `df` as micro-batch `batch_id`; a batch that the log holds already is left alone.
 

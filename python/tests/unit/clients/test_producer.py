@@ -299,7 +299,7 @@ def test_headers_are_those_of_the_call_whatever_the_caller_does_with_them_afterw
         for number in range(3):
             headers[:] = [("number", b"%d" % number)]
             producer.send(TOPIC, b"", partition=0, headers=headers)
-        producer.send(TOPIC, b"", partition=0, headers=(pair for pair in headers))  # type: ignore[arg-type]
+        producer.send(TOPIC, b"", partition=0, headers=(pair for pair in headers))
         headers.append(("bad", 5))  # type: ignore[arg-type]
 
     assert [record.headers for record in records(log)] == [(("number", b"%d" % number),) for number in (0, 1, 2, 2)]
