@@ -15,7 +15,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from operator import contains
-from os import PathLike
 from reprlib import Repr
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -171,16 +170,16 @@ def _rule(hint: Any) -> _Rule:
         )
     if origin is Callable:
         return _plain("a function", frozenset(), callable)
-    if origin in (None, PathLike):
-        kind = origin or hint
+    kind = origin or hint
+    if not parts or not issubclass(kind, Iterable):
         return _plain(
             _words(kind), frozenset([kind]), _number if kind is int else lambda value: isinstance(value, kind)
         )
     inner = [get_origin(part) for part in parts]
-    ensure(Iterable not in inner and origin is not tuple, "every type that a call takes has a rule", hint=str(hint))
-    if issubclass(origin, Mapping):
-        return _mapping(origin, _rule(parts[0]), _rule(parts[1]))
-    return _collection(origin, _rule(parts[0]))
+    ensure(Iterable not in inner and kind is not tuple, "every type that a call takes has a rule", hint=str(hint))
+    if issubclass(kind, Mapping):
+        return _mapping(kind, _rule(parts[0]), _rule(parts[1]))
+    return _collection(kind, _rule(parts[0]))
 
 
 def _anything() -> _Rule:

@@ -335,8 +335,10 @@ class Producer:
         return receipt
 
     @checked
-    def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
-        """Send the rows of a record batch, column by column.
+    def send_batch(
+        self, topic: str, batch: pa.RecordBatch | pa.Table, *, partition: int | None = None
+    ) -> list[Receipt]:
+        """Send the rows of a record batch or table, column by column.
 
         Args:
             topic: an existing one.
@@ -350,8 +352,8 @@ class Producer:
         Raises:
             as of `send`; none of the rows was taken.
         """
-        self._check_sendable("send_batch")
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
+        self._check_sendable("send_batch")
         self._flush_if_full()
         receipts = []
         for target, rows in self._routes.of_rows(topic, records, partition):

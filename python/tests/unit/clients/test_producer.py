@@ -39,6 +39,7 @@ from tests.logs import (
     TOPIC,
     LogWorld,
     columns,
+    contents,
     log_world,
     numbered,
     partition,
@@ -306,6 +307,31 @@ def test_headers_are_those_of_the_call_whatever_the_caller_does_with_them_afterw
 
 
 # Bad calls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [{"topic": 7}, {"partition": "0"}, {"value": "text"}, {"timestamp_ms": 1.5}])
+def test_a_record_that_is_refused_costs_neither_an_identity_nor_a_flush(
+    memory_world: LogWorld, monkeypatch: pytest.MonkeyPatch, bad: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    producer = memory_world.log.producer()
+    before = contents(memory_world)
+    with pytest.raises(UsageError):
+        producer.send(**{"topic": TOPIC, "value": b"", **bad})
+    assert contents(memory_world) == before
+
+    receipt = producer.send(TOPIC, b"good")
+    with pytest.raises(UsageError):
+        producer.send(**{"topic": TOPIC, "value": b"", **bad})
+    assert not receipt.is_done
+    producer.close()
+
+
+def test_a_table_is_sent_as_a_record_batch_is(log: Log) -> None:
+    with log.producer() as producer:
+        producer.send_batch(TOPIC, pa.Table.from_batches([columns(b"a"), columns(b"b")]), partition=0)
+
+    assert values(log) == [b"a", b"b"]
 
 
 BAD_RECORDS: list[tuple[dict[str, Any], type[UsageError], str]] = [
