@@ -1,4 +1,4 @@
-"""What users pass in: names, numbers, partitions. Checked at the door, so that nothing odd is ever stored."""
+"""What users pass in: names, numbers, choices. Checked at the door, so that nothing odd is ever stored."""
 
 from __future__ import annotations
 
