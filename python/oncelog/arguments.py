@@ -1,4 +1,4 @@
-"""What users pass in: names, numbers, partitions. Checked at the door, so that nothing odd is ever stored."""
+"""What users pass in: names, numbers, choices. Checked at the door, so that nothing odd is ever stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from oncelog import limits
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog.types import MAX_LONG, TopicPartition
+from oncelog.types import MAX_LONG
 from oncelog.znodes import paths
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -55,17 +55,6 @@ def check_number(name: str, number: object, *, least: int = 0, most: int = MAX_L
         message = f"{name} is out of bounds, or no whole number"
         raise UsageError(message, **{**fields, name: number, "minimum": least, "maximum": most})
     return number
-
-
-def check_partition(partition: object) -> TopicPartition:
-    """A partition as users name it.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if not isinstance(partition, TopicPartition):
-        raise UsageError("a partition is named by TopicPartition(topic, number)", found=repr(partition))
-    return partition
 
 
 def check_choice(name: str, choices: type[Choice], value: object) -> Choice:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ ANY_VERSION = -1
 """As in ZooKeeper: a check, set or delete with this version asks for existence only."""
 
 
+@runtime_checkable
 class Clock(Protocol):
     """Of this machine; the time of the protocol is the store's (`Stat.mtime_ms` of ``/clock``)."""
 
@@ -45,6 +46,7 @@ class Timing:
     jitter: Callable[[], float]
 
 
+@runtime_checkable
 class Background(Protocol):
     """Work beside the caller's."""
 
@@ -154,6 +156,7 @@ class ZnodeView(ZnodeReader, Protocol):
         """Delete a znode without children."""
 
 
+@runtime_checkable
 class ZnodeStore(ZnodeReader, Protocol):
     """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
 
@@ -217,6 +220,7 @@ class OutputFile(Protocol):
         """Close and remove the unfinished file; safe to call twice and after `finish`."""
 
 
+@runtime_checkable
 class FileStore(Protocol):
     """Immutable files under one root. Names are relative, with ``/``. Picklable: tasks in other processes use it."""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 from weakref import WeakSet
 
 from oncelog import limits
@@ -27,6 +27,7 @@ from oncelog.log.files import absolute, file_store
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.randomness import random_id
+from oncelog.signatures import checked
 from oncelog.types import IsolationLevel
 from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.clock import SystemClock
@@ -48,7 +49,10 @@ class Log:
         services: the parts, for the layers above.
     """
 
-    def __init__(self, path: str, znodes: str | None, services: LogServices) -> None:
+    @checked
+    def __init__(
+        self, path: str, znodes: str | None, services: Annotated[LogServices, "oncelog.open(...) makes a log"]
+    ) -> None:
         self.path = path
         self.znodes = znodes
         self.services = services
@@ -60,6 +64,7 @@ class Log:
         """Identity of this log."""
         return self.services.cluster_id
 
+    @checked
     def create_topic(
         self, name: str, *, partitions: int = 1, retention_ms: int | None = None, retention_bytes: int | None = None
     ) -> TopicState:
@@ -68,6 +73,7 @@ class Log:
             name, partitions=partitions, retention_ms=retention_ms, retention_bytes=retention_bytes
         )
 
+    @checked
     def producer(
         self,
         *,
@@ -98,6 +104,7 @@ class Log:
         self._producers.add(producer)
         return producer
 
+    @checked
     def consumer(
         self,
         *,
@@ -139,7 +146,8 @@ class Log:
         self.close()
 
 
-def open(path: str | Path, znodes: str | None = None, *, create: bool = True) -> Log:
+@checked
+def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool = True) -> Log:
     """Open a log, and create it where there is none.
 
     Args:
@@ -171,6 +179,7 @@ def open(path: str | Path, znodes: str | None = None, *, create: bool = True) ->
         raise
 
 
+@checked
 def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
 
@@ -192,6 +201,7 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     return store
 
 
+@checked
 def open_with(
     path: str,
     znodes: str | None,
@@ -252,7 +262,8 @@ def _no_log(path: str) -> UsageError:
     )
 
 
-def adopt_host(path: str | Path, znodes: str | None = None) -> None:
+@checked
+def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
     """Make the store of a log this host's own, after a move or when its former host is gone; for stores such as SQLite.
 
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
@@ -269,6 +280,7 @@ def adopt_host(path: str | Path, znodes: str | None = None) -> None:
     place.adopt_host()
 
 
+@checked
 def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, total: None) -> Copied:
     """Copy all metadata of a log, which nobody uses, into another store; the data files stay where they are.
 

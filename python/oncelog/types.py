@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from oncelog.signatures import checked
+
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -38,6 +40,7 @@ class Outcome(StrEnum):
     ABORT = "abort"
 
 
+@checked
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
     """A partition as users name it."""
@@ -76,6 +79,7 @@ class ProducerIdAndEpoch:
         return f"{self.producer_id}.{self.epoch}"
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
     """A committed position of a consumer group: the next offset to read."""

@@ -30,6 +30,5 @@ def sink(**options: Any) -> KafkaSink:
                  .option("checkpointLocation", "/data/ck").start())
     """
     from oncelog_kafka.batch_sink import KafkaSink  # needs PySpark, which the command line does without
-    from oncelog_kafka.options import parse
 
-    return KafkaSink(parse(options))
+    return KafkaSink(options)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from oncelog.ledger.progress import GroupProgress
+from oncelog.signatures import checked
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_kafka import columns, connections, source_offsets
+from oncelog_kafka import options as sink_options
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.options import SinkOptions
 from oncelog_kafka.target import Job, KafkaTarget
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     """Writes each micro-batch it is called with, exactly once. Made by `oncelog_kafka.sink`; pickles."""
+
+    @checked
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(sink_options.parse(options))
 
     def _columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)

@@ -39,4 +39,4 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     from oncelog.spark import packaging
 
-    return packaging.with_jar(builder, jars(), "the Kafka connector's jar")
+    return packaging.with_jar(builder, JAR, "the Kafka connector's jar")

@@ -5,7 +5,7 @@ A record and its receipt are appended as one entry of one list, hence never half
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from oncelog.types import RecordMetadata, TopicIdPartition
 RECORD_OVERHEAD_BYTES = 64
 """What a buffered record costs beside its key and value, roughly."""
 
-Headers = Sequence[tuple[str, bytes | None]]
+Headers = Iterable[tuple[str, bytes | None]]
 
 
 def pairs_of(headers: Headers) -> Headers:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Literal
 
 from oncelog import limits
-from oncelog.arguments import check_choice, check_name, check_number, check_partition
+from oncelog.arguments import check_choice, check_name, check_number
 from oncelog.clients import dump, metadata_report
 from oncelog.clients.descriptions import (
     AbortedTransaction,
@@ -58,6 +58,7 @@ from oncelog.log.verification import Progress, Verified
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
+from oncelog.signatures import checked
 from oncelog.types import MAX_LONG, IsolationLevel, OffsetAndMetadata, TopicIdPartition, TopicPartition
 
 OffsetSpec = int | Literal["earliest", "latest"]
@@ -74,12 +75,14 @@ class Admin:
             log.admin.abort_transaction(transaction.transactional_id)
     """
 
+    @checked
     def __init__(self, services: LogServices) -> None:
         self._services = services
         self._store = services.store
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
+    @checked
     def create_topic(
         self, name: str, *, partitions: int = 1, retention_ms: int | None = None, retention_bytes: int | None = None
     ) -> TopicState:
@@ -98,6 +101,7 @@ class Admin:
         state = topics.new_state(partitions, retention_ms=retention_ms, retention_bytes=retention_bytes)
         return topics.create(self._store, name, state)
 
+    @checked
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records; its files go with the next collections.
 
@@ -106,6 +110,7 @@ class Admin:
         """
         topics.delete(self._store, name)
 
+    @checked
     def configure_topic(
         self, name: str, *, retention_ms: Retention = Keep.KEEP, retention_bytes: Retention = Keep.KEEP
     ) -> TopicState:
@@ -129,6 +134,7 @@ class Admin:
             for name, topic in found
         ]
 
+    @checked
     def describe_topic(self, name: str) -> TopicDescription:
         """A topic with the bounds, the size and the unsettled transactions of each partition.
 
@@ -150,6 +156,7 @@ class Admin:
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
+    @checked
     def list_offsets(
         self,
         wanted: Mapping[TopicPartition, OffsetSpec],
@@ -183,6 +190,7 @@ class Admin:
             self._store, services.files, services.new_index_files(), partition, check_number("timestamp_ms", spec), end
         )
 
+    @checked
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Remove the oldest records.
 
@@ -207,6 +215,7 @@ class Admin:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
+    @checked
     def list_transactions(
         self,
         *,
@@ -227,6 +236,7 @@ class Admin:
         )
         return list(found)
 
+    @checked
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         """Everything about one transactional id.
 
@@ -236,6 +246,7 @@ class Admin:
         check_name("transactional id", transactional_id)
         return inspection.describe_transaction(self._store, transactional_id, sweeper.store_now_ms(self._store))
 
+    @checked
     def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
         """Abort the open transaction of an id, prepared or not, and fence its producer.
 
@@ -264,6 +275,7 @@ class Admin:
             return EMBEDDED.abort(self._store, owner.round.prefix, owner.round.number)
         return self._services.coordinator.force_abort(str(owner.transactional_id), owner.path)
 
+    @checked
     def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
         """Open transactions and undecided rounds older than their own time-out, or than `max_age_ms`; oldest first.
 
@@ -280,6 +292,7 @@ class Admin:
         """The transactional-id prefixes under which sinks have written."""
         return inspection.list_prefixes(self._store)
 
+    @checked
     def describe_ledger(self, prefix: str) -> LedgerDescription:
         """What the batch ledger of a sink says: its query, its last batch, its rounds.
 
@@ -288,6 +301,7 @@ class Admin:
         """
         return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
 
+    @checked
     def abort_round(self, prefix: str) -> int | None:
         """Abort the undecided round of a prefix; its driver, if it lives, runs the batch again.
 
@@ -309,6 +323,7 @@ class Admin:
         """Ids of the groups that have committed offsets."""
         return groups.list_groups(self._store)
 
+    @checked
     def describe_group(self, group_id: str) -> GroupProgress:
         """Committed offsets and lag of a group; the old offset where a transaction is undecided.
 
@@ -349,6 +364,7 @@ class Admin:
             undecided=group.undecided.get(partition, ()),
         )
 
+    @checked
     def delete_group(self, group_id: str) -> None:
         """Forget all offsets of a group, and which sink owns them.
 
@@ -358,6 +374,7 @@ class Admin:
         """
         group_removal.delete(self._store, check_name("group id", group_id))
 
+    @checked
     def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the committed offsets of a group, which need not exist. Stop its consumers first.
 
@@ -386,6 +403,7 @@ class Admin:
             values[partition] = OffsetAndMetadata(offset)
         groups.commit(self._store, group_id, values)
 
+    @checked
     def reset_group(
         self, group_id: str, to: Literal["earliest", "latest"], *, names: Iterable[str] = ()
     ) -> dict[TopicPartition, int]:
@@ -403,8 +421,6 @@ class Admin:
             UnknownGroupError: there is no such group, and no topic is named.
             GroupOwnedError: a sink owns the group's offsets; delete the group first.
         """
-        if to not in ("earliest", "latest"):
-            raise UsageError("a group is reset to earliest or to latest", to=to)
         wanted = [p.topic_partition for name in names for p in topics.partitions_of(self._store, name)]
         if not wanted:
             held = self.describe_group(group_id).partitions
@@ -416,6 +432,7 @@ class Admin:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
+    @checked
     def dump(
         self,
         topic: str,
@@ -449,6 +466,7 @@ class Admin:
         entries = [dump.dump(self._services, tip, isolation, start) for tip in wanted]
         return (entry for part in entries for entry in part)
 
+    @checked
     def verify(self, *, on_progress: Progress = lambda done, total: None) -> Verified:
         """Check that everything the metadata promises is there and is what was written. Changes nothing.
 
@@ -462,6 +480,7 @@ class Admin:
 
     # Metadata ---------------------------------------------------------------------------------------------------------
 
+    @checked
     def measure_metadata(self, *, largest: int = metadata_report.LARGEST) -> MetadataSizes:
         """How large the metadata is: znodes and bytes of each topic and of the rest.
 
@@ -470,6 +489,7 @@ class Admin:
         """
         return metadata_report.measure(self._store, largest=check_number("largest", largest))
 
+    @checked
     def dump_metadata(self, path: str = "/") -> Iterator[DumpedZnode]:
         """The znode at `path` and all below it, each before its children; they need not fit into memory.
 
@@ -480,6 +500,7 @@ class Admin:
 
     # Upkeep -----------------------------------------------------------------------------------------------------------
 
+    @checked
     def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> UpkeepReport:
         """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
 
@@ -514,6 +535,7 @@ class Admin:
         self._settle_soon(self._all_partitions())
         settler.forget_unlisted(self._store)
 
+    @checked
     def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
         """Apply every topic's retention. Never removes data of an unsettled transaction.
 
@@ -550,6 +572,7 @@ class Admin:
         """Expire transactional ids that were idle for `limits.TRANSACTIONAL_ID_EXPIRATION_MS`; returns them."""
         return sweeper.expire_transactional_ids(self._store)
 
+    @checked
     def expire_offsets(self, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
         """Forget group offsets that were not committed for `retention_ms` or whose topic is gone.
 
@@ -570,6 +593,7 @@ class Admin:
         now_ms = sweeper.store_now_ms(self._store)
         return sum(expire_producers(self._store, partition, now_ms) for partition in self._all_partitions())
 
+    @checked
     def collect(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Collected:
         """Remove files that nothing names: orphans of crashed writers, and what retention and deletion let go.
 
@@ -594,7 +618,7 @@ class Admin:
     # Parts ------------------------------------------------------------------------------------------------------------
 
     def _identify(self, partition: TopicPartition) -> TopicIdPartition:
-        return partition_reads.identify(self._store, check_partition(partition).topic, partition.partition)
+        return partition_reads.identify(self._store, partition.topic, partition.partition)
 
     def _all_partitions(self) -> list[TopicIdPartition]:
         with self._store.snapshot() as reader:

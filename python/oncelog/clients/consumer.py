@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 import pyarrow as pa
 
-from oncelog.arguments import check_name, check_number, check_partition
+from oncelog.arguments import check_name, check_number
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
@@ -33,6 +33,7 @@ from oncelog.errors import (
 from oncelog.log import partition_reads, snapshot, topics
 from oncelog.log.segment import read_block
 from oncelog.log.snapshot import LogSnapshot
+from oncelog.signatures import checked
 from oncelog.types import (
     MAX_LONG,
     Block,
@@ -124,9 +125,10 @@ class Consumer:
             consumer.commit()
     """
 
+    @checked
     def __init__(
         self,
-        services: LogServices,
+        services: Annotated[LogServices, "a consumer is made by log.consumer(...)"],
         *,
         group_id: str | None = None,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
@@ -149,6 +151,7 @@ class Consumer:
 
     # Assignment -------------------------------------------------------------------------------------------------------
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; positions of those read before are kept.
 
@@ -156,34 +159,33 @@ class Consumer:
             UnknownTopicError, UnknownPartitionError.
         """
         self._check_open()
-        identified = {
-            tp: partition_reads.identify(self._store, check_partition(tp).topic, tp.partition) for tp in partitions
-        }
+        identified = {tp: partition_reads.identify(self._store, tp.topic, tp.partition) for tp in partitions}
         known = self._assigned
         self._assigned = {
             tp: known[tp] if tp in known and known[tp].partition == partition else _Assignment(partition)
             for tp, partition in identified.items()
         }
 
+    @checked
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
 
         Raises:
             UnknownTopicError: there is none of this name.
         """
-        if isinstance(names, str):
-            raise UsageError("the topics to subscribe to are a list of names", found=names)
         self.assign([p.topic_partition for name in names for p in topics.partitions_of(self._store, name)])
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions."""
         return sorted(self._assigned)
 
+    @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`."""
         for assignment in self._each(partitions):
             assignment.is_paused = True
 
+    @checked
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`."""
         for assignment in self._each(partitions):
@@ -191,6 +193,7 @@ class Consumer:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
+    @checked
     def poll(self, timeout_ms: int = 0, *, max_records: int = 500) -> list[ConsumerRecord]:
         """The next records, in offset order per partition.
 
@@ -206,6 +209,7 @@ class Consumer:
             timeout_ms, max_records, lambda batches: [record for batch in batches for record in records_of(batch)]
         )
 
+    @checked
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
         """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
         return self._poll(timeout_ms, max_records, lambda batches: batches)
@@ -323,12 +327,14 @@ class Consumer:
 
     # Positions --------------------------------------------------------------------------------------------------------
 
+    @checked
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record `poll` looks at."""
         assignment = self._one(partition)
         self._find_positions([assignment])
         return assignment.position or 0
 
+    @checked
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from `offset`.
 
@@ -349,12 +355,14 @@ class Consumer:
             )
         assignment.seek(offset)
 
+    @checked
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from the log start (of all assigned partitions if none is named)."""
         wanted = list(partitions) or self.assignment()
         for tp, offset in self.beginning_offsets(wanted).items():
             self._one(tp).seek(offset)
 
+    @checked
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from the last stable offset of all these partitions together, or the log end for read_uncommitted."""
         wanted = list(partitions) or self.assignment()
@@ -362,11 +370,13 @@ class Consumer:
         for tp in wanted:
             self._one(tp).seek(ends[self._one(tp).partition])
 
+    @checked
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition."""
         identified = self._identified(partitions)
         return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
 
+    @checked
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
         return {
@@ -374,6 +384,7 @@ class Consumer:
             for tp, partition in self._identified(partitions).items()
         }
 
+    @checked
     def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset with a record of the given time or later; None where there is none below the end.
 
@@ -426,6 +437,7 @@ class Consumer:
 
     # Group offsets ----------------------------------------------------------------------------------------------------
 
+    @checked
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit positions to the group, outside any transaction.
 
@@ -444,6 +456,7 @@ class Consumer:
         values = {identified[tp]: groups.as_value(tp, value) for tp, value in offsets.items()}
         groups.commit(self._store, group_id, values)
 
+    @checked
     def committed(
         self, partitions: Iterable[TopicPartition], *, require_stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -468,6 +481,7 @@ class Consumer:
             self._upkeep.sweep([error.fields["owner"]])
             raise
 
+    @checked
     def lag(self, partition: TopicPartition) -> int:
         """Offsets between the position and the last stable offset of the partition alone (markers included).
 
@@ -488,12 +502,12 @@ class Consumer:
             tp: self._assigned[tp].partition
             if tp in self._assigned
             else partition_reads.identify(self._store, tp.topic, tp.partition)
-            for tp in map(check_partition, partitions)
+            for tp in partitions
         }
 
     def _one(self, partition: TopicPartition) -> _Assignment:
         self._check_open()
-        if check_partition(partition) not in self._assigned:
+        if partition not in self._assigned:
             raise UsageError("the partition is not assigned to this consumer", partition=str(partition))
         return self._assigned[partition]
 

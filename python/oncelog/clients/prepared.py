@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelog.errors import UsageError
+from oncelog.signatures import checked
 from oncelog.types import MAX_LONG, ProducerIdAndEpoch
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
     """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
@@ -22,14 +24,13 @@ class PreparedTransaction:
         return f"{self.producer.producer_id}:{self.producer.epoch}:{self.transactional_id}"
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> PreparedTransaction:
         """Read what `str` wrote.
 
         Raises:
             UsageError: `text` is no such token.
         """
-        if not isinstance(text, str):
-            raise UsageError("a token is text", token=repr(text))
         producer_id, _, rest = text.partition(":")
         epoch, _, transactional_id = rest.partition(":")
         if not (_is_long(producer_id) and _is_long(epoch) and transactional_id):

@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Self
 
 import pyarrow as pa
 
 from oncelog import limits
-from oncelog.arguments import check_name, check_number, check_partition
+from oncelog.arguments import check_name, check_number
 from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, count_of, pairs_of
 from oncelog.clients.linger import Linger
 from oncelog.clients.prepared import PreparedTransaction
@@ -46,6 +46,7 @@ from oncelog.errors import (
 from oncelog.log import codec, partition_reads
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import ClientState
+from oncelog.signatures import checked
 from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -67,9 +68,10 @@ class Producer:
                 producer.send("flights", key=b"UA", value=b"...")
     """
 
+    @checked
     def __init__(
         self,
-        services: LogServices,
+        services: Annotated[LogServices, "a producer is made by log.producer(...)"],
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = limits.DEFAULT_TRANSACTION_TIMEOUT_MS,
@@ -107,6 +109,7 @@ class Producer:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
+    @checked
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Get an identity and fence every older producer of this transactional id.
 
@@ -138,6 +141,7 @@ class Producer:
         self._need_transactional_id("begin_transaction")
         self._move(ClientState.IN_TRANSACTION, call="begin_transaction")
 
+    @checked
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
     ) -> None:
@@ -153,9 +157,7 @@ class Producer:
         if not offsets:
             return
         staged = {
-            partition_reads.identify(self._services.store, check_partition(tp).topic, tp.partition): groups.as_value(
-                tp, value
-            )
+            partition_reads.identify(self._services.store, tp.topic, tp.partition): groups.as_value(tp, value)
             for tp, value in offsets.items()
         }
         self._is_begun_at_coordinator = True  # and stays so where the outcome is unknown
@@ -205,7 +207,10 @@ class Producer:
         self._accumulator, self._unfinished = Accumulator(), None
         self._end(commit=False)
 
-    def complete_transaction(self, token: PreparedTransaction) -> bool:
+    @checked
+    def complete_transaction(
+        self, token: Annotated[PreparedTransaction, "PreparedTransaction.parse reads its text"]
+    ) -> bool:
         """End the prepared transaction that `init_transactions` kept: commit it if `token` names it, else abort.
 
         Returns:
@@ -216,8 +221,6 @@ class Producer:
             UsageError: the token is of another transactional id; nothing was ended.
         """
         self._check_call("complete_transaction")
-        if not isinstance(token, PreparedTransaction):
-            raise UsageError("a token is a PreparedTransaction; PreparedTransaction.parse reads its text", found=token)
         transactional_id = self._need_transactional_id("complete_transaction")
         if token.transactional_id != transactional_id:
             raise UsageError(
@@ -363,10 +366,13 @@ class Producer:
             IllegalStateTransitionError: nothing was sent.
             what `flush` raises, of earlier records: this one was not taken.
         """
-        self._check_sendable("send")
+        check_name("topic's name", topic)
+        if partition is not None:
+            check_number("partition", partition, least=-MAX_LONG)
         timestamp_ms = _now_ms() if timestamp_ms is None else timestamp_ms
         headers = pairs_of(headers)
         size_bytes = check_record(key, value, headers, timestamp_ms)
+        self._check_sendable("send")
         with self._linger.lock:
             self._make_room()
             target = self._routes.of_record(topic, key, partition)
@@ -374,8 +380,11 @@ class Producer:
             self._accumulator.add(target, (key, value, headers, timestamp_ms, receipt), size_bytes)
         return receipt
 
-    def send_batch(self, topic: str, batch: pa.RecordBatch, *, partition: int | None = None) -> list[Receipt]:
-        """Send the rows of a record batch, column by column.
+    @checked
+    def send_batch(
+        self, topic: str, batch: pa.RecordBatch | pa.Table, *, partition: int | None = None
+    ) -> list[Receipt]:
+        """Send the rows of a record batch or table, column by column.
 
         Args:
             topic: an existing one.
@@ -389,8 +398,8 @@ class Producer:
         Raises:
             as of `send`; none of the rows was taken.
         """
-        self._check_sendable("send_batch")
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
+        self._check_sendable("send_batch")
         receipts = []
         with self._linger.lock:
             self._make_room()

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from oncelog.arguments import check_name, check_number
 from oncelog.clients import partitioner
 from oncelog.log import partition_reads, topics
 from oncelog.log.routing import split_rows
 from oncelog.ports import ZnodeStore
-from oncelog.types import MAX_LONG, TopicIdPartition
+from oncelog.types import TopicIdPartition
 
 
 class Routes:
@@ -40,7 +39,7 @@ class Routes:
         """
         partitions = self._partitions_of(topic)
         if partition is not None:
-            if check_number("partition", partition, least=-MAX_LONG) not in range(len(partitions)):
+            if partition not in range(len(partitions)):
                 found = partition_reads.identify(self._store, topic, partition)
                 del self._partitions[topic]  # it was created again, with more partitions
                 return found
@@ -79,6 +78,6 @@ class Routes:
         return self._turns[topic] % count
 
     def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
-        if check_name("topic's name", topic) not in self._partitions:
+        if topic not in self._partitions:
             self._partitions[topic] = topics.partitions_of(self._store, topic)
         return self._partitions[topic]

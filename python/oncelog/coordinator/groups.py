@@ -68,8 +68,6 @@ def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> Offse
     """
     value = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     check_number("offset", value.offset, partition=str(partition))
-    if not isinstance(value.metadata, str):
-        raise UsageError("the metadata of a committed offset is text", found=repr(value.metadata))
     size_bytes = len(value.metadata.encode(errors="surrogatepass"))
     if size_bytes > limits.MAX_OFFSET_METADATA_BYTES:
         raise UsageError(

@@ -201,8 +201,8 @@ def _partitions(name: str, topic: TopicState) -> list[TopicIdPartition]:
     return [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+def _check_name(name: str) -> None:
+    if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
         raise UsageError(
             "a topic's name has 1 to 249 letters, digits, dots, underscores or dashes, and is not '.' or '..'",
             topic=name,

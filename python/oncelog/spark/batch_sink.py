@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from oncelog.ledger.progress import GroupProgress
+from oncelog.signatures import checked
 from oncelog.spark import group_offsets, schema, writing
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.options import Use
@@ -14,12 +18,13 @@ from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.logs import open_log
 from oncelog.spark.options import SinkOptions, parse_sink_options
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     """Writes each micro-batch it is called with, exactly once. Made by `sink`; pickles."""
+
+    @checked
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(parse_sink_options(options, Use.FOREACH_BATCH))
 
     def _columns(self, df: DataFrame) -> DataFrame:
         return schema.to_sink_columns(df, self.options.topic)
@@ -51,4 +56,4 @@ def sink(**options: Any) -> Sink:
         query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))
                  .option("checkpointLocation", "/data/ck").start())
     """
-    return Sink(parse_sink_options(options, Use.FOREACH_BATCH))
+    return Sink(options)

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oncelog.errors import UsageError
+from oncelog.signatures import checked
 
 JAR = Path(__file__).parent / "jars" / "oncelog-spark.jar"
 
@@ -29,6 +30,7 @@ def jars() -> str:
     return built(JAR, "oncelog's jar for Spark")
 
 
+@checked
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add oncelog's jar to those of the session that `builder` makes; jars named before are kept.
 
@@ -42,7 +44,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Example:
         spark = oncelog.spark.configure(SparkSession.builder.appName("copy")).getOrCreate()
     """
-    return with_jar(builder, jars(), "oncelog's jar")
+    return with_jar(builder, JAR, "oncelog's jar for Spark")
 
 
 # For connectors too ---------------------------------------------------------------------------------------------------
@@ -59,12 +61,14 @@ def built(jar: Path, name: str) -> str:
     return str(jar)
 
 
-def with_jar(builder: SparkSession.Builder, path: str, name: str) -> SparkSession.Builder:
+@checked
+def with_jar(builder: SparkSession.Builder, jar: Path, name: str) -> SparkSession.Builder:
     """Add a jar to those of the session that `builder` makes.
 
     Raises:
-        UsageError: a session runs already in this process without it.
+        UsageError: the jar is not there, or a session runs already in this process without it.
     """
+    path = built(jar, name)
     _refuse_running_session(path, name)
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
     named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]

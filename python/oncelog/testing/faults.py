@@ -12,10 +12,12 @@ import os
 from pathlib import Path
 
 from oncelog.crash_points import VARIABLE, CrashPoint
+from oncelog.signatures import checked
 
 CRASH_POINTS = tuple(CrashPoint)
 
 
+@checked
 def killing_at(point: CrashPoint, mark: Path, *, pid: int = 0) -> dict[str, str]:
     """The environment of a process that is to be killed with SIGKILL the first time it reaches `point`.
 

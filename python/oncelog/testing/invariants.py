@@ -25,6 +25,7 @@ from oncelog.protocol.sequencing import ProducerEntry, sequence_add
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
+from oncelog.signatures import checked
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.payloads import OwnerRecord
@@ -33,6 +34,7 @@ from oncelog.znodes.walking import paths_below
 _DECIDED_STATES = {TxnState.PREPARE_COMMIT: Outcome.COMMIT, TxnState.PREPARE_ABORT: Outcome.ABORT}
 
 
+@checked
 def check(log: Log, *, has_files: bool = True) -> None:
     """Raise AssertionError with every law that the log breaks.
 
@@ -53,6 +55,7 @@ def _hold(broken: list[str]) -> None:
         raise AssertionError("\n".join(["the log breaks its laws:", *broken]))
 
 
+@checked
 def settle_all(log: Log) -> int:
     """Settle everything that can be; returns how many owners were settled somewhere."""
     store = log.services.store
@@ -63,6 +66,7 @@ def settle_all(log: Log) -> int:
     return total
 
 
+@checked
 def violations(log: Log, *, has_files: bool = True) -> list[str]:
     """Every law that the log breaks, in words."""
     seen = _read(log)
@@ -76,6 +80,7 @@ def violations(log: Log, *, has_files: bool = True) -> list[str]:
     return [*found, *_of_owners(seen), *_of_transactions(seen), *_of_groups(seen), *_of_ledgers(seen)]
 
 
+@checked
 def leaks(log: Log, *, before_upkeep: bool = True) -> list[str]:
     """Decided owners that are still there although nothing holds them back.
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from oncelog.errors import UsageError
+from oncelog.signatures import checked
 from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class KafkaBroker:
         java: further options of its JVM.
     """
 
+    @checked
     def __init__(
         self,
         folder: Path,
@@ -193,6 +195,7 @@ class KafkaBroker:
         finally:
             client.close()
 
+    @checked
     def create_topic(self, name: str, *, partitions: int = 1, **settings: str) -> str:
         """Create a topic and return its name.
 
@@ -208,11 +211,13 @@ class KafkaBroker:
             admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
         return name
 
+    @checked
     def delete_topic(self, name: str) -> None:
         """Delete a topic; the broker goes on deleting for a moment after this returns."""
         with self.admin() as admin:
             admin.delete_topics([name])
 
+    @checked
     def delete_records(self, topic: str, partition: int, *, before: int) -> None:
         """Move the log's start, as retention does.
 
@@ -225,17 +230,20 @@ class KafkaBroker:
         with self.admin() as admin:
             admin.delete_records({TopicPartition(topic, partition): before})
 
+    @checked
     def create_partitions(self, topic: str, count: int) -> None:
         """Give a topic more partitions, so that it has `count`."""
         with self.admin() as admin:
             admin.create_partitions({topic: count})
 
+    @checked
     def group_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
         """The offsets that a consumer group has committed, by topic and partition."""
         with self.admin() as admin:
             found = admin.list_group_offsets(group_id)[group_id]
         return {(p.topic, p.partition): committed.offset for p, committed in found.items()}
 
+    @checked
     def commit_group_offset(
         self, group_id: str, topic: str, partition: int, *, offset: int, metadata: str = ""
     ) -> None:
@@ -262,6 +270,7 @@ class KafkaBroker:
                         raise
                 time.sleep(_PAUSE_S)
 
+    @checked
     def change_settings(self, settings: Mapping[str, str]) -> None:
         """Settings for the next start."""
         self._settings.update(settings)
@@ -327,6 +336,7 @@ class KafkaBroker:
         return ServerFailedError(f"{what}; the end of {output}:\n{last}")
 
 
+@checked
 @contextmanager
 def running_broker(
     folder: Path,
@@ -352,6 +362,7 @@ def running_broker(
         broker.stop()
 
 
+@checked
 def broker_jars(version: str) -> Path:
     """The folder with the jars of a broker, brought by Maven once and then kept.
 
@@ -370,6 +381,7 @@ def broker_jars(version: str) -> Path:
     return jars
 
 
+@checked
 def has_jars(version: str) -> bool:
     """Whether a broker's jars are here already, so that it starts without Maven."""
     return (_cache() / version).is_dir()

@@ -25,8 +25,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from oncelog.errors import UsageError
+from oncelog.signatures import checked
 
 STARTED_WITHIN_S = 60
+
 TICK_MS = 500
 """Servers give sessions 2 to 20 ticks."""
 
@@ -48,6 +50,7 @@ class ZookeeperServer:
         port: of the clients; a free one if not given.
     """
 
+    @checked
     def __init__(
         self, folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = (), port: int | None = None
     ) -> None:
@@ -77,6 +80,7 @@ class ZookeeperServer:
         """Its ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
+    @checked
     def url(self, options: str = "") -> str:
         """The URL of a chroot that was not named before, for `oncelog.open`.
 
@@ -140,6 +144,7 @@ class ZookeeperServer:
             raise self._problem("the server does not tell its sessions")
         return int(match[1])
 
+    @checked
     def command(self, word: str) -> str:
         """The answer to a four-letter word; empty if there is none."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
@@ -190,6 +195,7 @@ class ZookeeperEnsemble:
         folder: of all of them.
     """
 
+    @checked
     def __init__(self, folder: Path) -> None:
         ports = free_ports(9)
         peers = [f"server.{n}=127.0.0.1:{ports[3 * n - 2]}:{ports[3 * n - 1]}" for n in (1, 2, 3)]
@@ -203,6 +209,7 @@ class ZookeeperEnsemble:
         """``host:port`` of each server, separated by commas."""
         return ",".join(server.address for server in self.servers)
 
+    @checked
     def url(self, options: str = "") -> str:
         """The URL of a chroot that was not named before, for `oncelog.open`."""
         return f"zk://{self.address}{self.servers[0].chroot()}{options and '?'}{options}"
@@ -237,6 +244,7 @@ class ZookeeperEnsemble:
         return [server for server in self.servers if server.mode() == "follower"]
 
 
+@checked
 @contextmanager
 def running_server(
     folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = ()
@@ -257,6 +265,7 @@ def running_server(
         server.stop()
 
 
+@checked
 @contextmanager
 def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
     """Three servers for the time of the block."""
@@ -268,6 +277,7 @@ def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
         ensemble.stop()
 
 
+@checked
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]

@@ -1437,7 +1437,6 @@ LEDGER = [
         "if record.is_over:",
         ("unit/spark/test_target_contracts.py",),
     ),
-    ),
 ]
 
 CONNECTOR = [
@@ -1520,7 +1519,32 @@ CONNECTOR = [
     ),
 ]
 
+ARGUMENTS = [
+    Fault(
+        "what is in a collection is of any type",
+        "signatures.py",
+        "            if type(one) not in item.exact:\n",
+        "            if False:\n",
+        ("unit/test_signatures.py",),
+    ),
+    Fault(
+        "a public call is not checked",
+        "clients/consumer.py",
+        "    @checked\n    def committed(",
+        "    def committed(",
+        ("properties/test_doors.py",),
+    ),
+    Fault(
+        "a record that is refused costs an identity",
+        "clients/producer.py",
+        '        check_name("topic\'s name", topic)\n',
+        '        self._check_sendable("send")\n        check_name("topic\'s name", topic)\n',
+        ("unit/clients/test_producer.py",),
+    ),
+]
+
 FAULTS = [
+    *ARGUMENTS,
     *IDENTITY,
     *ENDING,
     *SEQUENCES,

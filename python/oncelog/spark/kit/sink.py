@@ -9,19 +9,18 @@ fence, not Spark, decides what may still be written.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql import DataFrame
 
 from oncelog.errors import BatchRefusedError
+from oncelog.ledger.progress import GroupProgress
+from oncelog.signatures import checked
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from oncelog.ledger.progress import GroupProgress
 
 O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
 T = TypeVar("T", bound=Target[Any])
@@ -39,6 +38,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         self._target: T | None = None
         self.last_report: BatchReport | None = None
 
+    @checked
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the rows of `df` as micro-batch `batch_id`; a batch that was decided before is not written again.
 

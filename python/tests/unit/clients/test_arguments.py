@@ -1,4 +1,4 @@
-"""Whatever is passed in wrongly is an error of oncelog's that names it, and nothing is stored."""
+"""A value out of bounds is an error of oncelog's that names it, and nothing is stored. For types see tests/doors.py."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from typing import Any
 
 import pytest
 
-import oncelog
 from oncelog import limits
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.errors import InvalidRecordError, OncelogError
 from oncelog.runtime import Log
-from oncelog.types import OffsetAndMetadata, TopicPartition
+from oncelog.types import TopicPartition
 from tests.logs import TOPIC, LogWorld, columns, started
 
 TP = TopicPartition(TOPIC, 0)
 
-NO_TEXT: tuple[Any, ...] = (5, 1.5, b"t", ("t",), ["t"], {"t": 0}, object(), "", "\ud800")
-NO_NUMBER: tuple[Any, ...] = ("1", 1.5, b"1", (1,), [1], object(), True, 2**70, -(2**70))
-NO_PARTITION: tuple[Any, ...] = (
-    *(None, 5, "flights-0", (TOPIC, 0), object()),
-    *(TopicPartition(TOPIC, "0"), TopicPartition(None, 0), TopicPartition(TOPIC, -1), TopicPartition(TOPIC, 1.0)),  # type: ignore[arg-type]
-)
+NO_TEXT: tuple[Any, ...] = ("", "\ud800")
+NO_NUMBER: tuple[Any, ...] = (2**70, -(2**70))
+NO_PARTITION: tuple[Any, ...] = (TopicPartition(TOPIC, -1), TopicPartition("", 0))
 
 
 @pytest.fixture
@@ -46,78 +42,59 @@ def writing(log: Log) -> Any:
 Door = Callable[[Log, Any], object]
 
 DOORS: dict[str, tuple[Door, tuple[Any, ...]]] = {
-    "open, znodes": (lambda _, bad: oncelog.open("/nowhere", bad, create=False), (5, 1.5, b"sqlite", ["sqlite"])),
     "create_topic": (lambda log, bad: log.create_topic(bad), NO_TEXT),
-    "partitions": (lambda log, bad: log.create_topic("new", partitions=bad), (*NO_NUMBER, 0, -1, None)),
+    "partitions": (lambda log, bad: log.create_topic("new", partitions=bad), (*NO_NUMBER, 0, -1)),
     "retention_ms": (lambda log, bad: log.create_topic("new", retention_ms=bad), (*NO_NUMBER, -1)),
     "retention_bytes": (lambda log, bad: log.admin.configure_topic(TOPIC, retention_bytes=bad), (*NO_NUMBER, -1)),
     "transaction_timeout_ms": (
         lambda log, bad: log.producer(transactional_id="new", transaction_timeout_ms=bad).init_transactions(),
-        (*NO_NUMBER, 0, -1, None),
+        (*NO_NUMBER, 0, -1),
     ),
-    "delivery_timeout_ms": (lambda log, bad: log.producer(delivery_timeout_ms=bad), (*NO_NUMBER, -1, None)),
-    "isolation_level": (lambda log, bad: log.consumer(isolation_level=bad), (*NO_TEXT, None, "dirty")),
-    "auto_offset_reset": (lambda log, bad: log.consumer(auto_offset_reset=bad), (*NO_TEXT, None, "newest")),
-    "send": (lambda log, bad: log.producer().send(bad, b"a"), (*NO_TEXT, None)),
-    "send, value": (lambda log, bad: log.producer().send(TOPIC, bad), ("a", 5, [b"a"])),
-    "send, key": (lambda log, bad: log.producer().send(TOPIC, b"a", key=bad), ("a", 5, [b"a"])),
+    "delivery_timeout_ms": (lambda log, bad: log.producer(delivery_timeout_ms=bad), (*NO_NUMBER, -1)),
+    "isolation_level": (lambda log, bad: log.consumer(isolation_level=bad), (*NO_TEXT, "dirty")),
+    "auto_offset_reset": (lambda log, bad: log.consumer(auto_offset_reset=bad), (*NO_TEXT, "newest")),
+    "send": (lambda log, bad: log.producer().send(bad, b"a"), NO_TEXT),
     "send, partition": (lambda log, bad: log.producer().send(TOPIC, b"a", partition=bad), (*NO_NUMBER, -1, 2)),
-    "send, headers": (lambda log, bad: log.producer().send(TOPIC, b"a", headers=bad), (5, "h", [5], [("h", "v")])),
+    "send, headers": (lambda log, bad: log.producer().send(TOPIC, b"a", headers=bad), ("h", [5], [("h", "v")])),
     "send, timestamp_ms": (
         lambda log, bad: log.producer().send(TOPIC, b"a", timestamp_ms=bad),
-        ("1", 1.5, -1, limits.MAX_TIMESTAMP_MS + 1),
+        (-1, limits.MAX_TIMESTAMP_MS + 1),
     ),
-    "send_batch": (lambda log, bad: log.producer().send_batch(TOPIC, bad), (None, 5, "a", [b"a"], {"value": [b"a"]})),
     "send_batch, partition": (
         lambda log, bad: log.producer().send_batch(TOPIC, columns(b"a"), partition=bad),
         (*NO_NUMBER, -1, 2),
     ),
     "assign": (lambda log, bad: log.consumer().assign([bad]), NO_PARTITION),
-    "subscribe": (lambda log, bad: log.consumer().subscribe(bad), (TOPIC, [5], [None], [""], [["t"]])),
+    "subscribe": (lambda log, bad: log.consumer().subscribe(bad), ([""],)),
     "seek": (lambda log, bad: reading(log).seek(bad, 0), NO_PARTITION),
-    "seek, offset": (lambda log, bad: reading(log).seek(TP, bad), (*NO_NUMBER, None, -1, 1)),
-    "poll, max_records": (lambda log, bad: reading(log).poll(max_records=bad), (*NO_NUMBER, None, 0)),
-    "poll, timeout_ms": (lambda log, bad: reading(log).poll(bad), (*NO_NUMBER, None, -1)),
+    "seek, offset": (lambda log, bad: reading(log).seek(TP, bad), (*NO_NUMBER, -1, 1)),
+    "poll, max_records": (lambda log, bad: reading(log).poll(max_records=bad), (*NO_NUMBER, 0)),
+    "poll, timeout_ms": (lambda log, bad: reading(log).poll(bad), (*NO_NUMBER, -1)),
     "commit": (lambda log, bad: reading(log).commit({bad: 0}), NO_PARTITION),
-    "commit, offset": (lambda log, bad: reading(log).commit({TP: bad}), (*NO_NUMBER, None, -1)),
-    "commit, metadata": (lambda log, bad: reading(log).commit({TP: OffsetAndMetadata(0, bad)}), (None, 5, b"m")),
+    "commit, offset": (lambda log, bad: reading(log).commit({TP: bad}), (*NO_NUMBER, -1)),
     "send_offsets_to_transaction": (
         lambda log, bad: writing(log).send_offsets_to_transaction({bad: 0}, "g"),
         NO_PARTITION,
     ),
     "send_offsets_to_transaction, offset": (
         lambda log, bad: writing(log).send_offsets_to_transaction({TP: bad}, "g"),
-        (*NO_NUMBER, None, -1),
+        (*NO_NUMBER, -1),
     ),
-    "complete_transaction": (lambda log, bad: prepared(log).complete_transaction(bad), (None, 5, "0:0:copier")),
-    "parse": (lambda _, bad: PreparedTransaction.parse(bad), (None, 5, b"0:0:copier", "", "0:0:", "a:b:c")),
+    "parse": (lambda _, bad: PreparedTransaction.parse(bad), ("", "0:0:", "a:b:c")),
     "list_offsets": (lambda log, bad: log.admin.list_offsets({bad: "earliest"}), NO_PARTITION),
-    "list_offsets, place": (lambda log, bad: log.admin.list_offsets({TP: bad}), (*NO_NUMBER, None, "newest", -5)),
-    "list_offsets, isolation": (lambda log, bad: log.admin.list_offsets({}, isolation_level=bad), (None, 5, "dirty")),
-    "dump, isolation": (lambda log, bad: log.admin.dump(TOPIC, isolation_level=bad), (None, 5, "dirty")),
-    "describe_topic": (lambda log, bad: log.admin.describe_topic(bad), (*NO_TEXT, None)),
-    "delete_topic": (lambda log, bad: log.admin.delete_topic(bad), (*NO_TEXT, None)),
-    "delete_records": (lambda log, bad: log.admin.delete_records({TP: bad}), (*NO_NUMBER, None, -1, 1)),
-    "list_transactions": (lambda log, bad: log.admin.list_transactions(states=[bad]), (None, 5, "open", ["empty"])),
-    "reset_group": (
-        lambda log, bad: log.admin.reset_group("g", bad, names=[TOPIC]),
-        ("newest", None, 1.5, b"latest", 5, ["latest"]),
-    ),
-    "expire_offsets": (lambda log, bad: log.admin.expire_offsets(retention_ms=bad), (*NO_NUMBER, None, -1)),
-    "offsets_for_times": (lambda log, bad: reading(log).offsets_for_times({TP: bad}), (*NO_NUMBER, None, -1)),
+    "list_offsets, place": (lambda log, bad: log.admin.list_offsets({TP: bad}), (*NO_NUMBER, -5)),
+    "list_offsets, isolation": (lambda log, bad: log.admin.list_offsets({}, isolation_level=bad), ("dirty",)),
+    "dump, isolation": (lambda log, bad: log.admin.dump(TOPIC, isolation_level=bad), ("dirty",)),
+    "describe_topic": (lambda log, bad: log.admin.describe_topic(bad), NO_TEXT),
+    "delete_topic": (lambda log, bad: log.admin.delete_topic(bad), NO_TEXT),
+    "delete_records": (lambda log, bad: log.admin.delete_records({TP: bad}), (*NO_NUMBER, -1, 1)),
+    "list_transactions": (lambda log, bad: log.admin.list_transactions(states=[bad]), ("open",)),
+    "expire_offsets": (lambda log, bad: log.admin.expire_offsets(retention_ms=bad), (*NO_NUMBER, -1)),
+    "offsets_for_times": (lambda log, bad: reading(log).offsets_for_times({TP: bad}), (*NO_NUMBER, -1)),
     "dump, start": (lambda log, bad: log.admin.dump(TOPIC, partition=0, start=bad), (*NO_NUMBER, -1, 1)),
-    "measure_metadata": (lambda log, bad: log.admin.measure_metadata(largest=bad), (*NO_NUMBER, None, -1)),
+    "measure_metadata": (lambda log, bad: log.admin.measure_metadata(largest=bad), (*NO_NUMBER, -1)),
     "find_hanging": (lambda log, bad: log.admin.find_hanging(max_age_ms=bad), (*NO_NUMBER, -1)),
 }
-
-
-def prepared(log: Log) -> Any:
-    producer = writing(log)
-    producer.send(TOPIC, b"a")
-    producer.prepare_transaction()
-    successor = log.producer(transactional_id="copier")
-    successor.init_transactions(keep_prepared=True)
-    return successor
 
 
 @pytest.mark.parametrize("door", DOORS)

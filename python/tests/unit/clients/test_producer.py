@@ -40,6 +40,7 @@ from tests.logs import (
     TOPIC,
     LogWorld,
     columns,
+    contents,
     log_world,
     lso,
     numbered,
@@ -301,13 +302,38 @@ def test_headers_are_those_of_the_call_whatever_the_caller_does_with_them_afterw
         for number in range(3):
             headers[:] = [("number", b"%d" % number)]
             producer.send(TOPIC, b"", partition=0, headers=headers)
-        producer.send(TOPIC, b"", partition=0, headers=(pair for pair in headers))  # type: ignore[arg-type]
+        producer.send(TOPIC, b"", partition=0, headers=(pair for pair in headers))
         headers.append(("bad", 5))  # type: ignore[arg-type]
 
     assert [record.headers for record in records(log)] == [(("number", b"%d" % number),) for number in (0, 1, 2, 2)]
 
 
 # Bad calls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [{"topic": 7}, {"partition": "0"}, {"value": "text"}, {"timestamp_ms": 1.5}])
+def test_a_record_that_is_refused_costs_neither_an_identity_nor_a_flush(
+    memory_world: LogWorld, monkeypatch: pytest.MonkeyPatch, bad: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    producer = memory_world.log.producer()
+    before = contents(memory_world)
+    with pytest.raises(UsageError):
+        producer.send(**{"topic": TOPIC, "value": b"", **bad})
+    assert contents(memory_world) == before
+
+    receipt = producer.send(TOPIC, b"good")
+    with pytest.raises(UsageError):
+        producer.send(**{"topic": TOPIC, "value": b"", **bad})
+    assert not receipt.is_done
+    producer.close()
+
+
+def test_a_table_is_sent_as_a_record_batch_is(log: Log) -> None:
+    with log.producer() as producer:
+        producer.send_batch(TOPIC, pa.Table.from_batches([columns(b"a"), columns(b"b")]), partition=0)
+
+    assert values(log) == [b"a", b"b"]
 
 
 BAD_RECORDS: list[tuple[dict[str, Any], type[UsageError], str]] = [
