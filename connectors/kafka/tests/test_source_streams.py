@@ -204,6 +204,18 @@ def test_checkpoint_of_sparks_own_source_is_gone_on_with(
     assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
 
 
+def test_initial_offsets_that_spark_2_1_0_wrote_are_where_the_query_starts(
+    source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    """Their first byte is of the text's length; later versions of Spark write a zero byte and a version there."""
+    send(kafka, topic, "a", "b", "c")
+    offsets = json.dumps({topic: {"1": 0, "0": 2}}).encode()
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "sources" / "0" / "0").write_bytes(bytes([len(offsets)]) + offsets)
+
+    assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
+
+
 def _write_spark_checkpoint(checkpoint: Path, initial: object, end: object) -> None:
     """What Spark's source leaves after one batch."""
     for folder in ("sources/0", "offsets", "commits"):
