@@ -1,0 +1,54 @@
+package io.oncelog.kafka.source;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class SilenceTest {
+  /** The clock begins anywhere, also shortly before its numbers turn negative. */
+  @ParameterizedTest
+  @ValueSource(longs = {0, -1, Long.MIN_VALUE, Long.MAX_VALUE - 5})
+  void looksComeAtTwiceTheTimeEachAndOneAtTheEnd(long startNs) {
+    assertEquals(List.of(1L, 2L, 4L, 8L, 10L), secondsOfLooks(new Silence(startNs, 10_000), startNs));
+    assertEquals(List.of(1L), secondsOfLooks(new Silence(startNs, 1_000), startNs));
+  }
+
+  @Test
+  void aShortPatienceHasItsOnlyLookAtItsEnd() {
+    Silence silence = new Silence(0, 5);
+
+    assertEquals(Duration.ofMillis(5), silence.untilLook(0));
+    assertFalse(silence.isTimeToLook(TimeUnit.MILLISECONDS.toNanos(5) - 1));
+    assertTrue(silence.isTimeToLook(TimeUnit.MILLISECONDS.toNanos(5)));
+    assertTrue(silence.isOver(TimeUnit.MILLISECONDS.toNanos(5)));
+  }
+
+  @Test
+  void theLongestPatienceIsNeverOver() {
+    long startNs = Long.MAX_VALUE - 5;
+    Silence silence = new Silence(startNs, Long.MAX_VALUE);
+
+    assertEquals(Duration.ofSeconds(1), silence.untilLook(startNs));
+    assertFalse(silence.isOver(startNs + TimeUnit.DAYS.toNanos(365)));
+  }
+
+  private static List<Long> secondsOfLooks(Silence silence, long startNs) {
+    List<Long> looks = new ArrayList<>();
+    long nowNs = startNs;
+    do {
+      nowNs += silence.untilLook(nowNs).toNanos();
+      assertTrue(silence.isTimeToLook(nowNs));
+      looks.add(TimeUnit.NANOSECONDS.toSeconds(nowNs - startNs));
+      silence.looked(nowNs);
+    } while (!silence.isOver(nowNs));
+    return looks;
+  }
+}
