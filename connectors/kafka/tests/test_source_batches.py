@@ -160,6 +160,26 @@ def test_time_after_the_last_record_is_an_error_or_the_end_as_the_strategy_says(
     assert source.values(startingTimestamp=5000, startingOffsetsByTimestampStrategy="latest") == ["b"]
 
 
+# What is planned once -------------------------------------------------------------------------------------------------
+
+
+def test_a_dataframe_reads_what_its_first_action_planned_and_one_derived_from_it_what_is_there(
+    source: Source, kafka: KafkaBroker, topic: str
+) -> None:
+    send(kafka, topic, "a", "b")
+    rows = source.batch()
+    assert texts(rows.collect()) == ["a", "b"]
+    send(kafka, topic, "c")
+    assert texts(rows.collect()) == ["a", "b"]
+    assert texts(rows.where("true").collect()) == ["a", "b", "c"]
+    assert rows.count() == 3
+
+    kafka.delete_records(topic, 0, before=1)
+    with pytest.raises(Exception, match=rf"does not hold a planned offset.*topic={topic}, partition=0, offset=0"):
+        rows.collect()
+    assert texts(rows.where("true").collect()) == ["b", "c"]
+
+
 # Transactions ---------------------------------------------------------------------------------------------------------
 
 

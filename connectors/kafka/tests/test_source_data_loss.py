@@ -199,12 +199,12 @@ def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_g
     with warnings(spark) as warned:
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         if is_told:
-            assert query.awaitTermination(WITHIN_S / 2)
+            assert query.awaitTermination(WITHIN_S // 2)
             assert f"topic={name}, partition=0, offset=3" in warned.toString()
         else:
             lost = rf"topic={name}, partition=0, offset=3, .*log end={rows}.*failOnDataLoss"
             with pytest.raises(StreamingQueryException, match=lost):
-                query.awaitTermination(WITHIN_S / 2)
+                query.awaitTermination(WITHIN_S // 2)
 
     assert found == []
     assert flat(source.available(checkpoint, **TOLD)) == new

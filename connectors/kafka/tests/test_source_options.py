@@ -72,6 +72,17 @@ def test_wrong_option_is_named(
 
 
 @pytest.mark.parametrize("kind", BOTH)
+def test_a_wrong_option_is_refused_when_the_read_begins_and_not_by_load(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path, kind: str
+) -> None:
+    source = Source(spark, kafka, subscribe=topic)
+    assert source.batch(minPartitions="none").columns == source.stream(minPartitions="none").columns
+
+    with pytest.raises(PySparkException, match="option=minPartitions, found=none"):
+        attempt(source, kind, tmp_path, minPartitions="none")
+
+
+@pytest.mark.parametrize("kind", BOTH)
 def test_brokers_and_topics_must_be_named(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, kind: str) -> None:
     with pytest.raises(PySparkException, match=r"exactly one of subscribe, subscribePattern and assign.*given=0"):
         attempt(Source(spark, kafka), kind, tmp_path)

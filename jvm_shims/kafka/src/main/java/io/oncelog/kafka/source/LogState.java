@@ -50,8 +50,8 @@ record LogState(String topicId, long end) {
   /**
    * Why the range from {@code position} on is lost; nothing while it may still come.
    *
-   * <p>Records that are in the log may still come: its leader may be out of reach, or their transaction open. Those that
-   * a log is too short for may come too, since a new leader can take a moment to know how long it is; but not in a
+   * <p>Records that are in the log may still come: its leader may be out of reach, or their transaction open. Those
+   * that a log is too short for may come too, since a new leader can take a moment to know how long it is; but not in a
    * topic that was created again.
    *
    * @param isLast whether the reader waits no longer

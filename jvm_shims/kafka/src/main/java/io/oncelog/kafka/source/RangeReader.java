@@ -45,11 +45,11 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
         batch = columns.batch(records);
         return true;
       }
-      long nowNs = System.nanoTime();
+      long timeNs = System.nanoTime();
       if (consumer.position() > before) {
-        silence = new Silence(nowNs, reading.pollTimeoutMs());
-      } else if (silence.isTimeToLook(nowNs)) {
-        lookAtLog(silence.isOver(nowNs));
+        silence = new Silence(timeNs, reading.pollTimeoutMs());
+      } else if (silence.isTimeToLook(timeNs)) {
+        lookAtLog(silence.isOver(timeNs));
         silence.looked(System.nanoTime());
       }
     }

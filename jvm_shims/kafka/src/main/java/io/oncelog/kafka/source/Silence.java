@@ -21,20 +21,20 @@ final class Silence {
   }
 
   /** How long to wait for records before the next look. */
-  Duration untilLook(long nowNs) {
-    return Duration.ofNanos(Math.max(0, lookAfterNs - (nowNs - startNs)));
+  Duration untilLook(long timeNs) {
+    return Duration.ofNanos(Math.max(0, lookAfterNs - (timeNs - startNs)));
   }
 
-  boolean isTimeToLook(long nowNs) {
-    return nowNs - startNs >= lookAfterNs;
+  boolean isTimeToLook(long timeNs) {
+    return timeNs - startNs >= lookAfterNs;
   }
 
   /** The patience is over: the look that is due is the last one. */
-  boolean isOver(long nowNs) {
-    return nowNs - startNs >= patienceNs;
+  boolean isOver(long timeNs) {
+    return timeNs - startNs >= patienceNs;
   }
 
-  void looked(long nowNs) {
-    lookAfterNs = Math.min(2 * (nowNs - startNs), patienceNs);
+  void looked(long timeNs) {
+    lookAfterNs = Math.min(2 * (timeNs - startNs), patienceNs);
   }
 }

@@ -42,13 +42,13 @@ class SilenceTest {
 
   private static List<Long> secondsOfLooks(Silence silence, long startNs) {
     List<Long> looks = new ArrayList<>();
-    long nowNs = startNs;
+    long timeNs = startNs;
     do {
-      nowNs += silence.untilLook(nowNs).toNanos();
-      assertTrue(silence.isTimeToLook(nowNs));
-      looks.add(TimeUnit.NANOSECONDS.toSeconds(nowNs - startNs));
-      silence.looked(nowNs);
-    } while (!silence.isOver(nowNs));
+      timeNs += silence.untilLook(timeNs).toNanos();
+      assertTrue(silence.isTimeToLook(timeNs));
+      looks.add(TimeUnit.NANOSECONDS.toSeconds(timeNs - startNs));
+      silence.looked(timeNs);
+    } while (!silence.isOver(timeNs));
     return looks;
   }
 }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -100,6 +101,53 @@ class SourceOptionsTest {
     assertTrue(
         stream("startingOffsetsByTimestamp", offsets, "startingOffsets", offsets).starting
             instanceof Position.AtTimestamps);
+  }
+
+  @Test
+  void offsetsMayHaveStandInsAndTheirPartitionsAreInOrder() {
+    String offsets = "{\"t\":{\"1\":-1,\"0\":-2}}";
+    Position.AtOffsets position = (Position.AtOffsets) stream("startingOffsets", offsets).starting;
+
+    assertEquals(
+        List.of(Map.entry(new TopicPartition("t", 0), -2L), Map.entry(new TopicPartition("t", 1), -1L)),
+        List.copyOf(position.offsets().entrySet()));
+  }
+
+  @Test
+  void aGroupIsNamedWhereAReadStartsAtItsOffsets() {
+    assertEquals(new Position.Group(), stream("startingOffsets", "GROUP", "groupId", "g").starting);
+    assertTrue(refusal("startingOffsets", "group").contains("missing=groupId"));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "startingOffsets, latest, not latest",
+    "startingOffsets, '{\"t\":{\"0\":-1}}', not latest",
+    "endingOffsets, earliest, latest",
+    "endingOffsets, '{\"t\":{\"0\":-2}}', without -2",
+  })
+  void aBatchNeedsARange(String option, String value, String expected) {
+    String message = assertThrows(IllegalArgumentException.class, () -> batch(option, value)).getMessage();
+
+    assertTrue(message.contains("option=" + option) && message.contains(expected), message);
+  }
+
+  @Test
+  void aBatchMustNotStartAfterItsEnd() {
+    String start = "{\"t\":{\"0\":5,\"1\":-2}}";
+    String end = "{\"t\":{\"0\":4,\"1\":-1}}";
+
+    assertThrows(IllegalArgumentException.class, () -> batch("startingOffsets", start, "endingOffsets", end));
+    assertThrows(IllegalArgumentException.class, () -> batch("startingTimestamp", "9", "endingTimestamp", "8"));
+    batch("startingOffsets", start, "endingOffsets", "{\"t\":{\"0\":5,\"1\":-1}}");
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"})
+  void aStreamHasNoEnd(String option) {
+    String value = option.equals("endingTimestamp") ? "5" : "{\"t\":{\"0\":1}}";
+
+    assertTrue(refusal(option, value).contains("a stream has no end"));
   }
 
   @Test
