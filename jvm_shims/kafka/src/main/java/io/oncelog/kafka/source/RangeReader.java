@@ -50,7 +50,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
         silence = new Silence(timeNs, reading.pollTimeoutMs());
       } else if (silence.isTimeToLook(timeNs)) {
         lookAtLog(silence.isOver(timeNs));
-        silence.looked(System.nanoTime());
+        silence.looked(timeNs, System.nanoTime());
       }
     }
     return false;

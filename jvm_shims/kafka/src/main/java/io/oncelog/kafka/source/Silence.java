@@ -5,13 +5,14 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * How long a partition has given nothing: says when to look at its log, and when to give up. Looks come after a second,
- * then each at twice the time, and one at the end. Times are of {@link System#nanoTime}. Pure.
+ * then each at twice the time, and one at the end. What a look takes does not count, as nobody waits for records then.
+ * Times are of {@link System#nanoTime}. Pure.
  */
 final class Silence {
   private static final long FIRST_LOOK_NS = TimeUnit.SECONDS.toNanos(1);
 
-  private final long startNs;
   private final long patienceNs;
+  private long startNs;
   private long lookAfterNs;
 
   Silence(long startNs, long patienceMs) {
@@ -34,7 +35,8 @@ final class Silence {
     return timeNs - startNs >= patienceNs;
   }
 
-  void looked(long timeNs) {
-    lookAfterNs = Math.min(2 * (timeNs - startNs), patienceNs);
+  void looked(long fromNs, long toNs) {
+    lookAfterNs = Math.min(2 * (fromNs - startNs), patienceNs);
+    startNs += toNs - fromNs;
   }
 }

@@ -127,8 +127,10 @@ final class SourceOptions {
     String level = settings.get(ConsumerConfig.ISOLATION_LEVEL_CONFIG).trim().toLowerCase(Locale.ROOT);
     if (!level.equals("read_committed") && !level.equals("read_uncommitted")) {
       throw Problems.option(
-          "an option has a wrong value", "option", "kafka.isolation.level", "found", level, "expected",
-          "read_committed or read_uncommitted");
+          "an option has a wrong value",
+          "option", "kafka.isolation.level",
+          "found", level,
+          "expected", "read_committed or read_uncommitted");
     }
     values.text(Option.GROUP_ID_PREFIX)
         .map(prefix -> prefix + "-" + UUID.randomUUID())
@@ -184,8 +186,7 @@ final class SourceOptions {
 
   private Position parseStarting() {
     Position position =
-        parsePosition(
-            Option.STARTING_TIMESTAMP, Option.STARTING_OFFSETS_BY_TIMESTAMP, Option.STARTING_OFFSETS);
+        parsePosition(Option.STARTING_TIMESTAMP, Option.STARTING_OFFSETS_BY_TIMESTAMP, Option.STARTING_OFFSETS);
     if (!isStream && isOrHas(position, new Position.Latest(), Position.LATEST_OFFSET)) {
       throw values.wrong(Option.STARTING_OFFSETS, "not latest (-1): a batch would read nothing");
     }

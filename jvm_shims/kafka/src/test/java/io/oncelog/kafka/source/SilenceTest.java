@@ -32,6 +32,17 @@ class SilenceTest {
   }
 
   @Test
+  void whatALookTakesDoesNotCount() {
+    Silence silence = new Silence(0, 2_000);
+    long second = TimeUnit.SECONDS.toNanos(1);
+
+    silence.looked(second, 31 * second);
+    assertFalse(silence.isOver(31 * second));
+    assertEquals(Duration.ofSeconds(1), silence.untilLook(31 * second));
+    assertTrue(silence.isOver(32 * second));
+  }
+
+  @Test
   void theLongestPatienceIsNeverOver() {
     long startNs = Long.MAX_VALUE - 5;
     Silence silence = new Silence(startNs, Long.MAX_VALUE);
@@ -47,7 +58,7 @@ class SilenceTest {
       timeNs += silence.untilLook(timeNs).toNanos();
       assertTrue(silence.isTimeToLook(timeNs));
       looks.add(TimeUnit.NANOSECONDS.toSeconds(timeNs - startNs));
-      silence.looked(timeNs);
+      silence.looked(timeNs, timeNs);
     } while (!silence.isOver(timeNs));
     return looks;
   }
