@@ -6,6 +6,7 @@ python docs/generate.py --check    fails if they are not up to date
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from oncelog_kafka import options as kafka_sink
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
-JAVA = DOCS.parent / "jvm_shims" / "kafka" / "src" / "main" / "java" / "io" / "oncelog" / "kafka"
+KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
 
 
 def options_page() -> str:
@@ -59,15 +60,13 @@ that begin with `admin.` are kafka-python's, for the driver.
 
 
 def kafka_source_table() -> str:
-    """The options of the Kafka source, by the comments of their names in Java."""
-    java = (JAVA / "source" / "SourceOptions.java").read_text()
-    names, _ = java.split("enum Name {", 1)[1].split("final String text;", 1)
-    found = re.findall(r'/\*\*(.*?)\*/\s+[A-Z_]+\("([^"]+)"\)', names, re.DOTALL)
+    """The options of the Kafka source, by the table that its Java code reads them from too."""
     rows = ["| option | default | meaning |", "|---|---|---|"]
-    for comment, name in found:
-        text = " ".join(re.sub(r"^\s*\* ?", "", comment, flags=re.MULTILINE).split())
-        meaning, default = text.removesuffix(".").split(" Default: ")
-        rows.append(f"| `{name}` | {default} | {meaning} |")
+    for option in json.loads(KAFKA_SOURCE_OPTIONS.read_text()).values():
+        default = f"`{option['default']}`" if "default" in option else option.get("required", "-")
+        if "batchDefault" in option:
+            default += f"; `{option['batchDefault']}` for a batch"
+        rows.append(f"| `{option['name']}` | {default} | {option['meaning']} |")
     return "\n".join(rows) + "\n"
 
 

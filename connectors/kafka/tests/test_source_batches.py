@@ -63,6 +63,20 @@ def test_log_append_time_shows_as_timestamp_type_1(spark: SparkSession, kafka: K
     assert Source(spark, kafka, subscribe=topic).batch().collect()[0].timestampType == 1
 
 
+def test_a_timestamp_that_spark_cannot_hold_is_named_and_the_record_is_read_without_it(
+    spark: SparkSession, kafka: KafkaBroker
+) -> None:
+    topic = kafka.create_topic(fresh_name("far"), retention_ms="-1", message_timestamp_after_max_ms=str(2**63 - 1))
+    too_late_ms = 2**63 // 1000 + 1
+    send(kafka, topic, "x", "y", timestamps_ms=[1000, too_late_ms])
+    source = Source(spark, kafka, subscribe=topic)
+
+    named = rf"timestamp of a record is beyond.*topic={topic}, partition=0, offset=1, timestamp={too_late_ms} ms"
+    with pytest.raises(Exception, match=named):
+        source.batch().where("timestamp is not null and value = 'y'").select("timestamp").collect()
+    assert texts(source.batch().select("value", "topic", "partition", "offset").collect()) == ["x", "y"]
+
+
 def test_columns_can_be_taken_in_any_choice_and_order(source: Source, kafka: KafkaBroker, topic: str) -> None:
     send(kafka, topic, "a", "b", keys=["k"])
     assert [tuple(row) for row in source.batch().select("offset", "topic").orderBy("offset").collect()] == [
@@ -144,6 +158,26 @@ def test_time_after_the_last_record_is_an_error_or_the_end_as_the_strategy_says(
     with pytest.raises(Exception, match=r"no record at or after the time.*startingOffsetsByTimestampStrategy"):
         source.values(startingTimestamp=5000)
     assert source.values(startingTimestamp=5000, startingOffsetsByTimestampStrategy="latest") == ["b"]
+
+
+# What is planned once -------------------------------------------------------------------------------------------------
+
+
+def test_a_dataframe_reads_what_its_first_action_planned_and_one_derived_from_it_what_is_there(
+    source: Source, kafka: KafkaBroker, topic: str
+) -> None:
+    send(kafka, topic, "a", "b")
+    rows = source.batch()
+    assert texts(rows.collect()) == ["a", "b"]
+    send(kafka, topic, "c")
+    assert texts(rows.collect()) == ["a", "b"]
+    assert texts(rows.where("true").collect()) == ["a", "b", "c"]
+    assert rows.count() == 3
+
+    kafka.delete_records(topic, 0, before=1)
+    with pytest.raises(Exception, match=rf"does not hold a planned offset.*topic={topic}, partition=0, offset=0"):
+        rows.collect()
+    assert texts(rows.where("true").collect()) == ["b", "c"]
 
 
 # Transactions ---------------------------------------------------------------------------------------------------------

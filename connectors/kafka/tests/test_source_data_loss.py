@@ -175,6 +175,54 @@ def test_a_log_that_retention_shortens_while_a_task_reads_it_is_gone_on_with_at_
     )
 
 
+@pytest.mark.parametrize("rows", [0, 2, 3])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "by default"])
+def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_gone_on_with_only_when_told(
+    spark: SparkSession, source: Source, kafka: KafkaBroker, name: str, checkpoint: Path, is_told: bool, rows: int
+) -> None:
+    """The broker answers a fetch at the end of the new log with nothing, and beyond it with an error."""
+    send(kafka, name, "old 0", "old 1", "old 2")
+    assert flat(source.available(checkpoint, **EARLIEST)) == ["old 0", "old 1", "old 2"]
+    send(kafka, name, "old 3", "old 4")
+    new = [f"new {number}" for number in range(rows)]
+    found: list[str] = []
+    numbers: list[int] = []
+
+    def recreate_under_the_first(frame: DataFrame, number: int) -> None:
+        if not numbers:
+            create_again(kafka, name, *new)
+        numbers.append(number)
+        found.extend(bytes(row.value).decode() for row in frame.collect())
+
+    options = {**TOLD, "failOnDataLoss": not is_told, "kafkaConsumer.pollTimeoutMs": 60_000}
+    writer = source.stream(**options).writeStream.foreachBatch(recreate_under_the_first)
+    with warnings(spark) as warned:
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        if is_told:
+            assert query.awaitTermination(WITHIN_S // 2)
+            assert f"topic={name}, partition=0, offset=3" in warned.toString()
+        else:
+            lost = rf"topic={name}, partition=0, offset=3, .*log end={rows}.*failOnDataLoss"
+            with pytest.raises(StreamingQueryException, match=lost):
+                query.awaitTermination(WITHIN_S // 2)
+
+    assert found == []
+    assert flat(source.available(checkpoint, **TOLD)) == new
+
+
+def test_an_end_beyond_the_log_is_waited_for_and_then_loss_of_data(
+    spark: SparkSession, source: Source, kafka: KafkaBroker, name: str
+) -> None:
+    send(kafka, name, "a", "b")
+    beyond = {"endingOffsets": json.dumps({name: {"0": 5}}), "kafkaConsumer.pollTimeoutMs": 3_000}
+
+    with pytest.raises(Exception, match=rf"log ends before .*topic={name}, partition=0, offset=2, .*log end=2"):
+        source.values(**beyond)
+    with warnings(spark) as warned:
+        assert source.values(failOnDataLoss=False, **beyond) == ["a", "b"]
+    assert f"WARN the log ends before the planned range; topic={name}, partition=0, offset=2" in warned.toString()
+
+
 # Which topic an offset is of ------------------------------------------------------------------------------------------
 
 

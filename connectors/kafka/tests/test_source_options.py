@@ -40,10 +40,11 @@ def attempt(source: Source, kind: str, folder: Path, **options: str | int | bool
         ({"startingOffsetsByTimestampStrategy": "x"}, r"option=startingOffsetsByTimestampStrategy.*error or latest"),
         ({"failOnDataLoss": "maybe"}, r"option=failOnDataLoss, found=maybe, expected=true or false"),
         ({"includeHeaders": "maybe"}, r"option=includeHeaders, found=maybe, expected=true or false"),
-        ({"minPartitions": "0"}, r"option=minPartitions, found=0, expected=a whole number above 0"),
-        ({"minPartitions": "2147483648"}, r"option=minPartitions, found=2147483648, expected=.*of 32 bits"),
+        ({"minPartitions": "0"}, r"option=minPartitions, found=0, expected=a whole number from 1 to"),
+        ({"minPartitions": "2147483648"}, r"option=minPartitions, found=2147483648, expected=.*to 2147483647"),
         ({"fetchOffset.numRetries": "99999999999"}, r"option=fetchOffset.numRetries, found=99999999999"),
         ({"maxRecordsPerPartition": "-1"}, r"option=maxRecordsPerPartition, found=-1"),
+        ({"maxOffsetsPerTrigger": 2**63}, rf"option=maxOffsetsPerTrigger, found={2**63}.*from 1 to {2**63 - 1}"),
         ({"maxOffsetsPerTrigger": "many"}, r"option=maxOffsetsPerTrigger, found=many"),
         ({"maxTriggerDelay": "soon"}, r"option=maxTriggerDelay, found=soon.*duration"),
         ({"maxTriggerDelay": "-5m"}, r"option=maxTriggerDelay, found=-5m.*duration"),
@@ -68,6 +69,17 @@ def test_wrong_option_is_named(
 ) -> None:
     with pytest.raises(PySparkException, match=message):
         attempt(Source(spark, kafka, subscribe="t"), kind, tmp_path, **options)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_wrong_option_is_refused_when_the_read_begins_and_not_by_load(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path, kind: str
+) -> None:
+    source = Source(spark, kafka, subscribe=topic)
+    assert source.batch(minPartitions="none").columns == source.stream(minPartitions="none").columns
+
+    with pytest.raises(PySparkException, match="option=minPartitions, found=none"):
+        attempt(source, kind, tmp_path, minPartitions="none")
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -150,6 +162,8 @@ def test_options_of_sparks_source_are_taken(
             "KAFKA.max.poll.records": 10,
             "minPartitions": 2,
             "maxTriggerDelay": "1m",
+            "maxOffsetsPerTrigger": 2**63 - 1,
+            "maxRecordsPerPartition": 2**63 - 1,
         },
     )
     assert source.values() == []

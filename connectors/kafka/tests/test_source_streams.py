@@ -204,6 +204,32 @@ def test_checkpoint_of_sparks_own_source_is_gone_on_with(
     assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
 
 
+def test_a_checkpoint_of_sparks_source_with_its_topics_in_another_order_has_at_most_one_batch_without_rows(
+    spark: SparkSession, kafka: KafkaBroker, checkpoint: Path
+) -> None:
+    first, second = sorted(kafka.create_topic(fresh_name("moved")) for _ in range(2))
+    for name in (first, second):
+        send(kafka, name, "old")
+    offsets = {second: {"0": 1}, first: {"0": 1}}
+    _write_spark_checkpoint(checkpoint, offsets, offsets)
+    source = Source(spark, kafka, subscribe=f"{first},{second}")
+
+    assert source.available(checkpoint, **EARLIEST) == [[]]
+    assert source.available(checkpoint, **EARLIEST) == []
+
+
+def test_initial_offsets_that_spark_2_1_0_wrote_are_where_the_query_starts(
+    source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
+) -> None:
+    """Their first byte is of the text's length; later versions of Spark write a zero byte and a version there."""
+    send(kafka, topic, "a", "b", "c")
+    offsets = json.dumps({topic: {"1": 0, "0": 2}}).encode()
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "sources" / "0" / "0").write_bytes(bytes([len(offsets)]) + offsets)
+
+    assert flat(source.available(checkpoint, **EARLIEST)) == ["c"]
+
+
 def _write_spark_checkpoint(checkpoint: Path, initial: object, end: object) -> None:
     """What Spark's source leaves after one batch."""
     for folder in ("sources/0", "offsets", "commits"):

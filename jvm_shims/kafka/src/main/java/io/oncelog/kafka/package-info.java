@@ -1,5 +1,7 @@
 /**
- * The data plane of the Kafka connector. No policy lives here: what to commit or abort is decided in Python, by the
- * ledger; this code moves records between Spark and brokers.
+ * The Java half of the Kafka connector, in the processes of Spark's driver and executors.
+ *
+ * <p>The sink ({@link io.oncelog.kafka.sink}) decides nothing: what to commit or abort is decided in Python, by the
+ * ledger. The source ({@link io.oncelog.kafka.source}) is all here, and decides what a batch reads.
  */
 package io.oncelog.kafka;

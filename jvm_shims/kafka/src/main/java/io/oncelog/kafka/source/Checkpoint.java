@@ -35,19 +35,32 @@ final class Checkpoint {
   }
 
   Optional<KafkaOffset> initialOffsets() {
-    return read(INITIAL_OFFSETS)
-        .map(
-            text -> {
-              // A zero byte and a line with the version stand before the JSON.
-              String[] lines = text.substring(text.startsWith("\0") ? 1 : 0).split("\n", 2);
-              if (lines.length == 2 && !lines[0].equals(VERSION)) {
-                throw new IllegalStateException(
-                    Problems.message(
-                        "the checkpoint was written by a newer Kafka source", "file", path(INITIAL_OFFSETS),
-                        "version", lines[0], "known", VERSION));
-              }
-              return Json.parseOffset(lines[lines.length - 1]);
-            });
+    return read(INITIAL_OFFSETS).map(this::parseInitialOffsets);
+  }
+
+  /**
+   * After the first byte comes a line with the version, then JSON. Spark 2.1.0 wrote no version: its first byte is of
+   * the JSON's length, and may be anything.
+   */
+  private KafkaOffset parseInitialOffsets(byte[] bytes) {
+    String text = new String(bytes, Math.min(1, bytes.length), Math.max(0, bytes.length - 1), StandardCharsets.UTF_8);
+    if (text.startsWith("v")) {
+      String[] lines = text.split("\n", 2);
+      if (!lines[0].equals(VERSION)) {
+        throw new IllegalStateException(
+            Problems.message(
+                "the checkpoint was written by a newer Kafka source", "file", path(INITIAL_OFFSETS),
+                "version", lines[0], "known", VERSION));
+      }
+      text = lines[lines.length - 1];
+    }
+    try {
+      return Json.parseOffset(text);
+    } catch (IllegalArgumentException problem) {
+      throw new IllegalStateException(
+          Problems.message("the checkpoint's initial offsets are damaged", "file", path(INITIAL_OFFSETS))
+              + "; cause: " + problem.getMessage());
+    }
   }
 
   void writeInitialOffsets(KafkaOffset offsets) {
@@ -57,11 +70,11 @@ final class Checkpoint {
   /** The ids that the query's topics had at first, by name. */
   SortedMap<String, String> topicIds() {
     SortedMap<String, String> ids = new TreeMap<>();
-    Optional<String> text = read(topicIdFile(topicIdFiles));
-    while (text.isPresent()) {
-      ids.putAll(Json.parseTexts(text.get()));
+    Optional<byte[]> bytes = read(topicIdFile(topicIdFiles));
+    while (bytes.isPresent()) {
+      ids.putAll(Json.parseTexts(new String(bytes.get(), StandardCharsets.UTF_8)));
       topicIdFiles++;
-      text = read(topicIdFile(topicIdFiles));
+      bytes = read(topicIdFile(topicIdFiles));
     }
     return ids;
   }
@@ -76,9 +89,9 @@ final class Checkpoint {
     return "oncelog-topic-ids" + (number == 0 ? "" : "-" + number) + ".json";
   }
 
-  private Optional<String> read(String name) {
+  private Optional<byte[]> read(String name) {
     try (FSDataInputStream file = fileSystem().open(path(name))) {
-      return Optional.of(new String(file.readAllBytes(), StandardCharsets.UTF_8));
+      return Optional.of(file.readAllBytes());
     } catch (FileNotFoundException missing) {
       return Optional.empty();
     } catch (IOException problem) {

@@ -284,16 +284,21 @@ final class Cluster implements AutoCloseable {
 
   private Admin admin() {
     if (admin == null) {
-      Map<String, Object> settings = new HashMap<>(options.clientSettings);
-      // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
-      settings.putIfAbsent(API_TIMEOUT, API_TIMEOUT_MS);
-      settings.putIfAbsent("request.timeout.ms", "15000");
-      try {
-        admin = Admin.create(settings);
-      } catch (KafkaException problem) { // no broker was asked yet: it is a setting, such as a key store
-        throw new ConfigException(innermost(problem).toString());
-      }
+      admin = connect(options.clientSettings);
     }
     return admin;
+  }
+
+  /** A client for questions to the brokers. */
+  static Admin connect(Map<String, String> clientSettings) {
+    Map<String, Object> settings = new HashMap<>(clientSettings);
+    // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
+    settings.putIfAbsent(API_TIMEOUT, API_TIMEOUT_MS);
+    settings.putIfAbsent("request.timeout.ms", "15000");
+    try {
+      return Admin.create(settings);
+    } catch (KafkaException problem) { // no broker was asked yet: it is a setting, such as a key store
+      throw new ConfigException(innermost(problem).toString());
+    }
   }
 }

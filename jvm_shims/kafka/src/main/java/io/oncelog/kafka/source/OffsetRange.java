@@ -52,9 +52,11 @@ record OffsetRange(String topic, int partition, String topicId, long start, long
       return List.of(this);
     }
     List<OffsetRange> parts = new ArrayList<>();
+    long next = start;
     for (long i = 0; i < count; i++) {
-      long first = start + size() * i / count;
-      parts.add(new OffsetRange(topic, partition, topicId, first, start + size() * (i + 1) / count, null));
+      long first = next;
+      next += size() / count + (i < size() % count ? 1 : 0);
+      parts.add(new OffsetRange(topic, partition, topicId, first, next, null));
     }
     return parts;
   }

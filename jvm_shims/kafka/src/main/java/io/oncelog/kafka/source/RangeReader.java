@@ -1,6 +1,7 @@
 package io.oncelog.kafka.source;
 
 import java.time.Duration;
+import java.util.Optional;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.KafkaException;
@@ -14,8 +15,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads one range of a partition.
  *
- * <p>Offsets without a record are nothing to wonder at: they were control markers, aborted, or compacted away. Only a
- * log that does not hold the position any more has lost something, and then the broker says so.
+ * <p>Offsets without a record are nothing to wonder at: they were control markers, aborted, or compacted away. Of a
+ * position that the log does not hold any more the broker says so, but for one at its very end: there it says nothing,
+ * and {@link LogState} tells whether to wait.
  */
 final class RangeReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(RangeReader.class);
@@ -35,18 +37,20 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public boolean next() {
-    long deadlineNs = nextDeadlineNs();
+    Silence silence = new Silence(System.nanoTime(), reading.pollTimeoutMs());
     while (consumer.position() < range.end()) {
       long before = consumer.position();
-      ConsumerRecord<byte[], byte[]>[] records = poll(deadlineNs);
+      ConsumerRecord<byte[], byte[]>[] records = poll(silence.untilLook(System.nanoTime()));
       if (records.length > 0) {
         batch = columns.batch(records);
         return true;
       }
+      long timeNs = System.nanoTime();
       if (consumer.position() > before) {
-        deadlineNs = nextDeadlineNs();
-      } else if (System.nanoTime() > deadlineNs) {
-        throw tooLate();
+        silence = new Silence(timeNs, reading.pollTimeoutMs());
+      } else if (silence.isTimeToLook(timeNs)) {
+        lookAtLog(silence.isOver(timeNs));
+        silence.looked(timeNs, System.nanoTime());
       }
     }
     return false;
@@ -72,9 +76,9 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  private ConsumerRecord<byte[], byte[]>[] poll(long deadlineNs) {
+  private ConsumerRecord<byte[], byte[]>[] poll(Duration timeout) {
     try {
-      return consumer.poll(range.end(), Duration.ofNanos(Math.max(0, deadlineNs - System.nanoTime())));
+      return consumer.poll(range.end(), timeout);
     } catch (OffsetOutOfRangeException lost) {
       goOnAfterLoss();
       return PolledPartition.NONE;
@@ -89,16 +93,50 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
   private void goOnAfterLoss() {
     long position = consumer.position();
     long[] bounds = consumer.bounds();
-    Object[] fields = {
-      "topic", range.topic(), "partition", range.partition(), "offset", position,
-      "log start", bounds[0], "log end", bounds[1]
-    };
-    String text = "the log does not hold a planned offset any more";
+    report(
+        "the log does not hold a planned offset any more",
+        "topic", range.topic(),
+        "partition", range.partition(),
+        "offset", position,
+        "log start", bounds[0],
+        "log end", bounds[1]);
+    consumer.seek(bounds[0] > position ? Math.min(bounds[0], range.end()) : range.end());
+  }
+
+  /** Whether the rest of the range will ever come: goes on behind what will not, and fails where time is up. */
+  private void lookAtLog(boolean isLast) {
+    LogState log = null;
+    try {
+      log = LogState.ask(reading.clientSettings(), range.topicPartition());
+    } catch (InterruptedException stopped) {
+      throw Problems.<RuntimeException>sneak(stopped);
+    } catch (Exception problem) {
+      LOG.warn(
+          "a partition gives nothing, and its log cannot be looked at; partition={}, cause={}",
+          range.topicPartition(), Problems.unwrapped(problem).toString());
+    }
+    Optional<String> loss = log == null ? Optional.empty() : log.loss(range, consumer.position(), isLast);
+    if (loss.isPresent()) {
+      report(
+          loss.get(),
+          "topic", range.topic(),
+          "partition", range.partition(),
+          "offset", consumer.position(),
+          "planned end", range.end(),
+          "log end", log.end(),
+          "id", log.topicId(),
+          "id before", range.topicId());
+      consumer.seek(range.end());
+    } else if (isLast) {
+      throw tooLate();
+    }
+  }
+
+  private void report(String text, Object... fields) {
     if (reading.failOnDataLoss()) {
       throw new DataLossException(text, fields);
     }
     LOG.warn("{}; failOnDataLoss is false: going on", Problems.message(text, fields));
-    consumer.seek(bounds[0] > position ? Math.min(bounds[0], range.end()) : range.end());
   }
 
   private RuntimeException tooLate() {
@@ -110,9 +148,5 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
             "offset", consumer.position(),
             "end", range.end(),
             "timeout", reading.pollTimeoutMs() + " ms"));
-  }
-
-  private long nextDeadlineNs() {
-    return System.nanoTime() + reading.pollTimeoutMs() * 1_000_000;
   }
 }

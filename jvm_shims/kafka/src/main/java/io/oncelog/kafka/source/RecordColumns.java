@@ -26,6 +26,8 @@ final class RecordColumns {
   static final String TIMESTAMP_TYPE = "timestampType";
   static final String HEADERS = "headers";
 
+  private static final long MICROS_OF_MS = 1_000; // Spark counts microseconds
+
   private static final StructType HEADER =
       new StructType().add(KEY, DataTypes.StringType).add(VALUE, DataTypes.BinaryType);
 
@@ -269,9 +271,24 @@ final class RecordColumns {
       this.records = records;
     }
 
+    private static ArithmeticException tooFar(ConsumerRecord<byte[], byte[]> record) {
+      return new ArithmeticException(
+          Problems.message(
+              "the timestamp of a record is beyond Spark's, which count microseconds in 64 bits; read without the "
+                  + "column timestamp, start behind the record, or delete the partition's records up to it",
+              "topic", record.topic(),
+              "partition", record.partition(),
+              "offset", record.offset(),
+              "timestamp", record.timestamp() + " ms"));
+    }
+
     @Override
     public long getLong(int row) {
-      return Math.multiplyExact(records[row].timestamp(), 1_000L); // Spark counts microseconds
+      long timestampMs = records[row].timestamp();
+      if (timestampMs > Long.MAX_VALUE / MICROS_OF_MS || timestampMs < Long.MIN_VALUE / MICROS_OF_MS) {
+        throw tooFar(records[row]);
+      }
+      return timestampMs * MICROS_OF_MS;
     }
   }
 

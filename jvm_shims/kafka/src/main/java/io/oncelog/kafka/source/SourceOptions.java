@@ -3,7 +3,7 @@ package io.oncelog.kafka.source;
 import io.oncelog.kafka.ClientSettings;
 import java.io.Serializable;
 import java.util.Arrays;
-import java.util.Comparator;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
@@ -13,13 +13,12 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.UUID;
-import java.util.function.Function;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -27,77 +26,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * reads is an error, and so is the end of a stream; a batch ignores what only streams have.
  */
 final class SourceOptions {
-  /** Every option, in its documented spelling. The comments become docs/options.md by {@code make docs}. */
-  enum Name {
-    /** Topics to read, separated by commas. Default: one of these three. */
-    SUBSCRIBE("subscribe"),
-    /** Reads all topics whose whole name matches, also ones created later. Default: -. */
-    SUBSCRIBE_PATTERN("subscribePattern"),
-    /** Partitions to read: {"topic":[0,1]}. Default: -. */
-    ASSIGN("assign"),
-    /**
-     * Where a new query starts: earliest, latest, group (what groupId committed), or offsets as JSON, -2 for the
-     * earliest and -1 for the latest. A query with a checkpoint goes on where it was. Default: latest; earliest for a
-     * batch.
-     */
-    STARTING_OFFSETS("startingOffsets"),
-    /** Starts at the first record at or after this time (ms). Default: -. */
-    STARTING_TIMESTAMP("startingTimestamp"),
-    /** The same for each partition: {"topic":{"0":1000}}. Default: -. */
-    STARTING_OFFSETS_BY_TIMESTAMP("startingOffsetsByTimestamp"),
-    /** For a partition without a record at or after the time: error, or latest to start at its end. Default: error. */
-    STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY("startingOffsetsByTimestampStrategy"),
-    /** Where a batch ends: latest, or offsets as JSON, -1 for the latest. Default: latest. */
-    ENDING_OFFSETS("endingOffsets"),
-    /** A batch ends before the first record at or after this time (ms). Default: -. */
-    ENDING_TIMESTAMP("endingTimestamp"),
-    /** The same for each partition. Default: -. */
-    ENDING_OFFSETS_BY_TIMESTAMP("endingOffsetsByTimestamp"),
-    /**
-     * Fails when records to be read are gone, or a topic was deleted or created again; false goes on behind the gap.
-     * Default: true.
-     */
-    FAIL_ON_DATA_LOSS("failOnDataLoss"),
-    /** Splits the read into at least about so many tasks. Default: -. */
-    MIN_PARTITIONS("minPartitions"),
-    /** Most offsets of one task. Default: -. */
-    MAX_RECORDS_PER_PARTITION("maxRecordsPerPartition"),
-    /**
-     * Most offsets of one micro-batch, shared out by what each partition has waiting. A batch read ignores it. Default:
-     * -.
-     */
-    MAX_OFFSETS_PER_TRIGGER("maxOffsetsPerTrigger"),
-    /** Waits until so many offsets are there. A batch read ignores it. Default: -. */
-    MIN_OFFSETS_PER_TRIGGER("minOffsetsPerTrigger"),
-    /** Waits for minOffsetsPerTrigger no longer than this. Default: 15m. */
-    MAX_TRIGGER_DELAY("maxTriggerDelay"),
-    /** Adds the column headers. Default: false. */
-    INCLUDE_HEADERS("includeHeaders"),
-    /**
-     * A consumer group that a stream commits its progress to, so that lag shows outside Spark, and at whose offsets
-     * startingOffsets=group starts. Default: -.
-     */
-    GROUP_ID("groupId"),
-    /** The consumers' group.id is this and a random part; nothing is committed to it. Default: -. */
-    GROUP_ID_PREFIX("groupIdPrefix"),
-    /** A task fails that gets nothing of its range for so long. Default: 120000. */
-    POLL_TIMEOUT_MS("kafkaConsumer.pollTimeoutMs"),
-    /** How often the driver asks the brokers before it fails. Default: 3. */
-    FETCH_OFFSET_RETRIES("fetchOffset.numRetries"),
-    /** Its pause between two tries. Default: 1000. */
-    FETCH_OFFSET_RETRY_INTERVAL_MS("fetchOffset.retryIntervalMs");
-
-    final String text;
-
-    Name(String text) {
-      this.text = text;
-    }
-  }
-
-  private static final long DEFAULT_POLL_TIMEOUT_MS = 120_000; // Spark's, by its spark.network.timeout
-  private static final long DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000;
-
-  private final CaseInsensitiveStringMap options;
+  private final OptionValues values;
   private final boolean isStream;
 
   final Subscription subscription;
@@ -118,22 +47,22 @@ final class SourceOptions {
   final SortedMap<String, String> clientSettings;
 
   private SourceOptions(CaseInsensitiveStringMap options, boolean isStream) {
-    this.options = options;
+    values = new OptionValues(options, isStream);
     this.isStream = isStream;
-    checkNames();
-    clientSettings = checkedClientSettings();
+    checkNames(options);
+    clientSettings = checkedClientSettings(options);
     subscription = parseSubscription();
-    failOnDataLoss = flag(Name.FAIL_ON_DATA_LOSS, true);
-    includeHeaders = flag(Name.INCLUDE_HEADERS, false);
-    minPartitions = count(Name.MIN_PARTITIONS).map(OptionalInt::of).orElse(OptionalInt.empty());
-    maxRecordsPerPartition = optional(positive(Name.MAX_RECORDS_PER_PARTITION));
-    maxOffsetsPerTrigger = optional(positive(Name.MAX_OFFSETS_PER_TRIGGER));
-    minOffsetsPerTrigger = optional(positive(Name.MIN_OFFSETS_PER_TRIGGER));
-    maxTriggerDelayMs = duration(Name.MAX_TRIGGER_DELAY, DEFAULT_TRIGGER_DELAY_MS);
-    groupId = text(Name.GROUP_ID);
-    fetchOffsetRetries = count(Name.FETCH_OFFSET_RETRIES).orElse(3);
-    fetchOffsetRetryIntervalMs = notNegative(Name.FETCH_OFFSET_RETRY_INTERVAL_MS).orElse(1_000L);
-    pollTimeoutMs = positive(Name.POLL_TIMEOUT_MS).orElse(DEFAULT_POLL_TIMEOUT_MS);
+    failOnDataLoss = values.flag(Option.FAIL_ON_DATA_LOSS);
+    includeHeaders = values.flag(Option.INCLUDE_HEADERS);
+    minPartitions = values.count(Option.MIN_PARTITIONS);
+    maxRecordsPerPartition = values.positive(Option.MAX_RECORDS_PER_PARTITION);
+    maxOffsetsPerTrigger = values.positive(Option.MAX_OFFSETS_PER_TRIGGER);
+    minOffsetsPerTrigger = values.positive(Option.MIN_OFFSETS_PER_TRIGGER);
+    maxTriggerDelayMs = values.durationMs(Option.MAX_TRIGGER_DELAY);
+    groupId = values.text(Option.GROUP_ID);
+    fetchOffsetRetries = values.count(Option.FETCH_OFFSET_RETRIES).orElseThrow();
+    fetchOffsetRetryIntervalMs = values.notNegative(Option.FETCH_OFFSET_RETRY_INTERVAL_MS).orElseThrow();
+    pollTimeoutMs = values.positive(Option.POLL_TIMEOUT_MS).orElseThrow();
     isLatestWithoutMatch = parseStrategy();
     starting = parseStarting();
     ending = parseEnding();
@@ -150,7 +79,7 @@ final class SourceOptions {
 
   /** What decides the columns. All options are checked when it is known whether this is a stream. */
   static boolean includesHeaders(CaseInsensitiveStringMap options) {
-    return Boolean.parseBoolean(options.getOrDefault(Name.INCLUDE_HEADERS.text, "").strip());
+    return Boolean.parseBoolean(options.getOrDefault(Option.INCLUDE_HEADERS.text, "").strip());
   }
 
   boolean isReadCommitted() {
@@ -172,45 +101,18 @@ final class SourceOptions {
     return "assign " + ((Subscription.Assigned) subscription).partitions();
   }
 
-  // Names -------------------------------------------------------------------------------------------------------------
-
-  private void checkNames() {
+  private static void checkNames(CaseInsensitiveStringMap options) {
     for (String key : options.asCaseSensitiveMap().keySet()) {
-      boolean isKnown = Arrays.stream(Name.values()).anyMatch(name -> name.text.equalsIgnoreCase(key));
-      if (!isKnown && !key.toLowerCase(Locale.ROOT).startsWith(ClientSettings.PREFIX)) {
-        throw Problems.option("unknown option of the source oncelog-kafka", "option", key, "nearest", nearest(key));
+      if (!Option.isKnown(key) && !key.toLowerCase(Locale.ROOT).startsWith(ClientSettings.PREFIX)) {
+        String nearest = Option.nearest(key);
+        throw Problems.option("unknown option of the source oncelog-kafka", "option", key, "nearest", nearest);
       }
     }
-  }
-
-  /** The name that is the fewest changes away. */
-  private static String nearest(String key) {
-    return Arrays.stream(Name.values())
-        .map(name -> name.text)
-        .min(Comparator.comparingInt(name -> changes(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))))
-        .orElseThrow();
-  }
-
-  /** Levenshtein's distance. */
-  private static int changes(String one, String other) {
-    int[] row = new int[other.length() + 1];
-    Arrays.setAll(row, i -> i);
-    for (int i = 1; i <= one.length(); i++) {
-      int diagonal = row[0];
-      row[0] = i;
-      for (int j = 1; j <= other.length(); j++) {
-        int above = row[j];
-        int replaced = diagonal + (one.charAt(i - 1) == other.charAt(j - 1) ? 0 : 1);
-        row[j] = Math.min(replaced, 1 + Math.min(above, row[j - 1]));
-        diagonal = above;
-      }
-    }
-    return row[other.length()];
   }
 
   // The client's settings ---------------------------------------------------------------------------------------------
 
-  private SortedMap<String, String> checkedClientSettings() {
+  private SortedMap<String, String> checkedClientSettings(CaseInsensitiveStringMap options) {
     SortedMap<String, String> settings = new TreeMap<>(ClientSettings.of(options));
     refuse(settings, ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "where a query starts is said by startingOffsets");
     refuse(settings, ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, "keys come as bytes; cast or decode the column");
@@ -224,9 +126,13 @@ final class SourceOptions {
     settings.putIfAbsent(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
     String level = settings.get(ConsumerConfig.ISOLATION_LEVEL_CONFIG).trim().toLowerCase(Locale.ROOT);
     if (!level.equals("read_committed") && !level.equals("read_uncommitted")) {
-      throw wrong("kafka.isolation.level", level, "read_committed or read_uncommitted");
+      throw Problems.option(
+          "an option has a wrong value",
+          "option", "kafka.isolation.level",
+          "found", level,
+          "expected", "read_committed or read_uncommitted");
     }
-    text(Name.GROUP_ID_PREFIX)
+    values.text(Option.GROUP_ID_PREFIX)
         .map(prefix -> prefix + "-" + UUID.randomUUID())
         .ifPresent(group -> settings.putIfAbsent(ConsumerConfig.GROUP_ID_CONFIG, group));
     return settings;
@@ -241,23 +147,22 @@ final class SourceOptions {
   // Positions ---------------------------------------------------------------------------------------------------------
 
   private Subscription parseSubscription() {
-    long given =
-        java.util.stream.Stream.of(Name.SUBSCRIBE, Name.SUBSCRIBE_PATTERN, Name.ASSIGN).filter(this::isGiven).count();
+    long given = Stream.of(Option.SUBSCRIBE, Option.SUBSCRIBE_PATTERN, Option.ASSIGN).filter(values::isGiven).count();
     if (given != 1) {
       throw Problems.option("exactly one of subscribe, subscribePattern and assign says what to read", "given", given);
     }
-    if (isGiven(Name.SUBSCRIBE)) {
-      TreeSet<String> names = new TreeSet<>(Arrays.asList(raw(Name.SUBSCRIBE).split("[,\\s]+")));
+    if (values.isGiven(Option.SUBSCRIBE)) {
+      TreeSet<String> names = new TreeSet<>(Arrays.asList(values.raw(Option.SUBSCRIBE).split("[,\\s]+")));
       names.remove("");
       if (names.isEmpty()) {
-        throw wrong(Name.SUBSCRIBE.text, raw(Name.SUBSCRIBE), "topic names, separated by commas");
+        throw values.wrong(Option.SUBSCRIBE, "topic names, separated by commas");
       }
       return new Subscription.Topics(names);
     }
-    if (isGiven(Name.SUBSCRIBE_PATTERN)) {
-      return new Subscription.Matching(parse(Name.SUBSCRIBE_PATTERN, SourceOptions::pattern));
+    if (values.isGiven(Option.SUBSCRIBE_PATTERN)) {
+      return new Subscription.Matching(values.parse(Option.SUBSCRIBE_PATTERN, SourceOptions::pattern));
     }
-    return new Subscription.Assigned(parse(Name.ASSIGN, Json::parsePartitions));
+    return new Subscription.Assigned(values.parse(Option.ASSIGN, Json::parsePartitions));
   }
 
   private static Pattern pattern(String text) {
@@ -272,48 +177,41 @@ final class SourceOptions {
   }
 
   private boolean parseStrategy() {
-    String strategy = text(Name.STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY).orElse("error").toLowerCase(Locale.ROOT);
+    String strategy = values.raw(Option.STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY).toLowerCase(Locale.ROOT);
     if (!strategy.equals("error") && !strategy.equals("latest")) {
-      throw wrong(Name.STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY.text, strategy, "error or latest");
+      throw values.wrong(Option.STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY, "error or latest");
     }
     return strategy.equals("latest");
   }
 
   private Position parseStarting() {
     Position position =
-        parsePosition(
-            Name.STARTING_TIMESTAMP,
-            Name.STARTING_OFFSETS_BY_TIMESTAMP,
-            Name.STARTING_OFFSETS,
-            isStream ? new Position.Latest() : new Position.Earliest());
+        parsePosition(Option.STARTING_TIMESTAMP, Option.STARTING_OFFSETS_BY_TIMESTAMP, Option.STARTING_OFFSETS);
     if (!isStream && isOrHas(position, new Position.Latest(), Position.LATEST_OFFSET)) {
-      throw wrong(
-          Name.STARTING_OFFSETS.text, raw(Name.STARTING_OFFSETS), "not latest (-1): a batch would read nothing");
+      throw values.wrong(Option.STARTING_OFFSETS, "not latest (-1): a batch would read nothing");
     }
     return position;
   }
 
   private Position parseEnding() {
     Position position =
-        parsePosition(
-            Name.ENDING_TIMESTAMP, Name.ENDING_OFFSETS_BY_TIMESTAMP, Name.ENDING_OFFSETS, new Position.Latest());
+        parsePosition(Option.ENDING_TIMESTAMP, Option.ENDING_OFFSETS_BY_TIMESTAMP, Option.ENDING_OFFSETS);
     if (isOrHas(position, new Position.Earliest(), Position.EARLIEST_OFFSET) || position instanceof Position.Group) {
-      throw wrong(Name.ENDING_OFFSETS.text, raw(Name.ENDING_OFFSETS), "latest, or offsets as JSON without -2");
+      throw values.wrong(Option.ENDING_OFFSETS, "latest, or offsets as JSON without -2");
     }
     return position;
   }
 
-  private Position parsePosition(Name timestamp, Name timestamps, Name offsets, Position otherwise) {
-    if (isGiven(timestamp)) {
-      return new Position.AtTimestamp(notNegative(timestamp).orElseThrow());
-    } else if (isGiven(timestamps)) {
-      SortedMap<TopicPartition, Long> times = parse(timestamps, text -> Json.parseNumbers(text, Json.TIMESTAMPS_SHAPE));
+  private Position parsePosition(Option timestamp, Option timestamps, Option offsets) {
+    if (values.isGiven(timestamp)) {
+      return new Position.AtTimestamp(values.notNegative(timestamp).orElseThrow());
+    } else if (values.isGiven(timestamps)) {
+      SortedMap<TopicPartition, Long> times =
+          values.parse(timestamps, text -> Json.parseNumbers(text, Json.TIMESTAMPS_SHAPE));
       checkLeast(timestamps, times, 0);
       return new Position.AtTimestamps(times);
-    } else if (!isGiven(offsets)) {
-      return otherwise;
     }
-    switch (raw(offsets).toLowerCase(Locale.ROOT)) {
+    switch (values.raw(offsets).toLowerCase(Locale.ROOT)) {
       case "earliest":
         return new Position.Earliest();
       case "latest":
@@ -321,17 +219,18 @@ final class SourceOptions {
       case "group":
         return new Position.Group();
       default:
-        SortedMap<TopicPartition, Long> numbers = parse(offsets, text -> Json.parseNumbers(text, Json.OFFSETS_SHAPE));
+        SortedMap<TopicPartition, Long> numbers =
+            values.parse(offsets, text -> Json.parseNumbers(text, Json.OFFSETS_SHAPE));
         checkLeast(offsets, numbers, Position.EARLIEST_OFFSET);
         return new Position.AtOffsets(numbers);
     }
   }
 
-  private void checkLeast(Name name, Map<TopicPartition, Long> numbers, long least) {
+  private void checkLeast(Option option, Map<TopicPartition, Long> numbers, long least) {
     numbers.forEach(
         (partition, number) -> {
           if (number < least) {
-            throw wrong(name.text, raw(name), "no number below " + least + ", as for " + partition);
+            throw values.wrong(option, "no number below " + least + ", as for " + partition);
           }
         });
   }
@@ -348,9 +247,9 @@ final class SourceOptions {
       throw Problems.option("startingOffsets=group starts at what a group committed; name it", "missing", "groupId");
     }
     if (isStream) {
-      for (Name name : new Name[] {Name.ENDING_OFFSETS, Name.ENDING_TIMESTAMP, Name.ENDING_OFFSETS_BY_TIMESTAMP}) {
-        if (isGiven(name)) {
-          throw Problems.option("a stream has no end; use spark.read, or Trigger.AvailableNow", "option", name.text);
+      for (Option end : List.of(Option.ENDING_OFFSETS, Option.ENDING_TIMESTAMP, Option.ENDING_OFFSETS_BY_TIMESTAMP)) {
+        if (values.isGiven(end)) {
+          throw Problems.option("a stream has no end; use spark.read, or Trigger.AvailableNow", "option", end.text);
         }
       }
     }
@@ -359,8 +258,8 @@ final class SourceOptions {
         && minOffsetsPerTrigger.getAsLong() > maxOffsetsPerTrigger.getAsLong()) {
       throw Problems.option(
           "minOffsetsPerTrigger is above maxOffsetsPerTrigger",
-          Name.MIN_OFFSETS_PER_TRIGGER.text, minOffsetsPerTrigger.getAsLong(),
-          Name.MAX_OFFSETS_PER_TRIGGER.text, maxOffsetsPerTrigger.getAsLong());
+          Option.MIN_OFFSETS_PER_TRIGGER.text, minOffsetsPerTrigger.getAsLong(),
+          Option.MAX_OFFSETS_PER_TRIGGER.text, maxOffsetsPerTrigger.getAsLong());
     }
     if (starting instanceof Position.AtOffsets from && ending instanceof Position.AtOffsets to) {
       checkOrder(from.offsets(), to.offsets());
@@ -386,92 +285,6 @@ final class SourceOptions {
                 "the read starts after its end", "partition", partition, "start", start, "end", end);
           }
         });
-  }
-
-  // Readers of values -------------------------------------------------------------------------------------------------
-
-  private boolean isGiven(Name name) {
-    return options.containsKey(name.text);
-  }
-
-  private String raw(Name name) {
-    return Optional.ofNullable(options.get(name.text)).orElse("").strip();
-  }
-
-  private Optional<String> text(Name name) {
-    if (isGiven(name) && raw(name).isEmpty()) {
-      throw wrong(name.text, "", "a text that is not empty");
-    }
-    return isGiven(name) ? Optional.of(raw(name)) : Optional.empty();
-  }
-
-  private boolean flag(Name name, boolean otherwise) {
-    return text(name)
-        .map(
-            text -> {
-              if (!text.equalsIgnoreCase("true") && !text.equalsIgnoreCase("false")) {
-                throw wrong(name.text, text, "true or false");
-              }
-              return Boolean.parseBoolean(text);
-            })
-        .orElse(otherwise);
-  }
-
-  private Optional<Integer> count(Name name) {
-    return number(name, 1, Integer.MAX_VALUE, "a whole number above 0, of 32 bits").map(Math::toIntExact);
-  }
-
-  private Optional<Long> positive(Name name) {
-    return number(name, 1, Long.MAX_VALUE, "a whole number above 0");
-  }
-
-  private Optional<Long> notNegative(Name name) {
-    return number(name, 0, Long.MAX_VALUE, "a whole number, 0 or above");
-  }
-
-  private Optional<Long> number(Name name, long least, long most, String expected) {
-    return text(name)
-        .map(
-            text -> {
-              if (!text.matches("[0-9]{1,18}") || Long.parseLong(text) < least || Long.parseLong(text) > most) {
-                throw wrong(name.text, text, expected);
-              }
-              return Long.parseLong(text);
-            });
-  }
-
-  private long duration(Name name, long otherwiseMs) {
-    return text(name)
-        .map(
-            text -> {
-              String expected = "a duration such as 15m, 30s or 500ms";
-              try {
-                long ms = JavaUtils.timeStringAsMs(text);
-                if (ms < 0) {
-                  throw wrong(name.text, text, expected);
-                }
-                return ms;
-              } catch (NumberFormatException problem) {
-                throw wrong(name.text, text, expected);
-              }
-            })
-        .orElse(otherwiseMs);
-  }
-
-  private <T> T parse(Name name, Function<String, T> parser) {
-    try {
-      return parser.apply(raw(name));
-    } catch (IllegalArgumentException problem) {
-      throw Problems.option("an option has a wrong value: " + problem.getMessage(), "option", name.text);
-    }
-  }
-
-  private static IllegalArgumentException wrong(String name, Object found, String expected) {
-    return Problems.option("an option has a wrong value", "option", name, "found", found, "expected", expected);
-  }
-
-  private static OptionalLong optional(Optional<Long> value) {
-    return value.map(OptionalLong::of).orElse(OptionalLong.empty());
   }
 
   /** What an executor needs to poll. */

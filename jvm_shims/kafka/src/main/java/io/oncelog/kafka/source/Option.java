@@ -1,0 +1,104 @@
+package io.oncelog.kafka.source;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.Locale;
+import java.util.Optional;
+
+/**
+ * Every option of the source but those that begin with {@code kafka.}.
+ *
+ * <p>Spelling, default and meaning of each are in {@code options.json} beside this class, from which {@code make docs}
+ * writes docs/options.md too.
+ */
+enum Option {
+  SUBSCRIBE,
+  SUBSCRIBE_PATTERN,
+  ASSIGN,
+  STARTING_OFFSETS,
+  STARTING_TIMESTAMP,
+  STARTING_OFFSETS_BY_TIMESTAMP,
+  STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY,
+  ENDING_OFFSETS,
+  ENDING_TIMESTAMP,
+  ENDING_OFFSETS_BY_TIMESTAMP,
+  FAIL_ON_DATA_LOSS,
+  MIN_PARTITIONS,
+  MAX_RECORDS_PER_PARTITION,
+  MAX_OFFSETS_PER_TRIGGER,
+  MIN_OFFSETS_PER_TRIGGER,
+  MAX_TRIGGER_DELAY,
+  INCLUDE_HEADERS,
+  GROUP_ID,
+  GROUP_ID_PREFIX,
+  POLL_TIMEOUT_MS,
+  FETCH_OFFSET_RETRIES,
+  FETCH_OFFSET_RETRY_INTERVAL_MS;
+
+  /** The documented spelling; users may write it in any case. */
+  final String text;
+
+  private final Optional<String> streamDefault;
+  private final Optional<String> batchDefault;
+
+  Option() {
+    JsonNode row = Table.ROWS.get(name());
+    text = row.get("name").asText();
+    streamDefault = Optional.ofNullable(row.get("default")).map(JsonNode::asText);
+    batchDefault = Optional.ofNullable(row.get("batchDefault")).map(JsonNode::asText).or(() -> streamDefault);
+  }
+
+  /** What counts when the option is not given; empty if nothing does. */
+  Optional<String> defaultText(boolean isStream) {
+    return isStream ? streamDefault : batchDefault;
+  }
+
+  static boolean isKnown(String key) {
+    return Arrays.stream(values()).anyMatch(name -> name.text.equalsIgnoreCase(key));
+  }
+
+  /** The spelling that is the fewest changes away. */
+  static String nearest(String key) {
+    return Arrays.stream(values())
+        .map(name -> name.text)
+        .min(Comparator.comparingInt(name -> changes(name.toLowerCase(Locale.ROOT), key.toLowerCase(Locale.ROOT))))
+        .orElseThrow();
+  }
+
+  /** Levenshtein's distance. */
+  private static int changes(String one, String other) {
+    int[] row = new int[other.length() + 1];
+    Arrays.setAll(row, i -> i);
+    for (int i = 1; i <= one.length(); i++) {
+      int diagonal = row[0];
+      row[0] = i;
+      for (int j = 1; j <= other.length(); j++) {
+        int above = row[j];
+        int replaced = diagonal + (one.charAt(i - 1) == other.charAt(j - 1) ? 0 : 1);
+        row[j] = Math.min(replaced, 1 + Math.min(above, row[j - 1]));
+        diagonal = above;
+      }
+    }
+    return row[other.length()];
+  }
+
+  /** The rows of options.json, by the constants' names. An enum's constructor cannot see its own static fields. */
+  static final class Table {
+    static final JsonNode ROWS = read();
+
+    private Table() {}
+
+    private static JsonNode read() {
+      try (InputStream json = Option.class.getResourceAsStream("options.json")) {
+        return new JsonMapper().readTree(json);
+      } catch (IOException problem) {
+        throw new UncheckedIOException(problem);
+      }
+    }
+  }
+}
