@@ -66,6 +66,9 @@ unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
+# Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
+MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
+unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
 
 unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs and packaging
@@ -103,7 +106,7 @@ integration: shims ## The tests on servers in containers; as root on Debian, wit
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
-crash: shims ## Kill real queries at every named crash point, on SQLite, ZooKeeper and Kafka; clusters and speculation
+crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
 nightly: test zookeeper integration crash coverage sim sim-pairs fuzz mutate soak ## All there is, every shard of it: hours

@@ -40,6 +40,7 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[W
 # Two drivers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(
     "point",
     [
@@ -153,6 +154,7 @@ def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         found.close()
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(
     "point", [CrashPoint.SINK_PLANNED, CrashPoint.KAFKA_WRITTEN, CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED]
 )
@@ -275,6 +277,7 @@ def test_under_rewrite_only_what_is_missing_is_written_again(world: World) -> No
     assert world.values() == FIRST
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [CrashPoint.KAFKA_LOST, CrashPoint.KAFKA_REWRITTEN, CrashPoint.KAFKA_REPLACED])
 def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, point: CrashPoint) -> None:
     time_out_behind_the_decision(world, **REWRITE)

@@ -85,6 +85,7 @@ POINTS = [
 """Where the version changes in a batch, and whether the batch's transactions are open already."""
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 @pytest.mark.parametrize(("point", "is_open"), POINTS)
 def test_a_version_that_changes_in_a_batch_leaves_each_batch_there_once(
@@ -105,6 +106,7 @@ def test_a_version_that_changes_in_a_batch_leaves_each_batch_there_once(
     assert world.values() == [*FIRST, *SECOND, *THIRD]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 @pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, CrashPoint.KAFKA_ENDED, CrashPoint.KAFKA_COMPLETE])
 def test_what_a_driver_decided_is_committed_by_the_next_at_another_version(

@@ -331,6 +331,7 @@ SMALL = Size(runs=2)
 SIZES = [SMALL, Size(batches=1, runs=2, strangers=1), Size(batches=1, settlings=0)]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("size", SIZES, ids=["two runs", "two runs and a stranger", "three runs"])
 def test_no_interleaving_of_runs_breaks_a_law(size: Size) -> None:
     """conformance: 52, 53, 57, 62."""

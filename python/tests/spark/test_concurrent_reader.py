@@ -101,6 +101,7 @@ def batches(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("door", DOORS)
 def test_no_reader_ever_sees_a_part_of_a_batch_or_of_a_transaction(
     spark: SparkSession, log: Log, tmp_path: Path, door: str

@@ -184,6 +184,7 @@ def test_a_task_that_fails_behind_its_last_row_is_tried_again_and_leaves_one_cop
     assert_no_round_is_open(log)
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [CrashPoint.TASK_WRITE, CrashPoint.FILE_FINISHED])
 def test_a_task_that_is_killed_is_tried_again_and_leaves_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path, door: str, point: CrashPoint

@@ -77,8 +77,9 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def log(shell: Shell) -> Iterator[oncelog.Log]:
+def log(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[oncelog.Log]:
     """A log with one topic of two partitions, opened beside the command."""
+    monkeypatch.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans that settling could disturb
     with oncelog.open(shell.folder) as opened:
         opened.create_topic(TOPIC, partitions=2)
         yield opened
