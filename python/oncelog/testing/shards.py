@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 from zlib import crc32
 
 Item = TypeVar("Item")
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """One of several shards, written as in ``2/4``. Their numbers begin with 1."""
 
     number: int

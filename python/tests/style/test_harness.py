@@ -134,9 +134,9 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    shards = [ran(inner, "-m", "walk or on_zookeeper", f"--shard={number}/4") for number in (1, 2, 3, 4)]
+    shards = [ran(inner, "-m", "walk or on_zookeeper", f"--shard={number}/2") for number in (1, 2)]
 
-    assert [sum("walk" in test for test in one) for one in shards] == [1] * 4
+    assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
     assert sorted(set(chain(*shards))) == ["test_a[zookeeper]", "test_b[zookeeper]", "test_c[zookeeper]", *WALKS]
     assert sum("zookeeper" in test for test in chain(*shards)) == 3, "in one shard each, as SQLite is in all"
 
