@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -85,6 +85,10 @@ coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 %
 	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
 
+coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
+	$(PYTEST) connectors/kafka/tests -m "$(DAILY) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=
+	$(BIN)/python -m coverage report --include='*/oncelog_kafka/*' --fail-under=95
+
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
 	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED)) $(OF_SHARD)
 
@@ -109,7 +113,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test zookeeper integration crash coverage sim sim-pairs fuzz mutate soak ## All there is, every shard of it: hours
+nightly: test zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is, every shard of it: hours
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
