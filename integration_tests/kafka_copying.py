@@ -23,8 +23,8 @@ from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.option_values import KAFKA
-from tests.spark.processes import Program
-from tests.waiting import PATIENCE_S, until
+from tests.support.harness.waiting import PATIENCE_S, until
+from tests.support.spark.processes import Program
 
 SOURCE, TARGET, PREFIX = "source", "target", "copies"
 PARTITIONS = 4

@@ -30,8 +30,8 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.driver import BatchDriver, BatchReport
 from oncelog_kafka.source_offsets import GroupOffsets
 from reads import Source
-from tests.kafka import KafkaBroker, fresh_name, require_broker, send
-from tests.kafka_sink import committed, options, rows, values
+from tests.support.connectors.kafka_sink import committed, options, rows, values
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, send
 
 USER, PASSWORD = "alice", 'se"cret'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

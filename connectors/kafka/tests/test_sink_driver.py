@@ -26,8 +26,8 @@ from oncelog_kafka import brokers as brokers_module
 from oncelog_kafka import ledger, participants
 from oncelog_kafka.driver import BatchDriver
 from oncelog_kafka.source_offsets import GroupOffsets
-from tests.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
+from tests.support.servers.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
 
 
 @pytest.fixture

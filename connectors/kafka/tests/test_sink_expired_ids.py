@@ -19,9 +19,17 @@ from oncelog.errors import ParticipantLostError
 from oncelog_kafka import ledger
 from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
-from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, stop
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, stop
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import (
+    STEADY,
+    TV1_VERSION,
+    TV2_VERSION,
+    KafkaBroker,
+    Transaction,
+    fresh_name,
+    running_broker,
+)
 
 pytestmark = pytest.mark.walk  # waits for real expirations
 

@@ -14,8 +14,8 @@ from oncelog.errors import NotPreparedError, ParticipantLostError, RoundAbortedE
 from oncelog_kafka import inspection, ledger
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.source_offsets import GroupOffsets
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka import ledger
 from oncelog_kafka.participants import ParticipantId
-from tests.kafka import KafkaBroker, Transaction
-from tests.kafka_sink import StoppedOnPurposeError, at, rows, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, rows, stop
+from tests.support.servers.kafka import KafkaBroker, Transaction
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka import connections, ledger
 from oncelog_kafka.participants import Participant
-from tests.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
 
 FEATURE = "transaction.version"
 THIRD = numbered(20, first=40)

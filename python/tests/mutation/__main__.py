@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from oncelog.testing.shards import Shard
 from tests.mutation.faults import FAULTS, Fault
-from tests.parts import CI
+from tests.support.harness.parts import CI
 
 PYTHON = Path(__file__).parents[2]
 TIMEOUT_S = 120

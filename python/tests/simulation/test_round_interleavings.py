@@ -35,9 +35,9 @@ from oncelog.types import Block, IsolationLevel, OffsetAndMetadata, Outcome, Top
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.payloads import OwnerRecord
-from tests.logs import TOPIC, DrivenTime, MemoryFiles, partitions
-from tests.parts import is_deep
-from tests.rounds import GROUP, PREFIX, SOURCE, request
+from tests.support.harness.parts import is_deep
+from tests.support.log.logs import TOPIC, DrivenTime, MemoryFiles, partitions
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, request
 
 TWICE = "a batch is in the log twice, or behind a later one"
 HALF = "a batch is half visible"

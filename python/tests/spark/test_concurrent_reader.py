@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.runtime import Log
-from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, PATIENCE_S, Rows, into, place, stream
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.spark.processes import start_job
+from tests.support.spark.queries import DOORS, PATIENCE_S, Rows, into, place, stream
 
 TOPICS = ["left", "right"]
 PARTITIONS = 3

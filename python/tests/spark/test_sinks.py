@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord
-from tests.logs import numbered, records, started, values, write_aborted, write_committed
-from tests.spark.faults import armed, armed_source, failing_always, failing_once
-from tests.spark.queries import (
+from tests.support.log.logs import numbered, records, started, values, write_aborted, write_committed
+from tests.support.spark.faults import armed, armed_source, failing_always, failing_once
+from tests.support.spark.queries import (
     DOORS,
     copy,
     forget_last_commit,

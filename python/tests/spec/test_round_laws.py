@@ -25,8 +25,8 @@ from oncelog.errors import (
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
 from oncelog.znodes import paths
-from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,
@@ -38,7 +38,7 @@ from tests.logs import (
     values,
     write_committed,
 )
-from tests.rounds import (
+from tests.support.log.rounds import (
     GROUP,
     PREFIX,
     SOURCE,

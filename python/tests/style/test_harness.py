@@ -43,7 +43,7 @@ def test_what_is_closing_has_time_to_end():
 
 SKIPS = """
 import pytest
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
 
 def test_needs_a_moon():
     missing_part("a moon", "wait for the night")
@@ -53,7 +53,7 @@ def test_is_for_another_system():
 """
 
 SKIPPED_MODULE = """
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
 missing_part("a sun", "wait for the day")
 """
 
@@ -86,7 +86,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A pytest run of its own, in its own process, with our conftest and little patience for leaks."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     monkeypatch.delenv("ONCELOG_CI_REQUIRE", raising=False)
-    patience = "\nimport tests.leaks\ntests.leaks.GRACE_S = 0.5\n"
+    patience = "\nimport tests.support.harness.leaks\ntests.support.harness.leaks.GRACE_S = 0.5\n"
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8") + patience)
     return pytester
 

@@ -29,9 +29,9 @@ from oncelog.cli.shell import Command, Root
 from oncelog.log import holds
 from oncelog.runtime import ZNODES_FILE
 from oncelog.znodes import copying
-from tests.copies import open_round, written_blocks
-from tests.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 from tests.style.tree import ROOT
+from tests.support.log.copies import open_round, written_blocks
+from tests.support.log.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_ID = "copier-" + "0123456789" * 20

@@ -13,7 +13,7 @@ from oncelog.clients.prepared import PreparedTransaction
 from oncelog.errors import InvalidRecordError, OncelogError
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicPartition
-from tests.logs import TOPIC, LogWorld, columns, started
+from tests.support.log.logs import TOPIC, LogWorld, columns, started
 
 TP = TopicPartition(TOPIC, 0)
 

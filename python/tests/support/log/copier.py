@@ -1,4 +1,4 @@
-"""A program that copies numbers exactly once, for tests that kill it: ``python -m tests.copier LOG``.
+"""A program that copies numbers exactly once, for tests that kill it: ``python -m tests.support.log.copier LOG``.
 
 Every seventh number is written once in a transaction that is aborted. Each number that is committed is printed.
 """

@@ -14,9 +14,9 @@ from typing import Any
 import oncelog
 from oncelog.runtime import Log
 from oncelog.spark import packaging
-from tests.logs import numbered, started, write_aborted, write_committed
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.queries import DOORS, copy, stream
+from tests.support.log.logs import numbered, started, write_aborted, write_committed
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.queries import DOORS, copy, stream
 
 RUNS = ("first", "second")
 PARTITIONS = 2

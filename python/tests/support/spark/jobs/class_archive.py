@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import oncelog
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.queries import DOORS, copy, run_plan, stream, table
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.queries import DOORS, copy, run_plan, stream, table
 
 
 def main(jvm_options: str) -> None:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import oncelog_kafka
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.standalone import executors
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.standalone import executors
 
 
 def with_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

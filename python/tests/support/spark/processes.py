@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests import spark_home
+from tests.support.spark import spark_home
 
 PATIENCE_S = 300
 LAST_LINES = 40
@@ -81,8 +81,8 @@ class Program:
 
 
 def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
-    """Start ``tests.spark.jobs.<module>`` with settings that JSON can carry; its output goes to a file in `folder`."""
-    return Program([sys.executable, "-m", f"tests.spark.jobs.{module}", json.dumps(settings)], folder, name)
+    """Start a module of `tests.support.spark.jobs` with settings that JSON can carry; its output goes into `folder`."""
+    return Program([sys.executable, "-m", f"tests.support.spark.jobs.{module}", json.dumps(settings)], folder, name)
 
 
 def _members(session: int) -> Iterator[int]:

@@ -19,8 +19,8 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import PRODUCER_DEFAULTS
 from oncelog_kafka.participants import Participant, token_group_prefix
 from oncelog_kafka.tokens import TokenText
-from tests.kafka import KafkaBroker
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

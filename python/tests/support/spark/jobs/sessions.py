@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests import spark_home
+from tests.support.spark import spark_home
 
 
 @contextmanager

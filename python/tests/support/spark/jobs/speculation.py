@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 import oncelog
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.queries import copy, stream
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.queries import copy, stream
 
 PATIENCE_S = 120
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests import spark_home
-from tests.parts import require_java
-from tests.spark.processes import Program
-from tests.spark.queries import PATIENCE_S
-from tests.waiting import until
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.spark import spark_home
+from tests.support.spark.processes import Program
+from tests.support.spark.queries import PATIENCE_S
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """To Spark, two hosts. Linux answers on the whole of 127.0.0.0/8; macOS needs ``ifconfig lo0 alias``."""

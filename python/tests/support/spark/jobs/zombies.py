@@ -23,8 +23,8 @@ import oncelog
 from oncelog.crash_points import CrashPoint, arm
 from oncelog.spark.data_source import OncelogDataSource
 from oncelog.spark.writer import StreamWriter
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.queries import into, stream
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.queries import into, stream
 
 POINT = "point"
 MARK = "mark"

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 import oncelog
-from tests.spark.jobs.sessions import spark_session
-from tests.spark.queries import DOORS, into, stream
+from tests.support.spark.jobs.sessions import spark_session
+from tests.support.spark.queries import DOORS, into, stream
 
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 PATIENCE_S = 60

@@ -14,8 +14,8 @@ from typing import Any
 import oncelog
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
 from oncelog.testing import faults
-from tests.spark.jobs.sessions import run_while_watched, spark_session
-from tests.spark.queries import into, stream
+from tests.support.spark.jobs.sessions import run_while_watched, spark_session
+from tests.support.spark.queries import into, stream
 
 
 def die_at(point: CrashPoint, mark: Path) -> None:

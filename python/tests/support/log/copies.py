@@ -6,8 +6,8 @@ from oncelog import limits
 from oncelog.coordinator.rounds import BatchOffsets, Round
 from oncelog.runtime import Log
 from oncelog.types import Block, OffsetAndMetadata
-from tests.logs import partition
-from tests.rounds import begin, written
+from tests.support.log.logs import partition
+from tests.support.log.rounds import begin, written
 
 
 def written_blocks(log: Log, *sent: bytes) -> list[Block]:

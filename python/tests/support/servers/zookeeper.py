@@ -15,7 +15,7 @@ import pytest
 
 from oncelog.testing import zookeeper_server
 from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer, free_ports
-from tests.parts import missing_part, require_java
+from tests.support.harness.parts import missing_part, require_java
 
 __all__ = ["ZookeeperEnsemble", "ZookeeperServer", "free_ports"]
 

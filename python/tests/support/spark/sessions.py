@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import spark_home
-from tests.parts import missing_part, require_java
+from tests.support.harness.parts import missing_part, require_java
+from tests.support.spark import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

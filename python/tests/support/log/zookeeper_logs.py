@@ -18,9 +18,9 @@ from oncelog.testing import invariants
 from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.transact import IsFresh, always_fresh
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
-from tests.faulty import FaultyStore
-from tests.logs import DrivenTime, LogWorld
-from tests.proxy import Loss, Proxy
+from tests.support.log.faulty import FaultyStore
+from tests.support.log.logs import DrivenTime, LogWorld
+from tests.support.servers.proxy import Loss, Proxy
 
 _APART_S = 0.002
 """Stamps are in whole milliseconds: what came before a leap in time must not bear its stamp."""

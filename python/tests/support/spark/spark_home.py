@@ -23,10 +23,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.java import java
-from tests.locks import locked
+from tests.support.harness.java import java
+from tests.support.harness.locks import locked
 
-PYTHON_SOURCES = Path(__file__).parents[1]
+PYTHON_SOURCES = Path(__file__).parents[3]
 BUILD = PYTHON_SOURCES.parent / "build"
 COPIES_OF_SOURCES = "python"
 
@@ -98,7 +98,7 @@ def _make_archive(home: Path) -> None:
         new = Path(folder, "new.jsa")
         options = f'{QUICK} -Xlog:cds*=error "-XX:ArchiveClassesAtExit={new}"'
         done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.jobs.class_archive", options],
+            [sys.executable, "-m", "tests.support.spark.jobs.class_archive", options],
             cwd=folder,
             env={**os.environ, **_variables(home)},
             stdin=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from typing import Any
 
 import oncelog_kafka
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
-from tests.spark.jobs.sessions import run_while_watched, spark_session
+from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 
 
 def main(settings: dict[str, Any]) -> None:

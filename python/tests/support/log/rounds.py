@@ -12,7 +12,7 @@ from oncelog.log.segment import SegmentWriter
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
 from oncelog.types import Block, OffsetAndMetadata, TopicIdPartition, TopicPartition
-from tests.logs import TOPIC, columns, values
+from tests.support.log.logs import TOPIC, columns, values
 
 PREFIX = "sink"
 SOURCE = "source"

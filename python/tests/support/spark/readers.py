@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

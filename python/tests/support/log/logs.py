@@ -189,7 +189,7 @@ def log_world(folder: Path, kind: str = "memory") -> Iterator[LogWorld]:
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
     """A log with one topic of two partitions, on each store."""
     if request.param == "zookeeper":
-        from tests.zookeeper_logs import zookeeper_log_world  # which is made of what is in this file
+        from tests.support.log.zookeeper_logs import zookeeper_log_world  # which is made of what is in this file
 
         opened: AbstractContextManager[LogWorld] = zookeeper_log_world(
             tmp_path, request.getfixturevalue("zookeeper").url()

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.java import java
+from tests.support.harness.java import java
 
 MISSING_PART = "missing part: "
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncelog.testing import kafka_broker
 from oncelog.testing.kafka_broker import TV1_FEATURES, TV1_VERSION, TV2_VERSION, KafkaBroker
-from tests.parts import missing_part, require_java
+from tests.support.harness.parts import missing_part, require_java
 
 __all__ = ["TV1_FEATURES", "TV1_VERSION", "TV2_VERSION", "KafkaBroker"]
 

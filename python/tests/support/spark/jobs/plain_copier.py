@@ -14,7 +14,7 @@ from typing import Any
 
 import oncelog
 from oncelog.types import ConsumerRecord
-from tests.logs import started
+from tests.support.log.logs import started
 
 NAME = "plain"
 AT_ONCE = 13

@@ -26,8 +26,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import missing_part
-from tests.waiting import until
+from tests.support.harness.parts import missing_part
+from tests.support.harness.waiting import until
 
 BUCKET = "logs"
 SECRET = "a-secret-of-the-tests"
