@@ -113,7 +113,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is, every shard of it: hours
+nightly: test zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
