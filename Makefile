@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage fuzz mutate spark kafka zookeeper integration soak crash crash-zookeeper run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,6 +15,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 SEEDS ?= 0-9999
+# Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, planted faults, the fuzzer's inputs), run a
+# part: SHARD=2/4. CI runs one shard of four at each commit.
+OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make zookeeper` are for.
 DAILY := not walk and not on_zookeeper
@@ -63,13 +66,16 @@ unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
+# Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
+MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null && echo /dev/shm)
+unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
 
 unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs and packaging
 	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
-	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) --processes $(WORKERS)
+	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
 
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
@@ -79,11 +85,15 @@ coverage: $(READY) ## Branches that the quick tests take: all of protocol/, 92 %
 	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*' --fail-under=100
 
+coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
+	$(PYTEST) connectors/kafka/tests -m "$(DAILY) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=
+	$(BIN)/python -m coverage report --include='*/oncelog_kafka/*' --fail-under=95
+
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
-	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+	cd python && ../$(BIN)/python -m tests.fuzz --processes $(WORKERS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED)) $(OF_SHARD)
 
 mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch every one (ONLY=part of a name)
-	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)")
+	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)") $(OF_SHARD)
 
 spark: shims ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "$(DAILY)"
@@ -92,7 +102,7 @@ kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
 	$(PYTEST) connectors/kafka/tests -m "$(DAILY)"
 
 zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once more, with the metadata on a real ZooKeeper
-	$(PYTEST) -m "on_zookeeper and not walk"
+	$(PYTEST) -m "on_zookeeper and not walk" $(OF_SHARD)
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests -o faulthandler_timeout=900
@@ -100,11 +110,10 @@ integration: shims ## The tests on servers in containers; as root on Debian, wit
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
-crash: shims ## Kill real queries at every named crash point, also of the Kafka sink; clusters and speculation (ten minutes)
-	$(PYTEST) --dist worksteal -m "walk and not on_zookeeper" -o faulthandler_timeout=1800
+crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
+	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-crash-zookeeper: shims ## The same with the metadata on a real ZooKeeper
-	$(PYTEST) --dist worksteal python/tests -m "walk and on_zookeeper" -o faulthandler_timeout=1800
+nightly: test zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py

@@ -22,9 +22,9 @@ from integration_tests.copier import PARTITIONS, SOURCE, TARGET
 from integration_tests.logs import write_surely
 from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
-from tests.logs import started
-from tests.spark.processes import Program
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import started
+from tests.support.spark.processes import Program
 
 ROOT = Path(__file__).parents[1]
 

@@ -23,8 +23,8 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from tests.locks import locked
-from tests.parts import missing_part
+from tests.support.harness.locks import locked
+from tests.support.harness.parts import missing_part
 
 ZOOKEEPER_IMAGE = os.environ.get("ONCELOG_ZOOKEEPER_IMAGE") or "zookeeper:3.9"
 S3_IMAGE = os.environ.get("ONCELOG_S3_IMAGE") or "motoserver/moto:5.2.3"

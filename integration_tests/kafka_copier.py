@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_kafka
 from oncelog.crash_points import arm
-from tests.spark.jobs.sessions import run_while_watched, spark_session
+from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 
 WRITE = "write"
 """The gate in the tasks of a batch, all but the first."""

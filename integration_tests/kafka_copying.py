@@ -22,8 +22,8 @@ from integration_tests.copying import ROOT
 from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
 from oncelog_kafka.admin_settings import KAFKA
-from tests.spark.processes import Program
-from tests.waiting import PATIENCE_S, until
+from tests.support.harness.waiting import PATIENCE_S, until
+from tests.support.spark.processes import Program
 
 SOURCE, TARGET, PREFIX = "source", "target", "copies"
 PARTITIONS = 4

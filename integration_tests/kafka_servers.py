@@ -20,7 +20,7 @@ from integration_tests.engine import KAFKA_CLUSTER_IMAGE
 from integration_tests.servers import ANSWER_WITHIN_S, Server, new_network, removed_at_the_end
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog_kafka.brokers import Brokers
-from tests.waiting import PATIENCE_S, until
+from tests.support.harness.waiting import PATIENCE_S, until
 
 COORDINATORS = "__transaction_state"
 """The topic whose leader coordinates all transactions: it has one partition here."""

@@ -14,7 +14,7 @@ from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, StoreUnavailableError
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.logs import TOPIC, started, values
+from tests.support.log.logs import TOPIC, started, values
 
 TIMEOUT = "timeout_ms=5000"
 AWAY = (StoreUnavailableError, OutcomeUnknownError)

@@ -25,8 +25,8 @@ from testcontainers.core.container import DockerContainer
 
 from integration_tests.engine import LABELS, S3_IMAGE, ZOOKEEPER_IMAGE
 from oncelog.testing.zookeeper_server import TICK_MS, free_ports
-from tests.s3 import BUCKET, ENVIRONMENT
-from tests.waiting import PATIENCE_S, until
+from tests.support.harness.waiting import PATIENCE_S, until
+from tests.support.servers.s3 import BUCKET, ENVIRONMENT
 
 ANSWER_WITHIN_S = 2
 """How long a server has for the question how it is."""

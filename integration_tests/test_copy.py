@@ -12,7 +12,7 @@ from integration_tests.copying import Copying, Place, assert_exact, copies, copy
 from integration_tests.servers import ZookeeperEnsemble
 from oncelog.errors import StoreUnavailableError
 from oncelog.testing import invariants
-from tests.waiting import until
+from tests.support.harness.waiting import until
 
 COUNT = 100_000
 RETRIABLE = {"StoreUnavailableError", "OutcomeUnknownError", "TransactConflictError", "TransactionAbortableError"}

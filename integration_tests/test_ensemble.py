@@ -11,8 +11,8 @@ import pytest
 from integration_tests.logs import TIMEOUT, assert_away, opened, persevere, write_surely
 from integration_tests.servers import ZookeeperEnsemble, ZookeeperServer
 from oncelog.clients.producer import Producer
-from tests.logs import TOPIC, numbered, started, values
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import TOPIC, numbered, started, values
 
 
 def write(producer: Producer, name: str) -> list[bytes]:

@@ -18,9 +18,9 @@ from integration_tests.kafka_servers import COORDINATORS, running_kafka, running
 from integration_tests.servers import Server
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from tests.kafka import require_shims
-from tests.parts import require_java
-from tests.waiting import until
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import require_shims
 
 COUNT = 50_000
 OUTAGE_S = 2

@@ -14,9 +14,9 @@ from integration_tests.certificates import Authority
 from integration_tests.engine import KAFKA_IMAGE
 from integration_tests.kafka_copying import kafka_copying
 from integration_tests.kafka_servers import Kafka, running_kafka
-from tests import spark_home
-from tests.kafka import require_shims
-from tests.parts import require_java
+from tests.support.harness.parts import require_java
+from tests.support.servers.kafka import require_shims
+from tests.support.spark import spark_home
 
 COUNT = 1_000
 USER = "alice"

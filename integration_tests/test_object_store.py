@@ -14,7 +14,7 @@ from integration_tests.logs import AWAY, TIMEOUT, assert_away, fails_in_time, op
 from integration_tests.servers import S3Server, ZookeeperServer
 from oncelog.errors import FileUnavailableError, FileWriteError, OncelogError
 from oncelog.testing import invariants
-from tests.logs import numbered, started, values, write_aborted, write_committed, write_open
+from tests.support.log.logs import numbered, started, values, write_aborted, write_committed, write_open
 
 FIRST, SECOND = numbered("first", 20), numbered("second", 20)
 ABSENCES: list[Callable[[S3Server], AbstractContextManager[None]]] = [S3Server.paused, S3Server.away]

@@ -11,11 +11,11 @@ from integration_tests.logs import AWAY, write_surely
 from integration_tests.servers import S3Server, ZookeeperServer
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.logs import numbered, started, values
-from tests.parts import require_java
-from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS
-from tests.waiting import until
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.log.logs import numbered, started, values
+from tests.support.spark.processes import Program, start_job
+from tests.support.spark.queries import DOORS
 
 PARTITIONS = 2
 COUNT = 40

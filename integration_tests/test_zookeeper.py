@@ -11,9 +11,9 @@ import oncelog
 from integration_tests.logs import TIMEOUT, assert_away, opened, persevere
 from integration_tests.servers import ZookeeperServer, chroot
 from oncelog.errors import ProducerFencedError
-from tests.logs import numbered, started, values, write_aborted, write_committed, write_open
-from tests.proxy import Loss, proxied
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import numbered, started, values, write_aborted, write_committed, write_open
+from tests.support.servers.proxy import Loss, proxied
 
 FIRST, SECOND = numbered("first", 20), numbered("second", 20)
 

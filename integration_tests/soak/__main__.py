@@ -18,7 +18,7 @@ from integration_tests.soak.disks import remove_leftovers
 from integration_tests.soak.lap import Lap, Result, laps
 from integration_tests.soak.programs import ROOT
 from integration_tests.soak.stacks import STACKS
-from tests.spark_home import lean_spark_home
+from tests.support.spark.spark_home import lean_spark_home
 
 WORK = ROOT / "build" / "soak"
 ENDING_S = 20

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oncelog.spark
 from integration_tests.soak.records import SOURCE
-from tests import spark_home
+from tests.support.spark import spark_home
 
 ROWS_PER_BATCH = 400_000
 PAUSE_S = 0.1

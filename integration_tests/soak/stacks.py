@@ -132,7 +132,7 @@ def _broker_serves(server: Server) -> bool:
 
 def _wait_for_markers(broker: KafkaBroker) -> None:
     """A commit is answered before its markers are written."""
-    from tests.kafka_sink import wait_for_markers
+    from tests.support.connectors.kafka_sink import wait_for_markers
 
     broker.wait_until_serving()
     time.sleep(1)

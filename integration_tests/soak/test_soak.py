@@ -22,7 +22,7 @@ from integration_tests.soak.programs import Program, send
 from integration_tests.soak.records import GIVEN_UP, first_number, given_up, placed_runs, to_numbers, to_values
 from oncelog.testing.checker import Anomaly, judge
 from oncelog.testing.history import NUMBERS, Event, Piece, Poll, Polled, Recorder
-from tests.waiting import until
+from tests.support.harness.waiting import until
 
 
 def test_numbers_come_back_from_records() -> None:

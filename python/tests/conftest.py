@@ -11,9 +11,10 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 
-from tests.leaks import held, left_over
-from tests.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
-from tests.zookeeper import start_before_leak_check, zookeeper
+from tests.support.harness import sharding
+from tests.support.harness.leaks import held, left_over
+from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
+from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
 # green commit stays green; desks draw new ones, and HYPOTHESIS_PROFILE=deep draws them for minutes.
@@ -41,6 +42,14 @@ def _leaves_nothing_behind(request: pytest.FixtureRequest, tmp_path_factory: pyt
         leaks = left_over(before, folder)
         if leaks:
             pytest.fail("the test left behind:\n" + "\n".join(leaks), pytrace=False)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    sharding.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sharding.configure(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,9 +12,9 @@ from tests.conftest import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
-from tests.kafka import kafka, kafka_tv1, topic
-from tests.sessions import _leaves_no_query_running, spark
-from tests.zookeeper import start_before_leak_check, zookeeper
+from tests.support.servers.kafka import kafka, kafka_tv1, topic
+from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
+from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = [
     "_leaves_no_query_running",

@@ -25,9 +25,9 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.participants import find_losers
 from oncelog_kafka.target import KafkaTarget
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import StoppedOnPurposeError, at, numbered, options, rows, stop, values
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, numbered, options, rows, stop, values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 FIRST = numbered(20)
 SECOND = numbered(20, first=20)

@@ -11,8 +11,8 @@ from kafka.errors import TopicAlreadyExistsError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.kafka import KafkaBroker, require_shims, send
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, require_shims, send
 
 FORMAT = "oncelog-kafka"
 EARLIEST: dict[str, Any] = {"startingOffsets": "earliest"}

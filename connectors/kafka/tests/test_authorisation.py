@@ -34,8 +34,8 @@ from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
-from tests.kafka import KafkaBroker, fresh_name, require_broker, send
-from tests.kafka_sink import committed, options, rows, values
+from tests.support.connectors.kafka_sink import committed, options, rows, values
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, send
 
 USER, PASSWORD = "alice", 'se"cret'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

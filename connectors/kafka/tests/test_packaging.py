@@ -12,7 +12,7 @@ import oncelog.spark
 import oncelog_kafka
 from oncelog.errors import UsageError
 from oncelog_kafka import packaging
-from tests.kafka import require_shims
+from tests.support.servers.kafka import require_shims
 
 
 def test_jar_carries_kafkas_client_under_its_own_name_and_nothing_of_sparks() -> None:

@@ -15,9 +15,9 @@ from driven_batches import FIRST, World, progress
 from oncelog.errors import BatchRefusedError
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from reads import EARLIEST, Source, flat
-from tests.kafka import KafkaBroker, Transaction, fresh_name, send
-from tests.kafka_sink import at, numbered
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import at, numbered
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
 SOON_S = 1.0
 """Far longer than a look at a group takes; where the look comes later, there is nothing left to wait for."""

@@ -11,8 +11,8 @@ from kafka.protocol.metadata import CoordinatorType
 
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerUnavailableError
-from tests.kafka import KafkaBroker, fresh_name
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 NO_NODE = 999
 

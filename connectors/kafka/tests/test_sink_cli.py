@@ -24,8 +24,8 @@ from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import KafkaTarget
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import numbered, prepare, rows, values
+from tests.support.connectors.kafka_sink import numbered, prepare, rows, values
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 FINGERPRINT = "fp"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from oncelog.testing.kafka_broker import TV1_VERSION, TV2_VERSION, broker_jars
 from oncelog_kafka.data_plane import named_failure
 from oncelog_kafka.errors import KafkaInternalsError
-from tests.kafka import require_broker, require_shims
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
+from tests.support.servers.kafka import require_broker, require_shims
 
 HERE = Path(__file__).parent
 CLASSES = HERE.parents[2] / "jvm_shims" / "kafka" / "target" / "classes"

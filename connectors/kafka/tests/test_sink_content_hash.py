@@ -8,8 +8,8 @@ from itertools import combinations
 from pyspark.sql import SparkSession
 
 from oncelog_kafka.brokers import Brokers
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import TIMEOUT_MS, prepare
+from tests.support.connectors.kafka_sink import TIMEOUT_MS, prepare
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 Record = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]] | None]
 

@@ -15,8 +15,8 @@ from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.target import KafkaTarget, Written
-from tests.kafka import KafkaBroker, fresh_name, require_shims
-from tests.kafka_sink import rows, values
+from tests.support.connectors.kafka_sink import rows, values
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
 
 class BrokenSparkJob(SparkJob):

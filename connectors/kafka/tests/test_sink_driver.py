@@ -26,8 +26,8 @@ from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.target import KafkaTarget
-from tests.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
+from tests.support.servers.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[W
 # Two drivers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(
     "point",
     [
@@ -151,6 +152,7 @@ def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         found.close()
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(
     "point", [CrashPoint.SINK_PLANNED, KafkaCrashPoint.WRITTEN, CrashPoint.ROUND_DECIDED, KafkaCrashPoint.ENDED]
 )
@@ -273,6 +275,7 @@ def test_under_rewrite_only_what_is_missing_is_written_again(world: World) -> No
     assert world.values() == FIRST
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [KafkaCrashPoint.LOST, KafkaCrashPoint.REWRITTEN, KafkaCrashPoint.REPLACED])
 def test_a_rewrite_that_is_stopped_at_a_point_is_done_by_the_next(world: World, point: str) -> None:
     time_out_behind_the_decision(world, **REWRITE)

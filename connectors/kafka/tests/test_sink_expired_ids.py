@@ -20,9 +20,17 @@ from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, Transaction, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, stop
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, stop
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import (
+    STEADY,
+    TV1_VERSION,
+    TV2_VERSION,
+    KafkaBroker,
+    Transaction,
+    fresh_name,
+    running_broker,
+)
 
 pytestmark = pytest.mark.walk  # waits for real expirations
 

@@ -24,9 +24,9 @@ from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, token_group
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 SHORT_MS = 4_000
 """Time-out of transactions that a test lets time out; the test broker looks for those twice a second."""

@@ -17,12 +17,12 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.kafka import KafkaBroker, fresh_name, require_shims
-from tests.kafka_sink import options, values
-from tests.parts import require_java
-from tests.spark.processes import Program, start_job
-from tests.spark.queries import PATIENCE_S
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import options, values
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
+from tests.support.spark.processes import Program, start_job
+from tests.support.spark.queries import PATIENCE_S
 
 BEFORE_THE_DECISION = (
     CrashPoint.SINK_PLAN,

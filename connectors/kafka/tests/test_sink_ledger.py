@@ -31,7 +31,7 @@ from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
-from tests.logs import LogWorld
+from tests.support.log.logs import LogWorld
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])

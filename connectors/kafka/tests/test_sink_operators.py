@@ -18,8 +18,8 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.kafka import KafkaBroker, fresh_name
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from driven_batches import FIRST, SECOND, World
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId
-from tests.kafka import KafkaBroker, Transaction
-from tests.kafka_sink import StoppedOnPurposeError, at, rows, stop
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, rows, stop
+from tests.support.servers.kafka import KafkaBroker, Transaction
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reads import Source, texts
-from tests.kafka import KafkaBroker, Transaction, fresh_name, send
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka import KafkaBroker, fresh_name, require_shims, send
-from tests.spark.processes import start_job
-from tests.spark.standalone import standalone_cluster
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims, send
+from tests.support.spark.processes import start_job
+from tests.support.spark.standalone import standalone_cluster
 
 
 @pytest.mark.walk

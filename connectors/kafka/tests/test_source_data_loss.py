@@ -17,9 +17,9 @@ from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from reads import EARLIEST, WITHIN_S, Source, create_again, flat
-from tests.kafka import KafkaBroker, fresh_name, send
-from tests.spark.queries import last_batch
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name, send
+from tests.support.spark.queries import last_batch
 
 TOLD: dict[str, Any] = {"failOnDataLoss": False, "kafkaConsumer.pollTimeoutMs": 5_000, **EARLIEST}
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from reads import Source
-from tests.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 OFFSETS = json.dumps({"t": {"0": 1}})
 BOTH = ("stream", "batch")

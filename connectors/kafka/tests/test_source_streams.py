@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from reads import EARLIEST, WITHIN_S, Source, create_again, flat
-from tests.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, running_broker, send
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kafka import KafkaBroker, Transaction, require_shims
+from tests.support.servers.kafka import KafkaBroker, Transaction, require_shims
 
 PACKAGE = "io.oncelog.kafka.source."
 

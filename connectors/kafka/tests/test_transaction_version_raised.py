@@ -24,9 +24,9 @@ from oncelog_kafka import connections
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant
-from tests.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
-from tests.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
-from tests.waiting import until
+from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import STEADY, TV1_FEATURES, KafkaBroker, Transaction, fresh_name, running_broker
 
 FEATURE = "transaction.version"
 THIRD = numbered(20, first=40)
@@ -87,6 +87,7 @@ POINTS = [
 """Where the version changes in a batch, and whether the batch's transactions are open already."""
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 @pytest.mark.parametrize(("point", "is_open"), POINTS)
 def test_a_version_that_changes_in_a_batch_leaves_each_batch_there_once(
@@ -107,6 +108,7 @@ def test_a_version_that_changes_in_a_batch_leaves_each_batch_there_once(
     assert world.values() == [*FIRST, *SECOND, *THIRD]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)], ids=["raised", "lowered"])
 @pytest.mark.parametrize("point", [CrashPoint.ROUND_DECIDED, KafkaCrashPoint.ENDED, KafkaCrashPoint.COMPLETE])
 def test_what_a_driver_decided_is_committed_by_the_next_at_another_version(

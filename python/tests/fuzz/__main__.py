@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from oncelog.testing.shards import Shard
 from tests.fuzz import engine, targets
 from tests.fuzz.engine import Finding, Report
 from tests.fuzz.target import Target, Verdict
@@ -25,9 +26,10 @@ def main() -> int:
     names = asked.targets or list(targets.NAMES)
     if asked.input is not None:
         return _replay(targets.by_name(names[0]), None, asked.seed, asked.input)
-    print(f"seed {asked.seed}, {len(names)} targets, {asked.processes} processes", flush=True)
+    print(f"seed {asked.seed}, shard {asked.shard}, {len(names)} targets, {asked.processes} processes", flush=True)
     began_s = time.monotonic()
-    work = engine.slices(names, asked.seed, None if asked.seconds else asked.inputs)
+    every = engine.slices(names, asked.seed, None if asked.seconds else asked.inputs)
+    work = (some for some in every if asked.shard.holds(f"{some.target} {some.start}"))
     report = engine.fuzz(work, asked.processes, seconds=asked.seconds, on_new=lambda new: _tell(new, asked.findings))
     _print_table(names, report, time.monotonic() - began_s)
     return 1 if report.findings else 0
@@ -39,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="stop after this long, however many inputs there were")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=random.randrange(2**31), help="by default another one each time")
+    parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of them, as in 2/4")
     parser.add_argument("--targets", nargs="*", choices=targets.NAMES, metavar="TARGET", help=", ".join(targets.NAMES))
     parser.add_argument("--input", type=int, help="run this one input of the seed, of the one target")
     parser.add_argument("--replay", type=Path, help="run the input of a finding's file")

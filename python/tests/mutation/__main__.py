@@ -1,6 +1,6 @@
 """Plants one fault after the other into a copy of the tree and runs the tests that must catch it.
 
-    python -m tests.mutation [--processes 2] [--only TEXT]
+    python -m tests.mutation [--processes 2] [--only TEXT] [--shard 2/4]
 
 A fault that its tests let pass *survives*: exit code 1. So it is when the text to replace is not there, when the tests
 cannot be collected, or when they fail without any fault.
@@ -26,8 +26,9 @@ from py_compile import PycInvalidationMode
 from queue import Queue
 from typing import NamedTuple
 
+from oncelog.testing.shards import Shard
 from tests.mutation.faults import FAULTS, Fault
-from tests.parts import CI
+from tests.support.harness.parts import CI
 
 PYTHON = Path(__file__).parents[2]
 TIMEOUT_S = 120
@@ -62,10 +63,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="faults with this in their name")
+    parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="this part of them, as in 2/4")
     options = parser.parse_args(arguments)
-    faults = [fault for fault in FAULTS if options.only in fault.name]
+    faults = [fault for fault in FAULTS if options.only in fault.name and options.shard.holds(fault.name)]
     if not faults:
-        parser.error(f"no fault has {options.only!r} in its name")
+        parser.error(f"no fault of shard {options.shard} has {options.only!r} in its name")
+    print(f"shard {options.shard}: {len(faults)} of {len(FAULTS)} faults", flush=True)
     began = time.monotonic()
     with _trees(options.processes) as trees:
         if not _are_sound(trees, {test for fault in faults for test in fault.tests}):

@@ -25,8 +25,8 @@ from oncelog.log.records import HEADER_OVERHEAD_BYTES
 from oncelog.log.segment import BlockBuffer, SegmentWriter, read_block, scan_file
 from oncelog.runtime import Log
 from oncelog.types import Block
-from tests import logs
-from tests.logs import TOPIC, MemoryFiles, log_world, started
+from tests.support.log import logs
+from tests.support.log.logs import TOPIC, MemoryFiles, log_world, started
 from tests.unit.log.batches import Row, batch_of, rows_of
 
 PLACE = Place("data/a.avro")

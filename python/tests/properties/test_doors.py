@@ -24,7 +24,7 @@ from oncelog.testing.kafka_broker import KafkaBroker
 from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer
 from oncelog.types import ProducerIdAndEpoch
 from tests.doors import VALUES, Door, doors_of, odd_calls, wrong_calls
-from tests.logs import TOPIC, LogWorld, columns, contents, log_world, started, tp, values
+from tests.support.log.logs import TOPIC, LogWorld, columns, contents, log_world, started, tp, values
 
 CLIENTS = doors_of([oncelog, admin, runtime])
 DOORS = doors_of([oncelog, admin, runtime, oncelog.spark, faults, invariants, kafka_broker, zookeeper_server])

@@ -18,7 +18,7 @@ from oncelog.protocol.partition import IndexEntry, IndexRef, Manifest, Marker, P
 from oncelog.types import NO_TIMESTAMP, Block, IsolationLevel, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
-from tests.logs import MemoryFiles
+from tests.support.log.logs import MemoryFiles
 
 PARTITION = TopicIdPartition("flights", "0a1b", 0)
 OWNER = "/transactions/copier/7.0"

@@ -23,7 +23,7 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.testing import invariants
 from oncelog.types import IsolationLevel, OffsetAndMetadata
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,

@@ -20,8 +20,8 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.ports import Znode, ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.faulty import FaultyStore, RivalledStore
-from tests.logs import (
+from tests.support.log.faulty import FaultyStore, RivalledStore
+from tests.support.log.logs import (
     TOPIC,
     CountingFiles,
     log_world,

@@ -19,10 +19,10 @@ from typing import Generic, NamedTuple, TypeVar
 import pytest
 
 from oncelog.types import Outcome, ProducerIdAndEpoch
-from tests.parts import is_deep
 from tests.properties.visibility_faults import FAULTS
 from tests.properties.visibility_model import BACKWARDS, ROWS, TORN, Shown, broken_by, goes_back
 from tests.properties.visibility_world import SOUND, Log, Reading, Scheme, Settling, read_rows
+from tests.support.harness.parts import is_deep
 
 T = TypeVar("T")
 

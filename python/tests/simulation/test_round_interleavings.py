@@ -38,9 +38,9 @@ from oncelog.types import Block, IsolationLevel, OffsetAndMetadata, Outcome, Top
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.payloads import OwnerRecord
-from tests.logs import TOPIC, DrivenTime, MemoryFiles, partitions
-from tests.parts import is_deep
-from tests.rounds import GROUP, PREFIX, SOURCE, request
+from tests.support.harness.parts import is_deep
+from tests.support.log.logs import TOPIC, DrivenTime, MemoryFiles, partitions
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, request
 
 TWICE = "a batch is in the log twice, or behind a later one"
 HALF = "a batch is half visible"
@@ -333,6 +333,7 @@ SMALL = Size(runs=2)
 SIZES = [SMALL, Size(batches=1, runs=2, strangers=1), Size(batches=1, settlings=0)]
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("size", SIZES, ids=["two runs", "two runs and a stranger", "three runs"])
 def test_no_interleaving_of_runs_breaks_a_law(size: Size) -> None:
     """conformance: 52, 53, 57, 62."""

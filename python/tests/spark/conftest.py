@@ -10,8 +10,8 @@ import pytest
 import oncelog
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.readers import reader
-from tests.sessions import _leaves_no_query_running, spark
+from tests.support.spark.readers import reader
+from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = ["_leaves_no_query_running", "reader", "spark"]
 

@@ -14,8 +14,8 @@ import oncelog
 from oncelog.errors import OncelogError
 from oncelog.log import generations
 from oncelog.runtime import Log
-from tests.logs import numbered, started, values, write_committed
-from tests.spark.queries import DOORS, copy, read_available, stream, table
+from tests.support.log.logs import numbered, started, values, write_committed
+from tests.support.spark.queries import DOORS, copy, read_available, stream, table
 
 REFUSALS = (OncelogError, PySparkException)
 """Ours where Python meets it first; else Spark's, with our text in it."""

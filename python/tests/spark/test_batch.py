@@ -12,9 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.logs import lso, numbered, records, started, state, tp, values, write_aborted, write_committed, write_open
-from tests.spark.faults import armed_source, failing_always, failing_once
-from tests.spark.queries import place, table
+from tests.support.log.logs import (
+    lso,
+    numbered,
+    records,
+    started,
+    state,
+    tp,
+    values,
+    write_aborted,
+    write_committed,
+    write_open,
+)
+from tests.support.spark.faults import armed_source, failing_always, failing_once
+from tests.support.spark.queries import place, table
 
 ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["a0", "a1", "a2", "b0", "b1", "b2"]),

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from oncelog.runtime import Log
-from tests.logs import numbered, started, values, write_aborted, write_committed
-from tests.parts import require_java
-from tests.spark.jobs import plain_copier
-from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, PATIENCE_S, last_batch, place
-from tests.spark.standalone import executors, standalone_cluster
-from tests.waiting import until
-from tests.zookeeper import ZookeeperServer
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.log.logs import numbered, started, values, write_aborted, write_committed
+from tests.support.servers.zookeeper import ZookeeperServer
+from tests.support.spark.jobs import plain_copier
+from tests.support.spark.processes import start_job
+from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
+from tests.support.spark.standalone import executors, standalone_cluster
 
 pytestmark = pytest.mark.walk
 

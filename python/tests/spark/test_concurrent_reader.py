@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.runtime import Log
-from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, PATIENCE_S, Rows, into, place, stream
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.spark.processes import start_job
+from tests.support.spark.queries import DOORS, PATIENCE_S, Rows, into, place, stream
 
 TOPICS = ["left", "right"]
 PARTITIONS = 3
@@ -101,6 +101,7 @@ def batches(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("door", DOORS)
 def test_no_reader_ever_sees_a_part_of_a_batch_or_of_a_transaction(
     spark: SparkSession, log: Log, tmp_path: Path, door: str

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, SparkInternalsError, UsageError
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
-from tests.spark.journal_source import JournalSource
-from tests.spark.queries import forget_last_commit, numbers, run, run_batches, run_plan
+from tests.support.spark.journal_source import JournalSource
+from tests.support.spark.queries import forget_last_commit, numbers, run, run_batches, run_plan
 
 OFFSET_LOG_VERSION = "spark.sql.streaming.offsetLog.formatVersion"
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

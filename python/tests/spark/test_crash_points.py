@@ -18,11 +18,11 @@ from oncelog import limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.logs import started, state, values
-from tests.parts import require_java
-from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, PATIENCE_S, place
-from tests.waiting import until
+from tests.support.harness.parts import require_java
+from tests.support.harness.waiting import until
+from tests.support.log.logs import started, state, values
+from tests.support.spark.processes import Program, start_job
+from tests.support.spark.queries import DOORS, PATIENCE_S, place
 
 PASSED = (
     CrashPoint.SOURCE_PLAN,

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.journal_source import Call, Journal, JournalSource
-from tests.spark.queries import forget_last_commit, last_batch, numbers, run, run_batches, run_plan
+from tests.support.spark.journal_source import Call, Journal, JournalSource
+from tests.support.spark.queries import forget_last_commit, last_batch, numbers, run, run_batches, run_plan
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ import oncelog.spark
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import GroupOwnedError
 from oncelog.runtime import Log
-from tests.logs import lso, numbered, started, tp, values, write_aborted, write_committed
-from tests.spark.faults import armed_source
-from tests.spark.queries import DOORS, copy, place, run_available, stream
+from tests.support.log.logs import lso, numbered, started, tp, values, write_aborted, write_committed
+from tests.support.spark.faults import armed_source
+from tests.support.spark.queries import DOORS, copy, place, run_available, stream
 
 GROUP = "copiers"
 SINK = {"groupId": GROUP, "transactionalIdPrefix": "copier"}

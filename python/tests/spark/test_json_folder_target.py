@@ -16,7 +16,7 @@ from oncelog.ports import ZnodeStore
 from oncelog.runtime import open_metadata
 from oncelog.spark.kit.receipts import ReceiptsTarget
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
-from tests.spark.queries import forget_last_commit
+from tests.support.spark.queries import forget_last_commit
 
 
 class JsonFolderWorld(TargetWorld):

@@ -8,12 +8,12 @@ import pytest
 
 import oncelog
 from oncelog.testing import invariants
-from tests.logs import values
-from tests.parts import require_java
-from tests.s3 import SECRET, S3Server, s3
-from tests.spark.jobs.object_copier import PARTITIONS, RUNS, sent
-from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, last_batch
+from tests.support.harness.parts import require_java
+from tests.support.log.logs import values
+from tests.support.servers.s3 import SECRET, S3Server, s3
+from tests.support.spark.jobs.object_copier import PARTITIONS, RUNS, sent
+from tests.support.spark.processes import start_job
+from tests.support.spark.queries import DOORS, last_batch
 
 __all__ = ["s3"]
 

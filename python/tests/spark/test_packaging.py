@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import oncelog.spark
 from oncelog.errors import UsageError
 from oncelog.spark import packaging
-from tests.readers import require_jar
+from tests.support.spark.readers import require_jar
 
 
 def test_the_jar_is_small_and_holds_nothing_of_others() -> None:

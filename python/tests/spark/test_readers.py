@@ -28,9 +28,9 @@ from oncelog.spark import schema
 from oncelog.types import Block, ProducerIdAndEpoch
 from tests.fuzz.mutators import varint
 from tests.golden.write_v1 import BATCHES, FOLDER, data_file
-from tests.logs import numbered, partition, started, state, write_committed
-from tests.readers import READERS, reading_by, require_jar
-from tests.spark.queries import copy, place, read_available, stream, table
+from tests.support.log.logs import numbered, partition, started, state, write_committed
+from tests.support.spark.queries import copy, place, read_available, stream, table
+from tests.support.spark.readers import READERS, reading_by, require_jar
 
 COLUMNS = (
     "key", "value", "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "headers"

@@ -16,9 +16,9 @@ import oncelog.spark
 from oncelog import crash_points, limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
-from tests.logs import numbered, started, state, values, write_committed
-from tests.spark.queries import copy, forget_last_commit, into, place, run_available, stream
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import numbered, started, state, values, write_committed
+from tests.support.spark.queries import copy, forget_last_commit, into, place, run_available, stream
 
 PREFIX = {"transactionalIdPrefix": "copier"}
 

@@ -12,9 +12,9 @@ from oncelog.crash_points import CrashPoint
 from oncelog.log import generations
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.logs import numbered, records, started, state, values, write_committed
-from tests.spark.faults import armed_source
-from tests.spark.queries import copy, into, stream
+from tests.support.log.logs import numbered, records, started, state, values, write_committed
+from tests.support.spark.faults import armed_source
+from tests.support.spark.queries import copy, into, stream
 
 
 def write(log: Log, *sent: bytes) -> None:

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord
-from tests.logs import numbered, records, started, values, write_aborted, write_committed
-from tests.spark.faults import armed, armed_source, failing_always, failing_once
-from tests.spark.queries import (
+from tests.support.log.logs import numbered, records, started, values, write_aborted, write_committed
+from tests.support.spark.faults import armed, armed_source, failing_always, failing_once
+from tests.support.spark.queries import (
     DOORS,
     copy,
     forget_last_commit,
@@ -184,6 +184,7 @@ def test_a_task_that_fails_behind_its_last_row_is_tried_again_and_leaves_one_cop
     assert_no_round_is_open(log)
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("point", [CrashPoint.TASK_WRITE, CrashPoint.FILE_FINISHED])
 def test_a_task_that_is_killed_is_tried_again_and_leaves_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path, door: str, point: CrashPoint

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.runtime import Log
 from oncelog.spark.offsets import parse_offset
-from tests.logs import (
+from tests.support.harness.waiting import until
+from tests.support.log.logs import (
     lso,
     numbered,
     partition,
@@ -27,7 +28,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.spark.queries import (
+from tests.support.spark.queries import (
     Rows,
     forget_last_commit,
     last_batch,
@@ -36,7 +37,6 @@ from tests.spark.queries import (
     run_available,
     stream,
 )
-from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("reader")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from oncelog.runtime import Log
-from tests.logs import numbered, started, values
-from tests.spark.processes import start_job
-from tests.spark.queries import DOORS, place
-from tests.spark.standalone import standalone_cluster
+from tests.support.log.logs import numbered, started, values
+from tests.support.spark.processes import start_job
+from tests.support.spark.queries import DOORS, place
+from tests.support.spark.standalone import standalone_cluster
 
 pytestmark = pytest.mark.walk
 

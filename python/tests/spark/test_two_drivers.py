@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
-from tests.logs import numbered, records, started, values, write_committed
-from tests.spark.processes import Program, start_job
-from tests.spark.queries import DOORS, PATIENCE_S, copy, into, place, stream
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import numbered, records, started, values, write_committed
+from tests.support.spark.processes import Program, start_job
+from tests.support.spark.queries import DOORS, PATIENCE_S, copy, into, place, stream
 
 pytestmark = pytest.mark.walk
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.logs import log, world
+from tests.support.log.logs import log, world
 
 __all__ = ["log", "world"]

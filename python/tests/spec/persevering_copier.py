@@ -13,7 +13,7 @@ from oncelog import limits
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
-from tests.logs import TOPIC, LogWorld, numbered, tp, values
+from tests.support.log.logs import TOPIC, LogWorld, numbered, tp, values
 
 T = TypeVar("T")
 

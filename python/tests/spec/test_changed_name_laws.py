@@ -16,9 +16,9 @@ from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log, open_with
 from oncelog.znodes.memory import MemoryZnodeStore
-from tests.faulty import InterruptedStore
-from tests.logs import DrivenTime, LogWorld, MemoryFiles, lso, state, values
-from tests.rounds import PREFIX, begin, request, written
+from tests.support.log.faulty import InterruptedStore
+from tests.support.log.logs import DrivenTime, LogWorld, MemoryFiles, lso, state, values
+from tests.support.log.rounds import PREFIX, begin, request, written
 
 
 def write(log: Log, batch_id: int, run_id: str, prefix: str = PREFIX, value: bytes = b"row") -> bool:

@@ -31,7 +31,7 @@ from oncelog.protocol.coordinator_events import EndTxn, Event
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import PENDING_ONLY, TRANSITIONS, TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch
-from tests.transactions import ID, MAX_TIMEOUT_MS, World, owner_of, partition, stored
+from tests.support.log.transactions import ID, MAX_TIMEOUT_MS, World, owner_of, partition, stored
 
 ROUND = "/queries/copier/rounds/3"
 NEXT_ROUND = "/queries/copier/rounds/4"

@@ -13,9 +13,9 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import RetriableError
-from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, numbered, started, values
 from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once, persevere
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore
+from tests.support.log.logs import TOPIC, LogWorld, log_world, numbered, started, values
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from oncelog.protocol.coordinator_events import Decide, EndTxn, Step
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
-from tests.transactions import ID, owner_of, partition, stored
+from tests.support.log.transactions import ID, owner_of, partition, stored
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, PREPARE_EPOCH_FENCE, DEAD = TxnState
 

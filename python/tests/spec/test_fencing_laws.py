@@ -24,8 +24,8 @@ from oncelog.log.segment import SegmentWriter
 from oncelog.runtime import Log
 from oncelog.types import MAX_PRODUCER_EPOCH, Block, OffsetAndMetadata, ProducerIdAndEpoch
 from oncelog.znodes import paths
-from tests.faulty import Fault, FaultyStore, InterruptedStore, OvertakenStore
-from tests.logs import (
+from tests.support.log.faulty import Fault, FaultyStore, InterruptedStore, OvertakenStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     columns,

@@ -13,8 +13,8 @@ from oncelog.clients.producer import Producer
 from oncelog.errors import UnstableOffsetCommitError
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata
-from tests.faulty import Crashed, Fault, FaultyStore
-from tests.logs import (
+from tests.support.log.faulty import Crashed, Fault, FaultyStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,

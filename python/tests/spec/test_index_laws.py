@@ -18,8 +18,8 @@ from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, TailNode
 from oncelog.runtime import Log
 from oncelog.types import Block, IsolationLevel, Outcome, ProducerIdAndEpoch
 from oncelog.znodes import paths, payloads
-from tests.faulty import InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     MemoryFiles,

@@ -20,8 +20,8 @@ from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.testing import invariants
 from oncelog.types import IsolationLevel
-from tests.copier import COUNT, GROUP, SOURCE, TARGET, copy
-from tests.logs import values
+from tests.support.log.copier import COUNT, GROUP, SOURCE, TARGET, copy
+from tests.support.log.logs import values
 
 pytestmark = pytest.mark.programs
 
@@ -53,7 +53,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def copier(log: Log) -> Iterator[subprocess.Popen[str]]:
     """A copier in a process of its own, which is gone at the end of the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.copier", log.path],
+        [sys.executable, "-m", "tests.support.log.copier", log.path],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(oncelog.__file__).parents[1],

@@ -16,7 +16,7 @@ from oncelog.runtime import Log
 from oncelog.testing import invariants
 from oncelog.types import MAX_SEQUENCE, Block, ProducerIdAndEpoch
 from oncelog.znodes import paths, payloads
-from tests.logs import (
+from tests.support.log.logs import (
     LogWorld,
     numbered,
     partition,

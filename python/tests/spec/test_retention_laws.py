@@ -11,7 +11,7 @@ from oncelog.log.partition_log import Append
 from oncelog.log.retention import Removed
 from oncelog.runtime import Log
 from oncelog.types import Block, ProducerIdAndEpoch
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     columns,

@@ -26,8 +26,8 @@ from oncelog.ledger import batches
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
-from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,
@@ -39,7 +39,7 @@ from tests.logs import (
     values,
     write_committed,
 )
-from tests.rounds import (
+from tests.support.log.rounds import (
     GROUP,
     PREFIX,
     SOURCE,

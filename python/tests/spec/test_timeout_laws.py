@@ -12,8 +12,8 @@ from oncelog.errors import FatalError, InvalidProducerIdMappingError, InvalidTxn
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata
-from tests.faulty import InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import InterruptedStore
+from tests.support.log.logs import (
     CAUGHT_UP_MS,
     TOPIC,
     LogWorld,

@@ -15,7 +15,7 @@ from oncelog.clients.producer import Producer
 from oncelog.errors import FatalError, IllegalStateTransitionError, InvalidTxnStateError
 from oncelog.runtime import Log
 from oncelog.types import MAX_PRODUCER_EPOCH, OffsetAndMetadata, ProducerIdAndEpoch
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     lso,

@@ -13,7 +13,7 @@ from oncelog.errors import FatalError
 from oncelog.log import codec
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord, IsolationLevel
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     columns,

@@ -15,12 +15,12 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import OncelogError
-from tests.logs import TOPIC
-from tests.proxy import Loss, Proxy, proxied
-from tests.rounds import Sink, assert_written_once
 from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once
-from tests.zookeeper import ZookeeperServer, running_ensemble
-from tests.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
+from tests.support.log.logs import TOPIC
+from tests.support.log.rounds import Sink, assert_written_once
+from tests.support.log.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
+from tests.support.servers.proxy import Loss, Proxy, proxied
+from tests.support.servers.zookeeper import ZookeeperServer, running_ensemble
 
 pytestmark = pytest.mark.servers
 

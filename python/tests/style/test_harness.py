@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from tests.style.tree import ROOT
@@ -41,7 +43,7 @@ def test_what_is_closing_has_time_to_end():
 
 SKIPS = """
 import pytest
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
 
 def test_needs_a_moon():
     missing_part("a moon", "wait for the night")
@@ -51,9 +53,32 @@ def test_is_for_another_system():
 """
 
 SKIPPED_MODULE = """
-from tests.parts import missing_part
+from tests.support.harness.parts import missing_part
 missing_part("a sun", "wait for the day")
 """
+
+REPEATED = """
+import pytest
+
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
+class TestLaws:
+    def test_a(self, store): pass
+    def test_b(self, store): pass
+    def test_c(self, store): pass
+
+@pytest.mark.walk
+@pytest.mark.parametrize("place", range(3))
+def test_walk(place): pass
+"""
+MARKERS = """
+[pytest]
+markers =
+    walk: one
+    on_zookeeper: another
+"""
+
+
+WALKS = [f"test_walk[{place}]" for place in range(3)]
 
 
 @pytest.fixture
@@ -61,7 +86,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A pytest run of its own, in its own process, with our conftest and little patience for leaks."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     monkeypatch.delenv("ONCELOG_CI_REQUIRE", raising=False)
-    patience = "\nimport tests.leaks\ntests.leaks.GRACE_S = 0.5\n"
+    patience = "\nimport tests.support.harness.leaks\ntests.support.harness.leaks.GRACE_S = 0.5\n"
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8") + patience)
     return pytester
 
@@ -98,3 +123,35 @@ def test_a_missing_part_is_a_failure_where_all_parts_are_required(
 
     result.assert_outcomes(failed=1, errors=1, skipped=1)
     result.stdout.fnmatch_lines_random(["*missing part: a moon; wait for the night (*", "*missing part: a sun; *"])
+
+
+def ran(inner: pytest.Pytester, *arguments: str) -> list[str]:
+    result = inner.runpytest_subprocess("--verbose", *arguments)
+    return [line.split()[0].split("::")[-1] for line in result.outlines if " PASSED " in line]
+
+
+def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest.Pytester) -> None:
+    inner.makepyfile(REPEATED)
+    inner.makeini(MARKERS)
+
+    shards = [ran(inner, "-m", "walk or on_zookeeper", f"--shard={number}/2") for number in (1, 2)]
+
+    assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
+    assert sorted(set(chain(*shards))) == ["test_a[zookeeper]", "test_b[zookeeper]", "test_c[zookeeper]", *WALKS]
+    assert sum("zookeeper" in test for test in chain(*shards)) == 3, "in one shard each, as SQLite is in all"
+
+
+def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytester) -> None:
+    inner.makepyfile(REPEATED)
+    inner.makeini(MARKERS)
+
+    result = inner.runpytest_subprocess("--verbose", "--shard=1/99", "--numprocesses=1")
+
+    result.stdout.fnmatch_lines(["shard 1/99 of *; to repeat it: --shard=1/99"])
+    assert len([line for line in result.outlines if "PASSED" in line and "[sqlite]" in line]) == 3
+
+
+def test_what_is_no_shard_is_refused(inner: pytest.Pytester) -> None:
+    result = inner.runpytest_subprocess("--shard=5/4")
+
+    result.stderr.fnmatch_lines(["*argument --shard: a shard is a number out of how many there are*"])

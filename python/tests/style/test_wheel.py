@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.version import __version__
-from tests.parts import missing_part
 from tests.style.tree import ROOT
+from tests.support.harness.parts import missing_part
 
 pytestmark = pytest.mark.packaging
 

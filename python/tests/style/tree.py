@@ -21,7 +21,8 @@ def files(*suffixes: str, below: Path = ROOT) -> Iterator[Path]:
         subfolders[:] = [name for name in subfolders if name == ".ci" or not name.startswith(".")]
         subfolders[:] = [name for name in subfolders if name not in MADE_BY_TOOLS]
         for name in names:
-            if not suffixes or name.endswith(suffixes):
+            is_git = name == ".git"  # a file in a linked worktree
+            if not is_git and (not suffixes or name.endswith(suffixes)):
                 yield Path(folder, name)
 
 

@@ -30,9 +30,9 @@ from oncelog.limits import MAX_NAME_BYTES
 from oncelog.log import holds
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
-from tests.copies import open_round, written_blocks
-from tests.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 from tests.style.tree import ROOT
+from tests.support.log.copies import open_round, written_blocks
+from tests.support.log.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_ID = "copier-" + "0123456789" * 20
@@ -78,8 +78,9 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def log(shell: Shell) -> Iterator[oncelog.Log]:
+def log(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[oncelog.Log]:
     """A log with one topic of two partitions, opened beside the command."""
+    monkeypatch.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans that settling could disturb
     with oncelog.open(shell.folder) as opened:
         opened.create_topic(TOPIC, partitions=2)
         yield opened

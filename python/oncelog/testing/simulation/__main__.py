@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from oncelog.testing.shards import Shard
 from oncelog.testing.simulation import exhaustive
 from oncelog.testing.simulation.runner import Report, run_all, seeds_of
 from oncelog.testing.simulation.swarm import run
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("oncelog").addHandler(logging.NullHandler())  # processes that die with records are the daily run
     parser = argparse.ArgumentParser(prog="python -m oncelog.testing.simulation", description=__doc__)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
+    parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")
     parser.add_argument("--trace", action="store_true", help="print every step of every seed")
     parser.add_argument("--exhaustive", choices=("singles", "pairs"), help="crash at every operation, or at every two")
     parser.add_argument("--processes", type=int, default=1)
@@ -29,9 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     if asked.exhaustive:
         return exhaustive.main(with_pairs=asked.exhaustive == "pairs", processes=asked.processes)
-    seeds = seeds_of(asked.seeds)
+    seeds = [seed for seed in seeds_of(asked.seeds) if asked.shard.holds(f"seed {seed}")]
     if asked.trace:
         return max(_traced(seed) for seed in seeds)
+    sys.stdout.write(f"shard {asked.shard}: {len(seeds):,} seeds\n")
     report = run_all(seeds, asked.processes, _progress)
     sys.stderr.write("\n")
     if asked.report:

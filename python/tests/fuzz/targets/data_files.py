@@ -19,7 +19,7 @@ from oncelog.types import Block
 from tests.fuzz.mutators import NUMBERS, mutated, varint
 from tests.fuzz.target import Target, Verdict, expect
 from tests.golden import write_v1
-from tests.logs import MemoryFiles
+from tests.support.log.logs import MemoryFiles
 
 NAME = "data/00000001-a.avro"
 REFUSALS = (CorruptDataError, UnsupportedFormatError)

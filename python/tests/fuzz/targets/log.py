@@ -18,7 +18,7 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.walking import walk
 from tests.fuzz.mutators import mutated_json, parsed
 from tests.fuzz.target import Target, Verdict, expect
-from tests.logs import TOPIC, DrivenTime, MemoryFiles, partitions, started, tp, write_committed
+from tests.support.log.logs import TOPIC, DrivenTime, MemoryFiles, partitions, started, tp, write_committed
 
 MOST_RECORDS = 1000
 

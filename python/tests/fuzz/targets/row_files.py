@@ -17,7 +17,7 @@ from oncelog.types import Block, Outcome, ProducerIdAndEpoch
 from tests.fuzz.mutators import NUMBERS, mutated, mutated_tree, parsed, written
 from tests.fuzz.target import Target, Verdict, expect
 from tests.golden.write_v1 import SYNC_MARKER, _Bytes
-from tests.logs import MemoryFiles
+from tests.support.log.logs import MemoryFiles
 
 NAME = "index/00000001-a.avro"
 REFUSALS = (CorruptDataError, UnsupportedFormatError)

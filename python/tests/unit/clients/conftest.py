@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.logs import log, memory_world, world
+from tests.support.log.logs import log, memory_world, world
 
 __all__ = ["log", "memory_world", "world"]

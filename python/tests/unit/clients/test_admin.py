@@ -16,7 +16,7 @@ from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome
 from oncelog.znodes import paths, payloads, walking
-from tests.logs import TOPIC, LogWorld, send, started, state, tp, values, write_committed, write_open
+from tests.support.log.logs import TOPIC, LogWorld, send, started, state, tp, values, write_committed, write_open
 
 DAY_MS = 24 * 3600 * 1000
 

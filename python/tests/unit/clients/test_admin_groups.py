@@ -14,8 +14,8 @@ from oncelog.errors import GroupOwnedError, OffsetOutOfRangeError, UnknownGroupE
 from oncelog.ports import Znode, ZnodeView
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.copies import open_round
-from tests.logs import TOPIC, LogWorld, numbered, partition, started, tp, write_committed, write_open
+from tests.support.log.copies import open_round
+from tests.support.log.logs import TOPIC, LogWorld, numbered, partition, started, tp, write_committed, write_open
 
 
 def progress(log: Log, group_id: str = "readers") -> tuple[GroupPartitionProgress, ...]:

@@ -25,8 +25,8 @@ from oncelog.errors import (
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.copies import open_round
-from tests.logs import (
+from tests.support.log.copies import open_round
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     lso,

@@ -13,8 +13,19 @@ from oncelog.errors import DataLossError
 from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.copies import written_blocks
-from tests.logs import TOPIC, LogWorld, contents, log_world, started, state, tp, values, write_committed, write_open
+from tests.support.log.copies import written_blocks
+from tests.support.log.logs import (
+    TOPIC,
+    LogWorld,
+    contents,
+    log_world,
+    started,
+    state,
+    tp,
+    values,
+    write_committed,
+    write_open,
+)
 
 DAY_MS = 24 * 3600 * 1000
 

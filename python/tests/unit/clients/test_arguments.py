@@ -12,7 +12,7 @@ from oncelog.clients.prepared import PreparedTransaction
 from oncelog.errors import InvalidRecordError, OncelogError
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
-from tests.logs import TOPIC, LogWorld, columns, started
+from tests.support.log.logs import TOPIC, LogWorld, columns, started
 
 TP = TopicPartition(TOPIC, 0)
 

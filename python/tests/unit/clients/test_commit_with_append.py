@@ -21,8 +21,8 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel, Outcome, ProducerIdAndEpoch
 from oncelog.znodes import paths, payloads
-from tests.faulty import Crashed, Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, partition, started, state, tp, values
+from tests.support.log.faulty import Crashed, Fault, FaultyStore
+from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, started, state, tp, values
 
 ID = "copier"
 

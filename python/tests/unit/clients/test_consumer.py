@@ -29,8 +29,8 @@ from oncelog.log import snapshot
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.types import BlockSlice, IsolationLevel, OffsetAndMetadata, TopicPartition
-from tests.faulty import Fault, FaultyStore, OvertakenStore
-from tests.logs import (
+from tests.support.log.faulty import Fault, FaultyStore, OvertakenStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     columns,

@@ -11,7 +11,17 @@ from oncelog.clients.dump import DumpedBatch, DumpedMarker, DumpedRecord
 from oncelog.coordinator.transactions import own_transaction
 from oncelog.errors import DataLossError, OffsetOutOfRangeError, UnknownTopicError, UsageError
 from oncelog.runtime import Log
-from tests.logs import TOPIC, LogWorld, roll_and_collect, send, started, tp, write_aborted, write_committed, write_open
+from tests.support.log.logs import (
+    TOPIC,
+    LogWorld,
+    roll_and_collect,
+    send,
+    started,
+    tp,
+    write_aborted,
+    write_committed,
+    write_open,
+)
 
 
 def told(log: Log, **settings: object) -> list[tuple[int, str]]:

@@ -19,7 +19,7 @@ from oncelog.errors import OncelogError
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import LEGAL_CALLS, ClientState
 from oncelog.runtime import Log
-from tests.logs import TOPIC, LogWorld, columns, records, started, values
+from tests.support.log.logs import TOPIC, LogWorld, columns, records, started, values
 
 FILES = {f"{clients.__path__[0]}/{name}.py" for name in ("accumulator", "producer", "sender", "sending")}
 

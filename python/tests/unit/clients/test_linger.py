@@ -22,11 +22,11 @@ from oncelog.clients.producer import Producer
 from oncelog.errors import FileWriteError, RetriableError, UnknownTopicError
 from oncelog.limits import DEFAULT_LINGER_MS
 from oncelog.runtime import Log
-from tests.faulty import Fault, FaultyStore
-from tests.logs import TOPIC, DrivenTime, LogWorld, columns, lso, started, values, write_open
+from tests.support.harness.waiting import until
+from tests.support.log.faulty import Fault, FaultyStore
+from tests.support.log.logs import TOPIC, DrivenTime, LogWorld, columns, lso, started, values, write_open
 from tests.unit.clients.test_interrupted_producer import check_all_there
 from tests.unit.clients.test_producer import full_disk
-from tests.waiting import until
 
 # Programs -------------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from oncelog.types import IsolationLevel, ProducerIdAndEpoch
 from oncelog.znodes import copying, paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,
@@ -37,7 +37,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import GROUP, PREFIX, SOURCE, begin, request, run_batch, written
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, begin, request, run_batch, written
 from tests.unit.znodes.worlds import LiveReadsStore
 
 READERS = "readers"
@@ -195,6 +195,7 @@ def test_readers_and_tools_see_the_same_before_and_after(
     invariants.check(again)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("busy", ["sqlite"], indirect=True)
 def test_readers_see_the_same_in_a_store_on_zookeeper(
     busy: Busy, stores: Callable[[str], ZnodeStore], zookeeper: object

@@ -8,8 +8,8 @@ from oncelog.clients.metadata_report import DumpedZnode, ZnodeSize
 from oncelog.errors import UsageError
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.logs import TOPIC, LogWorld, partition, send, started, tp, write_committed
-from tests.rounds import GROUP, SOURCE, request, run_batch
+from tests.support.log.logs import TOPIC, LogWorld, partition, send, started, tp, write_committed
+from tests.support.log.rounds import GROUP, SOURCE, request, run_batch
 from tests.unit.znodes.worlds import dump
 
 

@@ -35,8 +35,8 @@ from oncelog.log import partition_log
 from oncelog.runtime import Log
 from oncelog.types import ProducerIdAndEpoch, RecordMetadata
 from oncelog.znodes import paths
-from tests.faulty import Fault, FaultyStore
-from tests.logs import (
+from tests.support.log.faulty import Fault, FaultyStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     columns,

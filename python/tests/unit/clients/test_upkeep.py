@@ -9,7 +9,7 @@ import pytest
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import InvariantViolation, StoreUnavailableError
 from oncelog.runtime import Log
-from tests.logs import started, values, write_committed
+from tests.support.log.logs import started, values, write_committed
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), InvariantViolation("a law is broken")], ids=repr)

@@ -14,8 +14,8 @@ from oncelog.ports import Znode, ZnodeReader
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicIdPartition, TopicPartition
 from oncelog.znodes import paths
-from tests.faulty import Fault, FaultyStore, RivalledStore
-from tests.logs import LogWorld, partition, partitions, started, tp
+from tests.support.log.faulty import Fault, FaultyStore, RivalledStore
+from tests.support.log.logs import LogWorld, partition, partitions, started, tp
 
 
 def values(*offsets: int) -> dict[TopicIdPartition, OffsetAndMetadata]:

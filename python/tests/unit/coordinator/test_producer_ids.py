@@ -12,8 +12,8 @@ from oncelog.coordinator.producer_ids import MAX_PRODUCER_ID, ProducerIds
 from oncelog.errors import CorruptDataError, FatalError, StoreUnavailableError
 from oncelog.znodes import paths
 from oncelog.znodes.memory import MemoryZnodeStore
-from tests.faulty import Fault, FaultyStore
-from tests.logs import LogWorld
+from tests.support.log.faulty import Fault, FaultyStore
+from tests.support.log.logs import LogWorld
 
 
 def test_a_block_is_used_up_before_the_next_is_taken(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, Outcome
 from oncelog.znodes import paths, payloads
-from tests.faulty import Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, partitions, state, uncommitted, values
-from tests.rounds import GROUP, PREFIX, SOURCE, begin, offsets, request, written
+from tests.support.log.faulty import Fault, FaultyStore
+from tests.support.log.logs import TOPIC, LogWorld, log_world, partitions, state, uncommitted, values
+from tests.support.log.rounds import GROUP, PREFIX, SOURCE, begin, offsets, request, written
 
 
 def record_of(log: Log, number: int) -> payloads.OwnerRecord:

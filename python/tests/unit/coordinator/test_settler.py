@@ -19,8 +19,8 @@ from oncelog.runtime import Log
 from oncelog.testing import invariants
 from oncelog.types import OffsetAndMetadata, Outcome, TopicIdPartition
 from oncelog.znodes import paths
-from tests.faulty import Crashed, Fault, FaultyStore, InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,
@@ -36,7 +36,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import GROUP, SOURCE, begin, offsets, written
+from tests.support.log.rounds import GROUP, SOURCE, begin, offsets, written
 
 
 def owners(log: Log, number: int = 0) -> list[str]:

@@ -15,8 +15,8 @@ from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, TopicPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.transact import in_parts
-from tests.logs import LogWorld, lso, send, started, state, uncommitted, values
-from tests.rounds import begin, written
+from tests.support.log.logs import LogWorld, lso, send, started, state, uncommitted, values
+from tests.support.log.rounds import begin, written
 
 LONG = "n" * (limits.MAX_NAME_BYTES - 4)
 WIDE = "wide"

@@ -11,8 +11,8 @@ from oncelog.ledger.kinds import EMBEDDED
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH
 from oncelog.znodes import paths
-from tests.faulty import InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     partitions,
@@ -23,7 +23,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.rounds import begin, written
+from tests.support.log.rounds import begin, written
 
 
 @pytest.mark.parametrize("world", ["memory", "sqlite"], indirect=True)

@@ -20,9 +20,19 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.runtime import Log
 from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch
 from oncelog.znodes import paths, payloads
-from tests.faulty import HICCUPS, Fault, FaultyStore, InterruptedStore
-from tests.logs import TOPIC, LogWorld, log_world, partition, started, tp, values, write_committed, write_open
-from tests.rounds import begin, written
+from tests.support.log.faulty import HICCUPS, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import (
+    TOPIC,
+    LogWorld,
+    log_world,
+    partition,
+    started,
+    tp,
+    values,
+    write_committed,
+    write_open,
+)
+from tests.support.log.rounds import begin, written
 
 
 def owner_record(log: Log, producer: ProducerIdAndEpoch) -> payloads.OwnerRecord | None:

@@ -19,7 +19,7 @@ from oncelog import runtime
 from oncelog.errors import CorruptDataError
 from oncelog.ports import Create
 from tests import packages
-from tests.logs import TOPIC, started, values, write_aborted, write_committed
+from tests.support.log.logs import TOPIC, started, values, write_aborted, write_committed
 from tests.unit.znodes.worlds import forked, increment, kill, number_at
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flights.processes import Program, Programs
-from tests.waiting import until
+from tests.support.harness.waiting import until
 
 FAMILY = """
 import os, subprocess, sys, time

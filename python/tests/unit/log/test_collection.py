@@ -15,9 +15,20 @@ from oncelog.log.partition_log import Append
 from oncelog.runtime import Log
 from oncelog.types import ProducerIdAndEpoch
 from oncelog.znodes import paths
-from tests.copies import written_blocks
-from tests.faulty import Crashed, Fault, FaultyStore
-from tests.logs import TOPIC, LogWorld, log_world, numbered, partition, send, started, tp, values, write_open
+from tests.support.log.copies import written_blocks
+from tests.support.log.faulty import Crashed, Fault, FaultyStore
+from tests.support.log.logs import (
+    TOPIC,
+    LogWorld,
+    log_world,
+    numbered,
+    partition,
+    send,
+    started,
+    tp,
+    values,
+    write_open,
+)
 
 
 def collect(log: Log, world: LogWorld, *, dry_run: bool = False) -> Collected:

@@ -12,7 +12,7 @@ from oncelog.errors import UsageError
 from oncelog.log import folder_mark
 from oncelog.log.files import LocalFileStore, LocalOutputFile
 from oncelog.znodes import paths
-from tests.logs import TOPIC, records, started, write_committed
+from tests.support.log.logs import TOPIC, records, started, write_committed
 
 
 def elsewhere(tmp_path: Path) -> str:

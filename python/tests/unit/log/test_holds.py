@@ -16,9 +16,9 @@ from oncelog.ports import ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition
 from oncelog.znodes import paths, rules
-from tests.faulty import Fault, FaultyStore, RivalledStore
-from tests.logs import LogWorld, values
-from tests.rounds import PREFIX, begin, written
+from tests.support.log.faulty import Fault, FaultyStore, RivalledStore
+from tests.support.log.logs import LogWorld, values
+from tests.support.log.rounds import PREFIX, begin, written
 
 T = TypeVar("T")
 

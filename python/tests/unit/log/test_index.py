@@ -15,7 +15,7 @@ from oncelog.log.index import LEAF_MAX_ENTRIES, PartitionIndex
 from oncelog.log.index_files import IndexFiles
 from oncelog.protocol.partition import IndexEntry, IndexRef, Manifest, Marker, TailNode
 from oncelog.types import NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch
-from tests.logs import MemoryFiles
+from tests.support.log.logs import MemoryFiles
 
 PRODUCER = ProducerIdAndEpoch(1, 0)
 

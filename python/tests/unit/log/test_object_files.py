@@ -13,7 +13,7 @@ from oncelog.errors import FileUnavailableError, FileWriteError, InvalidOptionEr
 from oncelog.log.files import absolute, file_store
 from oncelog.log.object_files import ObjectFileStore, ObjectPlace
 from oncelog.ports import FileStore
-from tests.s3 import BUCKET, SECRET, S3Server, cutter, running_server, s3
+from tests.support.servers.s3 import BUCKET, SECRET, S3Server, cutter, running_server, s3
 from tests.unit.log.file_store_contract import LARGE, NAME, FileStoreContract, named, write
 from tests.unit.znodes.worlds import forked, wait_for
 

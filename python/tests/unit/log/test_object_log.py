@@ -19,7 +19,7 @@ from oncelog.ports import FileStore
 from oncelog.runtime import Log
 from oncelog.testing import invariants
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     DrivenTime,
     numbered,
@@ -32,7 +32,7 @@ from tests.logs import (
     write_committed,
     write_open,
 )
-from tests.s3 import S3Server, s3
+from tests.support.servers.s3 import S3Server, s3
 
 pytestmark = pytest.mark.servers
 

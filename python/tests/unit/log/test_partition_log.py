@@ -21,7 +21,7 @@ from oncelog.protocol.partition import OwnerSpan, PartitionState
 from oncelog.runtime import Log
 from oncelog.types import Block, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths, payloads
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,

@@ -14,8 +14,8 @@ from oncelog.log import partition_reads, retention
 from oncelog.log.retention import Removed
 from oncelog.protocol.partition import OwnerSpan, PartitionState, TopicState
 from oncelog.types import ProducerIdAndEpoch
-from tests.faulty import InterruptedStore
-from tests.logs import (
+from tests.support.log.faulty import InterruptedStore
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     log_world,

@@ -11,7 +11,7 @@ from oncelog.log.snapshot import VisibleRange
 from oncelog.runtime import Log
 from oncelog.types import IsolationLevel
 from oncelog.znodes import paths
-from tests.logs import (
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     numbered,

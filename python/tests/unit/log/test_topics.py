@@ -12,8 +12,8 @@ from oncelog.errors import StoreUnavailableError, TopicExistsError, UnknownTopic
 from oncelog.log import partition_reads, topics
 from oncelog.runtime import Log
 from oncelog.znodes import paths
-from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
-from tests.logs import TOPIC, LogWorld, log_world, partitions, send, values
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import TOPIC, LogWorld, log_world, partitions, send, values
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "a" * 250, "a\n"])

@@ -18,8 +18,8 @@ from oncelog.log.verification import Damage, Verified
 from oncelog.ports import ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.znodes import paths, payloads
-from tests.copies import written_blocks
-from tests.logs import (
+from tests.support.log.copies import written_blocks
+from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     contents,

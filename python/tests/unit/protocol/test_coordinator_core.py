@@ -33,7 +33,7 @@ from oncelog.protocol.coordinator_events import (
 )
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH, Outcome, ProducerIdAndEpoch
-from tests.transactions import ID, World, owner_of, partition, stored
+from tests.support.log.transactions import ID, World, owner_of, partition, stored
 
 ROUND = "/queries/copier/rounds/3"
 PRODUCER = ProducerIdAndEpoch(7, 5)

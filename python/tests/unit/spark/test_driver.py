@@ -21,10 +21,10 @@ from oncelog.spark.log_target import Job, LogTarget, commit_once, write_task
 from oncelog.spark.options import SinkOptions, parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import OffsetAndMetadata
-from tests.logs import TOPIC, LogWorld, log_world, lso, state, values
-from tests.rounds import PREFIX, SOURCE, request, written
-from tests.rounds import offsets as batch_offsets
-from tests.waiting import until
+from tests.support.harness.waiting import until
+from tests.support.log.logs import TOPIC, LogWorld, log_world, lso, state, values
+from tests.support.log.rounds import PREFIX, SOURCE, request, written
+from tests.support.log.rounds import offsets as batch_offsets
 
 BATCH = BatchContext("query", "run", "/ck", 3, ("1",), ("2",), has_state=False)
 

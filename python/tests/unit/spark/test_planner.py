@@ -14,8 +14,8 @@ from oncelog.runtime import Log
 from oncelog.spark.kit.options import Use
 from oncelog.spark.options import parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from tests.faulty import RivalledStore
-from tests.logs import TOPIC, log_world, numbered, send, started, write_aborted, write_committed, write_open
+from tests.support.log.faulty import RivalledStore
+from tests.support.log.logs import TOPIC, log_world, numbered, send, started, write_aborted, write_committed, write_open
 
 
 def planner_of(log: Log, **options: object) -> SourcePlanner:

@@ -39,12 +39,12 @@ from oncelog.spark.planner import SourcePlanner
 from oncelog.spark.source import StreamReader
 from oncelog.testing import invariants
 from oncelog.znodes import paths
-from tests.faulty import RivalledStore
-from tests.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, write_committed, write_open
-from tests.rounds import GROUP, SOURCE, run_batch
-from tests.rounds import begin as begin_batch
-from tests.rounds import offsets as batch_offsets
-from tests.rounds import request as batch_request
+from tests.support.log.faulty import RivalledStore
+from tests.support.log.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, write_committed, write_open
+from tests.support.log.rounds import GROUP, SOURCE, run_batch
+from tests.support.log.rounds import begin as begin_batch
+from tests.support.log.rounds import offsets as batch_offsets
+from tests.support.log.rounds import request as batch_request
 
 ALL = ReadAllAvailable()
 Offset = dict[str, Any]
@@ -56,7 +56,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
         opened.create_topic(TOPIC, partitions=2)
         yield opened
         close_logs()
-        invariants.check(opened)
+        with pytest.MonkeyPatch.context() as end:
+            end.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans any more that settling could disturb
+            invariants.check(opened)
 
 
 def options(path: str, **more: object) -> SourceOptions:

@@ -20,8 +20,8 @@ from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writer import BatchWriter, StreamWriter, TaskMessage
 from oncelog.spark.writing import Written
 from oncelog.znodes import paths
-from tests.logs import TOPIC, values
-from tests.rounds import PREFIX, written
+from tests.support.log.logs import TOPIC, values
+from tests.support.log.rounds import PREFIX, written
 
 
 @pytest.fixture

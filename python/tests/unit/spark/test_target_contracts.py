@@ -28,8 +28,8 @@ from oncelog.testing.target_contract import (
     at,
     stop,
 )
-from tests.logs import TOPIC, log_world, values
-from tests.rounds import written
+from tests.support.log.logs import TOPIC, log_world, values
+from tests.support.log.rounds import written
 
 
 class LogTargetWorld(TargetWorld):

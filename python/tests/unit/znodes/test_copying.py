@@ -18,8 +18,8 @@ from oncelog.znodes import copying, paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.rules import size_of
 from oncelog.znodes.transact import IsFresh, always_fresh
-from tests.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
-from tests.logs import DrivenTime, MemoryFiles
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.logs import DrivenTime, MemoryFiles
 from tests.unit.znodes.worlds import LiveReadsStore, doing, dump
 
 PARTITION = "/topics/t/id/0"

@@ -22,6 +22,7 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore, connection
 from oncelog.znodes.sqlite.connection import StoreConnection
 from oncelog.znodes.sqlite.pool import ConnectionPool, _gate
+from tests.support.harness.waiting import until
 from tests.unit.znodes.worlds import (
     FakeTime,
     SqliteWorld,
@@ -33,7 +34,6 @@ from tests.unit.znodes.worlds import (
     number_at,
     wait_for,
 )
-from tests.waiting import until
 
 pytestmark = pytest.mark.programs
 

@@ -17,8 +17,8 @@ import oncelog
 from oncelog.errors import InvalidOptionError, OncelogError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from tests.support.servers.zookeeper import ZookeeperServer, free_ports, running_server
 from tests.unit.znodes.worlds import dump, forked, increment, wait_for
-from tests.zookeeper import ZookeeperServer, free_ports, running_server
 
 pytestmark = pytest.mark.servers
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.testing.znode_store_contract import ManyProcessesContract, StoreWorld, ZnodeStoreContract
+from tests.support.servers.zookeeper import ZookeeperServer
 from tests.unit.znodes.worlds import ZookeeperWorld
-from tests.zookeeper import ZookeeperServer
 
 pytestmark = pytest.mark.servers
 

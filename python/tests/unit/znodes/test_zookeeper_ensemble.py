@@ -13,9 +13,9 @@ import pytest
 from oncelog.errors import OutcomeUnknownError, RetriableError
 from oncelog.ports import Create, ZnodeView
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from tests.support.harness.waiting import until
+from tests.support.servers.zookeeper import ZookeeperEnsemble, running_ensemble
 from tests.unit.znodes.worlds import increment
-from tests.waiting import until
-from tests.zookeeper import ZookeeperEnsemble, running_ensemble
 
 pytestmark = pytest.mark.servers
 

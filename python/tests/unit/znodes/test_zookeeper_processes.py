@@ -21,6 +21,8 @@ from oncelog.errors import IllegalStateTransitionError, InvalidOptionError, Outc
 from oncelog.ports import Create, ZnodeView
 from oncelog.znodes.errors import NodeExistsError
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
+from tests.support.harness.waiting import until
+from tests.support.servers.zookeeper import ZookeeperServer
 from tests.unit.znodes.worlds import (
     FakeTime,
     ZookeeperWorld,
@@ -32,8 +34,6 @@ from tests.unit.znodes.worlds import (
     number_at,
     wait_for,
 )
-from tests.waiting import until
-from tests.zookeeper import ZookeeperServer
 
 pytestmark = pytest.mark.servers
 

@@ -28,9 +28,9 @@ from oncelog.znodes import paths
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH
-from tests.proxy import SYNC, Loss, Proxy, proxied
+from tests.support.servers.proxy import SYNC, Loss, Proxy, proxied
+from tests.support.servers.zookeeper import ZookeeperServer, running_server
 from tests.unit.znodes.worlds import dump, increment
-from tests.zookeeper import ZookeeperServer, running_server
 
 pytestmark = pytest.mark.servers
 

@@ -1,0 +1,1 @@
+"""What tests share, by purpose. No module here tests anything."""

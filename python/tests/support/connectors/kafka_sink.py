@@ -1,0 +1,197 @@
+"""Helpers for tests of the Kafka sink: a reader that shares no code with it, prepared batches, and its options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from oncelog import crash_points
+from oncelog_kafka import data_plane
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.options import PRODUCER_DEFAULTS
+from oncelog_kafka.participants import Participant, token_group_prefix
+from oncelog_kafka.tokens import TokenText
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+    from pyspark.sql import DataFrame, SparkSession
+
+NONCE = "nonce-of-the-round"
+BATCH_ID = 4
+TIMEOUT_MS = 60_000
+
+
+def options(broker: KafkaBroker, folder: Path, topic: str | None, **more: Any) -> dict[str, Any]:
+    """Options of a sink with its ledger in `folder`."""
+    given = {"kafka.bootstrap.servers": broker.address, "znodes": str(folder / "ledger"), "topic": topic, **more}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def read(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") -> list[Message]:
+    """All records of a topic that a librdkafka consumer gets, partition by partition in their order.
+
+    A commit is answered before its markers are written: those are waited for.
+    """
+    wait_for_markers(broker)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "audit",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        found: list[Message] = []
+        ended: set[int] = set()
+        while len(ended) < len(partitions):
+            for message in consumer.consume(1000, timeout=0.2):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                    ended.discard(message.partition() or 0)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition() or 0)
+                elif not error.retriable():
+                    raise AssertionError(error)
+        return sorted(found, key=lambda message: (message.partition(), message.offset()))
+    finally:
+        consumer.close()
+
+
+def wait_for_markers(broker: KafkaBroker) -> None:
+    """Wait until every transaction that was ended is complete."""
+    brokers = Brokers({"bootstrap_servers": broker.address})
+    ending = partial(brokers.list_ids, ["PrepareCommit", "PrepareAbort"])
+    until(lambda: not ending(), tell=ending)
+    brokers.close()
+
+
+def values(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") -> list[str]:
+    """The values of a topic as texts, sorted."""
+    return sorted((message.value() or b"").decode() for message in read(broker, topic, isolation=isolation))
+
+
+def committed(broker: KafkaBroker, group: str, topic: str) -> dict[int, int]:
+    """The committed offsets of a group, by partition of a topic; what was never committed is left out."""
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": group, "log_level": 0})
+    try:
+        numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        found = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=30)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+    finally:
+        consumer.close()
+
+
+# Batches without a query ----------------------------------------------------------------------------------------------
+
+
+def rows(spark: SparkSession, texts: Iterable[str], *, partitions: int = 2) -> DataFrame:
+    """Rows with these values, in the columns of the sink, spread evenly over the partitions."""
+    texts = list(texts)
+    data = spark.sparkContext.parallelize([(bytearray(text.encode()),) for text in texts], partitions)
+    return spark.createDataFrame(data, "value binary")
+
+
+def prepare(
+    df: DataFrame,
+    broker: KafkaBroker,
+    prefix: str,
+    *,
+    topic: str | None,
+    lease: int = 1,
+    number: int = 1,
+    timeout_ms: int = TIMEOUT_MS,
+    nonce: str = NONCE,
+    **more: Any,
+) -> tuple[Participant, ...]:
+    """Run a batch's tasks as the driver does, and leave what they prepared open."""
+    settings: Mapping[str, Any] = {
+        "transactionalIdPrefix": prefix,
+        "lease": lease,
+        "producer": {
+            **PRODUCER_DEFAULTS,
+            "bootstrap.servers": broker.address,
+            "transaction.timeout.ms": str(timeout_ms),
+        },
+        "topic": topic,
+        "tokenGroupPrefix": token_group_prefix(prefix),
+        "token": str(TokenText("query", BATCH_ID, number, nonce)),
+        "batchId": BATCH_ID,
+        "sourceGroup": None,
+        "sourceOffsets": None,
+        "only": None,
+        "isHashed": False,
+        **more,
+    }
+    return data_plane.SparkJob(df).run(settings, None).participants
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+
+class StoppedOnPurposeError(Exception):
+    """What a driver dies of at a crash point here."""
+
+
+def stop() -> None:
+    """An action for `at`: the driver dies there."""
+    raise StoppedOnPurposeError("the driver stops on purpose")
+
+
+def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
+    """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
+    return _armed(point, action, most=1)
+
+
+def always_at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
+    """The same, whenever it comes there."""
+    return _armed(point, action, most=sys.maxsize)
+
+
+@contextmanager
+def _armed(point: str, action: Callable[[], object], *, most: int) -> Iterator[list[str]]:
+    passed: list[str] = []
+
+    def act(reached: str) -> None:
+        passed.append(reached)
+        if reached == point and passed.count(point) <= most:
+            action()
+
+    crash_points.arm(act)
+    try:
+        yield passed
+    finally:
+        crash_points.arm(None)
+
+
+def forget_last_commit(checkpoint: Path) -> int:
+    """Leave the checkpoint as a crash before the last batch's entry in the commit log does; returns the batch."""
+    numbers = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+    newest = max(numbers)
+    (checkpoint / "commits" / str(newest)).unlink()
+    (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    return newest
+
+
+def offsets_of(checkpoint: Path, batch_id: int) -> Any:
+    """What the only source of a query logged for a batch."""
+    return json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
+
+
+def numbered(count: int, *, first: int = 0) -> Sequence[str]:
+    """As many different values."""
+    return [f"row-{at:06d}" for at in range(first, first + count)]

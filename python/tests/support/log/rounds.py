@@ -1,0 +1,112 @@
+"""A sink's driver without Spark: batches of made-up rows, written in rounds, as both doors of the sink do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from oncelog.coordinator import rounds
+from oncelog.coordinator.rounds import Round
+from oncelog.ledger.progress import GroupProgress
+from oncelog.log import codec, generations, topics
+from oncelog.log.segment import SegmentWriter
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.runtime import Log
+from oncelog.types import Block, TopicIdPartition, TopicPartition
+from tests.support.log.logs import TOPIC, columns, values
+
+PREFIX = "sink"
+SOURCE = "source"
+GROUP = "sink-progress"
+
+
+def request(batch_id: int, run_id: str = "run-1", **fields: str | None) -> BatchRequest:
+    """A batch of the query; its fingerprint follows from its id, as for a true replay."""
+    known: dict[str, str | None] = {
+        "prefix": PREFIX,
+        "query_id": "query",
+        "sink_name": TOPIC,
+        "fingerprint": f"offsets of {batch_id}",
+    }
+    return BatchRequest(batch_id=batch_id, run_id=run_id, **{**known, **fields})  # type: ignore[arg-type]
+
+
+def written(log: Log, rows: Mapping[int, list[bytes]], topic: str = TOPIC) -> dict[TopicIdPartition, list[Block]]:
+    """What the tasks hand to the driver: rows by partition, in durable files that no znode names."""
+    files, store = log.services.files, log.services.store
+    where = topics.partitions_of(store, topic)
+    writer = SegmentWriter(files, generations.prefix(generations.DATA, generations.current(store)))
+    found = {
+        where[number]: [
+            block for value in sent for block in writer.append(codec.normalise(columns(value), default_timestamp_ms=0))
+        ]
+        for number, sent in rows.items()
+    }
+    writer.finish()
+    return found
+
+
+def begin(log: Log, batch_id: int, run_id: str = "run-1", *, timeout_ms: int = 1000, **fields: str | None) -> Round:
+    """Plan a batch that must be new."""
+    round_ = rounds.begin(log.services.new_round_services(), request(batch_id, run_id, **fields), timeout_ms=timeout_ms)
+    assert round_ is not None
+    return round_
+
+
+@dataclass
+class Sink:
+    """One run of a streaming query: its driver, and the checkpoint that outlives it.
+
+    Attributes:
+        finished: ids of the batches that the checkpoint knows as done.
+    """
+
+    finished: list[int] = field(default_factory=list)
+    runs: int = 0
+
+    def run(self, log: Log, batches: int, *, partitions: int = 2) -> None:
+        """Start the query anew and run it to its end: what the checkpoint does not know as done is run (again)."""
+        self.runs += 1
+        run_id = f"run-{self.runs}"
+        for batch_id in range(len(self.finished), batches):
+            run_batch(log, request(batch_id, run_id, group_id=GROUP), partitions=partitions)
+            self.finished.append(batch_id)
+
+
+def rows_of(batch_id: int, number: int) -> list[bytes]:
+    return [b"batch-%d-%d" % (batch_id, number), b"batch-%d-%d too" % (batch_id, number)]
+
+
+def run_batch(log: Log, wanted: BatchRequest, *, partitions: int = 2) -> bool:
+    """Write a batch to all partitions, with its source offsets; returns whether it was written now."""
+    round_ = rounds.begin(log.services.new_round_services(), wanted)
+    if round_ is None:
+        return False
+    round_.write(written(log, {number: rows_of(wanted.batch_id, number) for number in range(partitions)}))
+    round_.stage_offsets(offsets(log, wanted.batch_id))
+    round_.decide()
+    return True
+
+
+def offsets(log: Log, batch_id: int, group_id: str = GROUP) -> GroupProgress[TopicIdPartition]:
+    """The source offsets of a batch: ten rows each."""
+    (source,) = topics.partitions_of(log.services.store, SOURCE)
+    return GroupProgress(group_id, {source: 10 * batch_id}, {source: 10 * batch_id + 10})
+
+
+def expected(batches: int, number: int) -> list[bytes]:
+    """What a partition holds after so many batches."""
+    return [value for batch_id in range(batches) for value in rows_of(batch_id, number)]
+
+
+def committed(log: Log) -> int | None:
+    """How far the sink's group is in the source."""
+    source = TopicPartition(SOURCE, 0)
+    with log.consumer(group_id=GROUP) as consumer:
+        found = consumer.committed([source])
+    return found[source].offset if found else None
+
+
+def assert_written_once(log: Log, batches: int) -> None:
+    assert [values(log, number) for number in (0, 1)] == [expected(batches, number) for number in (0, 1)]
+    assert committed(log) == 10 * batches

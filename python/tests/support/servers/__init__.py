@@ -1,0 +1,1 @@
+"""Real servers, in processes of their own, and a proxy that strikes between."""

@@ -1,0 +1,63 @@
+"""The ZooKeeper servers of tests.
+
+The fixture `zookeeper` is one server for all tests of a run; each test takes a chroot of its own. Tests that stop,
+pause or kill servers start their own by `running_server` and `running_ensemble`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.testing import zookeeper_server
+from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer, free_ports
+from tests.support.harness.parts import missing_part, require_java
+
+__all__ = ["ZookeeperEnsemble", "ZookeeperServer", "free_ports"]
+
+
+@contextmanager
+def running_server(
+    folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = ()
+) -> Iterator[ZookeeperServer]:
+    """A server of one's own, for the time of the block."""
+    require_zookeeper()
+    with zookeeper_server.running_server(folder, settings=settings, java=java) as server:
+        yield server
+
+
+@contextmanager
+def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
+    """Three servers of one's own, for the time of the block."""
+    require_zookeeper()
+    with zookeeper_server.running_ensemble(folder) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
+    """A server that all tests of a run share; none of them stops it."""
+    with running_server(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+def start_before_leak_check(item: pytest.Item) -> None:
+    """Let a test with the parameter ``zookeeper`` depend on the server, which then is up before leaks are looked for.
+
+    The fixtures that take the parameter cannot name the server: the tests of other stores would start it too.
+    """
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and "zookeeper" in callspec.params.values():
+        names: list[str] = item.fixturenames  # type: ignore[attr-defined]
+        # A new list: the old one is shared with the tests of the other parameters.
+        item.fixturenames = ["zookeeper", *names]  # type: ignore[attr-defined]
+
+
+def require_zookeeper() -> None:
+    require_java()
+    if importlib.util.find_spec("pyspark") is None:
+        missing_part("ZooKeeper", "install oncelog[spark]: PySpark's wheel carries ZooKeeper's jars")

@@ -1,0 +1,1 @@
+"""The one Spark of a run, its home, and its readers."""

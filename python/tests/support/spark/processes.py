@@ -1,0 +1,99 @@
+"""Programs that tests run beside Spark's session, and kill. None of them, and nothing they start, outlives its test.
+
+Each runs in a session of its own. A session is what a program and its descendants share, even where one of them makes
+its own process group (Spark's Python workers do) or loses its parent (the JVM of a killed driver does).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.support.spark import spark_home
+
+PATIENCE_S = 300
+LAST_LINES = 40
+
+
+class Program:
+    """A running program; as a context manager it is killed at the end of the block, with all that it started."""
+
+    def __init__(self, command: Sequence[str], folder: Path, name: str) -> None:
+        self.output = folder / f"{name}.out"
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **spark_home.environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def check_runs(self) -> None:
+        """Raise with the end of its output when the program has ended."""
+        assert self.is_running, f"ended with {self._process.returncode}:\n{self.last_lines()}"
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit status, negative for the signal that killed it."""
+        return self._process.wait(PATIENCE_S)
+
+    def wait_killed(self) -> None:
+        """Wait until it is killed, and until nothing of it is left."""
+        status = self.wait()
+        self.kill()
+        assert status == -signal.SIGKILL, f"ended with {status}:\n{self.last_lines()}"
+
+    def kill(self) -> None:
+        """Kill it and what it started; returns when all of it is gone."""
+        self._process.kill()
+        self._process.wait()
+        while members := list(_members(self._process.pid)):
+            for member in members:
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def last_lines(self) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-LAST_LINES:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
+    """Start a module of `tests.support.spark.jobs` with settings that JSON can carry; its output goes into `folder`."""
+    return Program([sys.executable, "-m", f"tests.support.spark.jobs.{module}", json.dumps(settings)], folder, name)
+
+
+def _members(session: int) -> Iterator[int]:
+    """Living processes of a session. Where there is no /proc (macOS), those of the leader's group are killed."""
+    if not Path("/proc").is_dir():
+        with suppress(ProcessLookupError):
+            os.killpg(session, signal.SIGKILL)
+        return
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                state, _, _, found, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(found) == session and state not in "ZX":
+                    yield int(entry.name)
