@@ -120,18 +120,32 @@ class PatientBrokers:
         raise InvariantViolation("tries end with an error")
 
     def tries(self, what: str, **fields: object) -> Iterator[None]:
-        deadline_ms = self._clock.monotonic_ms() + PATIENCE_MS
-        pause_ms = PAUSE_MS
-        while True:
-            yield
-            if self._clock.monotonic_ms() > deadline_ms:
-                raise BrokerUnavailableError(
-                    f"{what}: the brokers cannot be reached, or do not serve; try again when they do",
-                    waited_ms=PATIENCE_MS,
-                    **fields,
-                )
-            self._clock.sleep_ms(pause_ms)
-            pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
+        return turns(self._clock, what, **fields)
+
+
+def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
+    """Turns for who asks again until there is an answer, with pauses between them.
+
+    Args:
+        clock: to wait by.
+        what: could not be done, when patience ends.
+        fields: of the error then.
+
+    Raises:
+        BrokerUnavailableError: patience ended.
+    """
+    deadline_ms = clock.monotonic_ms() + PATIENCE_MS
+    pause_ms = PAUSE_MS
+    while True:
+        yield
+        if clock.monotonic_ms() > deadline_ms:
+            raise BrokerUnavailableError(
+                f"{what}: the brokers cannot be reached, or do not serve; try again when they do",
+                waited_ms=PATIENCE_MS,
+                **fields,
+            )
+        clock.sleep_ms(pause_ms)
+        pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
 
 
 def refusal(answer: str, what: str, **fields: object) -> BrokerAccessError:
