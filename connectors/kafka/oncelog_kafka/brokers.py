@@ -1,20 +1,15 @@
-"""The Kafka brokers, as the sink's driver needs them: transactions, tokens, settings. The home of kafka-python.
+"""The Kafka brokers, as kafka-python asks them: transactions, tokens, settings. The home of kafka-python.
 
 kafka-python has an API for most of it. What it has none for (EndTxn and InitProducerId of any id, offsets that must be
 stable, a coordinator that moved) goes through its private routing, wrapped here once; pyproject.toml bounds its
 version.
-
-Every request may be sent again: an answer that is lost, or says that a coordinator moved or loads, is asked for anew
-until the brokers' patience ends.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -24,20 +19,14 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
-from oncelog.errors import InvalidOptionError, InvariantViolation
+from oncelog.errors import InvalidOptionError
+from oncelog.ports import Clock
+from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import end_txn
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.participants import Participant, Transaction
-
-T = TypeVar("T")
-
-PATIENCE_MS = 60_000
-"""How long a request is sent again while brokers are away; Kafka's own producer waits as long (max.block.ms)."""
-
-PAUSE_S = 0.02
-"""Between two tries: a coordinator that is busy with the previous transition is done in milliseconds."""
-
-LONGEST_PAUSE_S = 0.5
+from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.patience import PatientBrokers, refusal
+from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
 
 RECONNECT_MS = 1_000
 """The longest pause before another try to connect: kafka-python's half a minute would outlast a broker's restart."""
@@ -55,17 +44,16 @@ _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """An offset of a consumer group."""
+class Brokers(PatientBrokers):
+    """A connection to one cluster; thread-safe, as kafka-python's is.
 
-    offset: int
-    metadata: str
+    Args:
+        settings: of kafka-python's admin client.
+        clock: by which the brokers are waited for.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Unstable:
-    """A group has offsets in a transaction that is not decided yet."""
+    def __init__(self, settings: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(KafkaRequests(settings), clock)
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc]
@@ -81,12 +69,8 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc]
             raise
 
 
-class Brokers:
-    """A connection to one cluster; thread-safe, as kafka-python's is.
-
-    Args:
-        settings: of kafka-python's admin client.
-    """
+class KafkaRequests:
+    """`ports.Requests` of kafka-python."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         with _named_errors():
@@ -114,123 +98,67 @@ class Brokers:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
-    def commit(self, participants: Sequence[Participant]) -> list[str]:
-        """Send EndTxn(commit) of each participant, in this order.
-
-        Returns:
-            the answers by Kafka's names, ``NONE`` for success; passing ones too, as they came.
-        """
+    def end(self, participants: Sequence[Participant]) -> list[Answer]:
         requests = [(p.transactional_id, _end_request(p)) for p in participants]
-        return [answer if isinstance(answer, str) else _name(answer.error_code) for answer in self._ask_each(requests)]
+        return [_answer(answer) for answer in self._ask_each(requests)]
 
-    def fence(self, transactional_ids: Iterable[str], timeout_ms: int) -> None:
-        """Abort what is open under these ids and fence their producers, by InitProducerId.
+    def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
+        requests = [(name, _init_request(name, timeout_ms)) for name in transactional_ids]
+        return [_answer(answer) for answer in self._ask_each(requests)]
 
-        Never for an id whose outcome is not recorded: this is how a prepared transaction is lost.
-        """
-        waiting = list(transactional_ids)
-        for _ in self.tries("a transaction could not be aborted"):
-            requests = [(name, _init_request(name, timeout_ms)) for name in waiting]
-            answers = [a if isinstance(a, str) else _name(a.error_code) for a in self._ask_each(requests)]
-            for name, answer in zip(waiting, answers, strict=True):
-                if answer != "NONE" and answer not in end_txn.PASSING:
-                    raise _refusal(answer, "a transaction could not be aborted", transactional_id=name)
-            waiting = [name for name, answer in zip(waiting, answers, strict=True) if answer != "NONE"]
-            if not waiting:
-                return
+    def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
+        try:
+            by_coordinator = self._by_coordinator(transactional_ids)
+        except BrokerUnavailableError:
+            return ["NETWORK_EXCEPTION"] * len(transactional_ids)
+        requests = [(ids[0], DescribeTransactionsRequest(transactional_ids=ids)) for ids in by_coordinator]
+        found: dict[str, Transaction | Answer] = {}
+        for ids, answer in zip(by_coordinator, self._ask_each(requests), strict=True):
+            if isinstance(answer, str):  # the request went by the first one's coordinator, which is every one's
+                found |= dict.fromkeys(ids, answer)
+            else:
+                found |= {state.transactional_id: _transaction(state) for state in answer.transaction_states}
+        for name, answer in found.items():
+            if isinstance(answer, str) and answer in end_txn.PASSING:
+                self._forget_coordinator(name)
+        return [found[name] for name in transactional_ids]
 
-    def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
-        """What the coordinators say of these ids; those they do not know are left out."""
-        found: dict[str, Transaction] = {}
-        waiting = list(transactional_ids)
-        for _ in self.tries("transactions could not be described"):
-            by_coordinator = self._by_coordinator(waiting)
-            requests = [(ids[0], DescribeTransactionsRequest(transactional_ids=ids)) for ids in by_coordinator]
-            retried: list[str] = []
-            for ids, answer in zip(by_coordinator, self._ask_each(requests), strict=True):
-                if isinstance(answer, str):
-                    retried += ids
-                    for name in ids:  # the request went by the first one's coordinator, which is every one's
-                        self._forget_coordinator(name)
-                    continue
-                for state in answer.transaction_states:
-                    name = _name(state.error_code)
-                    if name == "NONE":
-                        found[state.transactional_id] = _transaction(state)
-                    elif name in end_txn.PASSING:
-                        retried.append(state.transactional_id)
-                        self._forget_coordinator(state.transactional_id)
-                    elif name != "TRANSACTIONAL_ID_NOT_FOUND":
-                        raise _refusal(
-                            name, "transactions could not be described", transactional_id=state.transactional_id
-                        )
-            waiting = retried
-            if not waiting:
-                break
-        return found
-
-    def list_ids(self, states: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """(transactional id, state) of all that the cluster's coordinators know, or of those in these states."""
-
-        def ask() -> list[tuple[str, str]]:
+    def list_ids(self, states: Sequence[str]) -> list[Listed]:
+        with _named_errors():
             answers = self._admin.list_transactions(state_filters=states or None)
-            return [(one.transactional_id, str(one.state.value)) for listed in answers.values() for one in listed]
-
-        return sorted(self._patiently("transactions could not be listed", ask))
+        return [(one.transactional_id, str(one.state.value)) for listed in answers.values() for one in listed]
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
-    def offsets(
-        self, groups: Mapping[str, Iterable[tuple[str, int]]]
-    ) -> dict[str, dict[tuple[str, int], CommittedOffset | Unstable]]:
-        """The stable committed offsets of groups, of these partitions; what was never committed is left out."""
-        found: dict[str, dict[tuple[str, int], CommittedOffset | Unstable]] = {}
-        waiting = {group: sorted(partitions) for group, partitions in groups.items()}
-        for _ in self.tries("offsets could not be read"):
-            requests = [(group, _fetch_request(group, partitions)) for group, partitions in waiting.items()]
-            for (group, _request), answer in zip(
-                requests, self._ask_each(requests, CoordinatorType.GROUP), strict=True
-            ):
-                if not isinstance(answer, str) and _name(answer.groups[0].error_code) not in end_txn.PASSING:
-                    found[group] = _offsets(group, answer.groups[0])
-                    del waiting[group]
-                else:
-                    self._forget_coordinator(group, CoordinatorType.GROUP)
-            if not waiting:
-                break
+    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
+        requests = [(group, _fetch_request(group, partitions)) for group, partitions in groups.items()]
+        found: dict[str, Offsets | Answer] = {}
+        for group, answer in zip(groups, self._ask_each(requests, CoordinatorType.GROUP), strict=True):
+            said = answer if isinstance(answer, str) else _offsets(answer.groups[0])
+            if isinstance(said, str) and said in end_txn.PASSING:
+                self._forget_coordinator(group, CoordinatorType.GROUP)
+            found[group] = said
         return found
 
     # Cluster ----------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if there is no such topic."""
-
-        def ask() -> int | None:
+        with _named_errors():
             described = self._admin.describe_topics([topic])
-            for one in described:
-                name = _name(one["error_code"])
-                if name in {"NONE", "LEADER_NOT_AVAILABLE"}:
-                    return len(one["partitions"])
-                if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
-                    raise _refusal(name, "a topic could not be described", topic=topic)
-            return None
-
-        return self._patiently("a topic could not be described", ask)
+        for one in described:
+            name = _name(one["error_code"])
+            if name in {"NONE", "LEADER_NOT_AVAILABLE"}:
+                return len(one["partitions"])
+            if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
+                raise refusal(name, "a topic could not be described", topic=topic)
+        return None
 
     def broker_setting(self, name: str) -> int | None:
-        """The least value that any broker has for a number; None if this client may not read settings."""
-
-        def ask() -> int | None:
+        with _named_errors():
             brokers = [str(broker["broker_id"]) for broker in self._admin.describe_cluster()["brokers"]]
             wanted = [ConfigResource(ConfigResourceType.BROKER, broker, configs=[name]) for broker in brokers]
             answer = self._admin.describe_configs(wanted, config_filter="all")
-            values = list(_values_of(answer, name))
-            return min(values) if values else None
-
-        try:
-            return self._patiently("a broker's settings could not be read", ask)
-        except BrokerAccessError:
-            return None
+        return min(_values_of(answer, name), default=None)
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
@@ -270,49 +198,17 @@ class Brokers:
             return Future().failure(problem)
 
     def _by_coordinator(self, transactional_ids: Sequence[str]) -> list[list[str]]:
-        def ask() -> dict[str, Any]:
+        with _named_errors():
             found: dict[str, Any] = self._admin._manager.run(
                 self._admin._find_coordinator_ids, transactional_ids, CoordinatorType.TRANSACTION
             )
-            return found
-
         groups: dict[Any, list[str]] = {}
-        for name, node in self._patiently("a coordinator could not be found", ask).items():
+        for name, node in found.items():
             groups.setdefault(node, []).append(name)
         return list(groups.values())
 
     def _forget_coordinator(self, key: str, kind: Any = CoordinatorType.TRANSACTION) -> None:
         self._admin._manager.cluster._coordinators.pop((kind, key), None)
-
-    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
-        """Ask until there is an answer, or patience ends."""
-        for _ in self.tries(what):
-            with suppress(BrokerUnavailableError), _named_errors():
-                return ask()
-        raise InvariantViolation("tries end with an error")
-
-    def tries(self, what: str, **fields: object) -> Iterator[None]:
-        """Turns for a caller that sends requests again by its own rules, with pauses between them.
-
-        Args:
-            what: could not be done, when patience ends.
-            fields: of the error then.
-
-        Raises:
-            BrokerUnavailableError: patience ended.
-        """
-        deadline_s = time.monotonic() + PATIENCE_MS / 1000
-        pause_s = PAUSE_S
-        while True:
-            yield
-            if time.monotonic() > deadline_s:
-                raise BrokerUnavailableError(
-                    f"{what}: the brokers cannot be reached, or do not serve; try again when they do",
-                    waited_ms=PATIENCE_MS,
-                    **fields,
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 # Wire -----------------------------------------------------------------------------------------------------------------
@@ -351,13 +247,11 @@ def _fetch_request(group: str, partitions: Iterable[tuple[str, int]]) -> Any:
     )
 
 
-def _offsets(group: str, answer: Any) -> dict[tuple[str, int], CommittedOffset | Unstable]:
+def _offsets(answer: Any) -> Offsets | Answer:
     name = _name(answer.error_code)
-    if name == "GROUP_ID_NOT_FOUND":
-        return {}
-    if name != "NONE":
-        raise _refusal(name, "offsets of a group could not be read", group_id=group)
-    found: dict[tuple[str, int], CommittedOffset | Unstable] = {}
+    if name not in {"NONE", "GROUP_ID_NOT_FOUND"}:
+        return name
+    found: Offsets = {}
     for topic in answer.topics:
         for partition in topic.partitions:
             key = (topic.name, partition.partition_index)
@@ -365,13 +259,17 @@ def _offsets(group: str, answer: Any) -> dict[tuple[str, int], CommittedOffset |
             if problem in {"UNSTABLE_OFFSET_COMMIT", *end_txn.PASSING}:
                 found[key] = Unstable()
             elif problem not in {"NONE", "UNKNOWN_TOPIC_OR_PARTITION"}:
-                raise _refusal(problem, "offsets of a group could not be read", group_id=group, topic=topic.name)
+                raise refusal(
+                    problem, "offsets of a group could not be read", group_id=answer.group_id, topic=topic.name
+                )
             elif partition.committed_offset != _NEVER_COMMITTED:
                 found[key] = CommittedOffset(partition.committed_offset, partition.metadata or "")
     return found
 
 
-def _transaction(state: Any) -> Transaction:
+def _transaction(state: Any) -> Transaction | Answer:
+    if state.error_code:
+        return _name(state.error_code)
     return Transaction(
         transactional_id=state.transactional_id,
         state=state.transaction_state,
@@ -395,6 +293,10 @@ def _values_of(answer: Any, name: str) -> Iterator[int]:
 
 def _name(error_code: int) -> str:
     return "NONE" if error_code == 0 else str(kafka_errors.for_code(error_code).message)
+
+
+def _answer(answer: Any) -> Answer:
+    return answer if isinstance(answer, str) else _name(answer.error_code)
 
 
 def _code_of(answer: Any) -> str:
@@ -427,7 +329,3 @@ def _named_errors() -> Iterator[None]:
         raise BrokerUnavailableError(
             "the Kafka brokers cannot be reached, or do not serve; check kafka.bootstrap.servers", problem=repr(problem)
         ) from problem
-
-
-def _refusal(name: str, what: str, **fields: object) -> BrokerAccessError:
-    return BrokerAccessError(f"{what}: the brokers refuse it", answer=name, **fields)

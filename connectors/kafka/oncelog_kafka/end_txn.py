@@ -3,7 +3,9 @@
 The decision stands, so there are three ends only: the participant is committed, it is lost, or nothing can tell. Kafka
 answers PRODUCER_FENCED and INVALID_PRODUCER_ID_MAPPING to committed and to aborted transactions alike, so these are
 settled by the *token*: the offset that the participant's own transaction writes to a group of its own, with the nonce
-of the round. It is there if, and only if, that transaction committed.
+of the round. It is there if, and only if, that transaction committed. Brokers 3.x break that where an older epoch of
+the same producer id stages an offset in the same group before the end: it is refused, and still takes away what was
+staged. Hence an id is used again only behind batches none of whose tasks was tried twice.
 
     a commit is sent when                              v5, TV2                      v3/v4, TV1
     still open                                         none                         none

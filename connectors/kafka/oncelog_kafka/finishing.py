@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from oncelog.crash_points import reach
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import end_txn, ledger, tokens
-from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import Participant, Transaction, by_time_left, token_group
+from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
 """For as long as both of these, a token that is not there was never committed."""

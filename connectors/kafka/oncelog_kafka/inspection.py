@@ -6,7 +6,6 @@ carries a decision out as far as that can be done.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +13,11 @@ from oncelog.errors import UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.types import Outcome
 from oncelog_kafka import ledger
-from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.finishing import DecidedRound, Ends, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Participant, ParticipantId, Transaction, find_losers, of_prefix
+from oncelog_kafka.ports import Brokers
 
 HANGING_BEYOND_MS = 30_000
 """How far beyond its time-out a transaction counts as hanging: coordinators look for them every ten seconds."""
@@ -127,13 +126,16 @@ def describe_transactions(brokers: Brokers, transactional_ids: Sequence[str]) ->
     unknown = [name for name in transactional_ids if name not in found]
     if unknown:
         raise UsageError("the brokers know no such transactional id", unknown=unknown)
-    return [_description(found[name]) for name in transactional_ids]
+    now_ms = brokers.clock.now_ms()
+    return [_description(found[name], now_ms) for name in transactional_ids]
 
 
 def find_hanging(brokers: Brokers) -> list[TransactionDescription]:
     """Open transactions beyond their time-out: their coordinator should have aborted them long ago."""
     open_ids = [name for name, _ in brokers.list_ids([ONGOING])]
-    described = [_description(found) for found in brokers.describe(open_ids).values()]
+    found = brokers.describe(open_ids).values()
+    now_ms = brokers.clock.now_ms()
+    described = [_description(one, now_ms) for one in found]
     return [one for one in described if one.age_ms is not None and one.age_ms > one.timeout_ms + HANGING_BEYOND_MS]
 
 
@@ -191,7 +193,8 @@ def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDes
     number = max((n for n, one in rounds.items() if one.is_unfinished), default=max(rounds, default=0))
     newest = rounds[number]
     known = brokers.describe(participant.transactional_id for participant in newest.participants)
-    participants = tuple(_participant(p, known.get(p.transactional_id)) for p in newest.participants)
+    now_ms = brokers.clock.now_ms()
+    participants = tuple(_participant(p, known.get(p.transactional_id), now_ms) for p in newest.participants)
     return BatchDescription(
         prefix,
         found.query_id,
@@ -250,7 +253,7 @@ _COMMITTABLE = frozenset({ONGOING, "PrepareCommit", "CompleteCommit"})
 """Kafka's names of the states in which a commit cannot, and can, succeed."""
 
 
-def _participant(p: Participant, found: Transaction | None) -> ParticipantDescription:
+def _participant(p: Participant, found: Transaction | None, now_ms: int) -> ParticipantDescription:
     if found is not None and found.producer_id != p.producer_id:
         found = None  # the id was expired and taken anew
     return ParticipantDescription(
@@ -261,13 +264,13 @@ def _participant(p: Participant, found: Transaction | None) -> ParticipantDescri
         p.epoch,
         p.is_lost,
         None if found is None else found.state,
-        _left_ms(found),
+        _left_ms(found, now_ms),
     )
 
 
-def _description(found: Transaction) -> TransactionDescription:
+def _description(found: Transaction, now_ms: int) -> TransactionDescription:
     name = ParticipantId.parse(found.transactional_id)
-    age_ms = time.time_ns() // 1_000_000 - found.started_ms if found.started_ms > 0 else None
+    age_ms = now_ms - found.started_ms if found.started_ms > 0 else None
     return TransactionDescription(
         found.transactional_id,
         found.state,
@@ -280,7 +283,7 @@ def _description(found: Transaction) -> TransactionDescription:
     )
 
 
-def _left_ms(found: Transaction | None) -> int | None:
+def _left_ms(found: Transaction | None, now_ms: int) -> int | None:
     if found is None or found.state != ONGOING:
         return None
-    return found.started_ms + found.timeout_ms - time.time_ns() // 1_000_000
+    return found.started_ms + found.timeout_ms - now_ms

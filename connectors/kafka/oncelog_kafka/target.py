@@ -35,12 +35,10 @@ from oncelog.errors import (
 )
 from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
-from oncelog.ports import Clock, ZnodeStore
+from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import TopicPartition
-from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import tokens
-from oncelog_kafka.brokers import Brokers, CommittedOffset, Unstable
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
@@ -61,6 +59,7 @@ from oncelog_kafka.participants import (
     look_ms,
     token_group_prefix,
 )
+from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 from oncelog_kafka.source_offsets import by_topic
 from oncelog_kafka.tokens import TokenText
 
@@ -104,11 +103,11 @@ class KafkaTarget:
         timeout_ms: of the batches' transactions.
     """
 
-    def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions) -> None:
         self.store = store
         self.brokers = brokers
         self.options = options
-        self.clock = clock
+        self.clock = brokers.clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
         self._lease: tuple[str, int] | None = None  # of which run
         if options.topic is not None and brokers.partitions_of(options.topic) is None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import CoordinatorType
 
-from oncelog_kafka.brokers import Brokers
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka.brokers import Brokers, KafkaRequests
 from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
@@ -18,27 +20,28 @@ NO_NODE = 999
 
 
 @pytest.fixture
-def brokers(kafka: KafkaBroker) -> Iterator[Brokers]:
-    found = Brokers({"bootstrap_servers": kafka.address})
+def requests(kafka: KafkaBroker) -> Iterator[KafkaRequests]:
+    found = KafkaRequests({"bootstrap_servers": kafka.address})
     yield found
     found.close()
 
 
 def test_all_transactions_of_a_coordinator_that_is_gone_find_the_next_one(
-    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    requests: KafkaRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    brokers = PatientBrokers(requests, SYSTEM_CLOCK)
     names = [fresh_name("moved") for _ in range(4)]
     brokers.fence(names, 60_000)
     for name in names:
-        brokers._admin._manager.cluster._coordinators[CoordinatorType.TRANSACTION, name] = NO_NODE
+        requests._admin._manager.cluster._coordinators[CoordinatorType.TRANSACTION, name] = NO_NODE
     asked: list[int] = []
-    ask = brokers._ask_each
+    ask = requests._ask_each
 
-    def counted(requests: Sequence[tuple[str, Any]]) -> list[Any]:
-        asked.append(len(requests))
-        return ask(requests)
+    def counted(some: Sequence[tuple[str, Any]]) -> list[Any]:
+        asked.append(len(some))
+        return ask(some)
 
-    monkeypatch.setattr(brokers, "_ask_each", counted)
+    monkeypatch.setattr(requests, "_ask_each", counted)
 
     assert set(brokers.describe(names)) == set(names)
     assert len(asked) == 2

@@ -19,8 +19,7 @@ from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.types import TopicPartition
-from oncelog_kafka import brokers as brokers_module
-from oncelog_kafka import participants
+from oncelog_kafka import participants, patience
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
@@ -139,7 +138,7 @@ def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -
 @pytest.fixture
 def lonely(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world with a broker of its own, whose absence nobody waits out for long."""
-    monkeypatch.setattr(brokers_module, "PATIENCE_MS", 3_000)
+    monkeypatch.setattr(patience, "PATIENCE_MS", 3_000)
     with running_broker(tmp_path / "broker", version=RESTARTED_VERSION) as broker:
         found = World(
             spark,
@@ -173,7 +172,7 @@ def test_a_broker_that_is_away_fails_the_batch_and_a_restart_writes_it_once(
 def test_a_broker_that_restarts_while_commits_are_sent_costs_nothing_but_time(
     lonely: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers_module, "PATIENCE_MS", 60_000)
+    monkeypatch.setattr(patience, "PATIENCE_MS", 60_000)
     with at(KafkaCrashPoint.ENDED, lonely.broker.restart):
         lonely.run(1, SECOND)
 

@@ -19,11 +19,12 @@ from oncelog import runtime
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import ledger
-from oncelog_kafka.brokers import Brokers, Unstable
+from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, token_group
+from oncelog_kafka.ports import Unstable
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name

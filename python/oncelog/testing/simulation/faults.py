@@ -20,6 +20,8 @@ class Operation(StrEnum):
     FILE_READ = "file read"
     FILE_LIST = "file list"
     FILE_DELETE = "file delete"
+    BROKER_READ = "broker read"
+    BROKER_WRITE = "broker write"
 
 
 class Fault(StrEnum):
@@ -71,6 +73,16 @@ OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
     Operation.FILE_READ: (Fault.CRASH_BEFORE, Fault.FAILED_FILE, Fault.PAUSE),
     Operation.FILE_LIST: (Fault.CRASH_BEFORE, Fault.PAUSE),
     Operation.FILE_DELETE: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
+    Operation.BROKER_READ: (Fault.CRASH_BEFORE, Fault.UNAVAILABLE, Fault.PAUSE),
+    Operation.BROKER_WRITE: (
+        Fault.CRASH_BEFORE,
+        Fault.CRASH_AFTER,
+        Fault.LOST_REPLY,
+        Fault.LOST_REQUEST,
+        Fault.DELAYED_REQUEST,
+        Fault.UNAVAILABLE,
+        Fault.PAUSE,
+    ),
 }
 """The faults that each kind of operation can meet."""
 
@@ -121,7 +133,9 @@ class RandomFaults:
         return fault
 
 
-CHANGES = frozenset(set(Operation) - {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST})
+CHANGES = frozenset(
+    set(Operation) - {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST, Operation.BROKER_READ}
+)
 """The operations that change something. To crash before one that does not is to crash before the next that does."""
 
 

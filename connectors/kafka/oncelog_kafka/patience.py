@@ -1,0 +1,154 @@
+"""Asks the brokers until they answer: what passes is asked for again, with pauses, until patience ends.
+
+Every request may be sent again: an answer that is lost, or says that a coordinator moved or loads, says nothing of what
+the cluster did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from oncelog.errors import InvariantViolation
+from oncelog.ports import Clock
+from oncelog_kafka import end_txn
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.ports import Offsets, Requests
+
+T = TypeVar("T")
+
+PATIENCE_MS = 60_000
+"""How long a request is sent again while brokers are away; Kafka's own producer waits as long (max.block.ms)."""
+
+PAUSE_MS = 20
+"""Between two tries: a coordinator that is busy with the previous transition is done in milliseconds."""
+
+LONGEST_PAUSE_MS = 500
+
+
+class PatientBrokers:
+    """`ports.Brokers` over the requests of a cluster.
+
+    Args:
+        requests: how the cluster is asked.
+        clock: by which it is waited for.
+    """
+
+    def __init__(self, requests: Requests, clock: Clock) -> None:
+        self.requests = requests
+        self._clock = clock
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.requests.close()
+
+    # Transactions
+
+    def commit(self, participants: Sequence[Participant]) -> list[str]:
+        return self.requests.end(participants)
+
+    def fence(self, transactional_ids: Iterable[str], timeout_ms: int) -> None:
+        waiting = list(transactional_ids)
+        for _ in self.tries("a transaction could not be aborted"):
+            answers = self.requests.init(waiting, timeout_ms)
+            for name, answer in zip(waiting, answers, strict=True):
+                if answer != "NONE" and answer not in end_txn.PASSING:
+                    raise refusal(answer, "a transaction could not be aborted", transactional_id=name)
+            waiting = [name for name, answer in zip(waiting, answers, strict=True) if answer != "NONE"]
+            if not waiting:
+                return
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
+        found: dict[str, Transaction] = {}
+        waiting = list(transactional_ids)
+        for _ in self.tries("transactions could not be described"):
+            retried = []
+            for name, answer in zip(waiting, self.requests.describe(waiting), strict=True):
+                if isinstance(answer, Transaction):
+                    found[name] = answer
+                elif answer in end_txn.PASSING:
+                    retried.append(name)
+                elif answer != "TRANSACTIONAL_ID_NOT_FOUND":
+                    raise refusal(answer, "transactions could not be described", transactional_id=name)
+            waiting = retried
+            if not waiting:
+                break
+        return found
+
+    def list_ids(self, states: Sequence[str] = ()) -> list[Listed]:
+        return sorted(self._patiently("transactions could not be listed", lambda: self.requests.list_ids(states)))
+
+    # Offsets
+
+    def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]]]) -> dict[str, Offsets]:
+        found: dict[str, Offsets] = {}
+        waiting = {group: sorted(partitions) for group, partitions in groups.items()}
+        for _ in self.tries("offsets could not be read"):
+            for group, answer in self.requests.offsets(waiting).items():
+                if not isinstance(answer, str):
+                    found[group] = answer
+                    del waiting[group]
+                elif answer not in end_txn.PASSING:
+                    raise refusal(answer, "offsets of a group could not be read", group_id=group)
+            if not waiting:
+                break
+        return found
+
+    # Cluster
+
+    def partitions_of(self, topic: str) -> int | None:
+        return self._patiently("a topic could not be described", lambda: self.requests.partitions_of(topic))
+
+    def broker_setting(self, name: str) -> int | None:
+        try:
+            return self._patiently("a broker's settings could not be read", lambda: self.requests.broker_setting(name))
+        except BrokerAccessError:
+            return None
+
+    # Time
+
+    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer, or patience ends."""
+        for _ in self.tries(what):
+            with suppress(BrokerUnavailableError):
+                return ask()
+        raise InvariantViolation("tries end with an error")
+
+    def tries(self, what: str, **fields: object) -> Iterator[None]:
+        return turns(self._clock, what, **fields)
+
+
+def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
+    """Turns for who asks again until there is an answer, with pauses between them.
+
+    Args:
+        clock: to wait by.
+        what: could not be done, when patience ends.
+        fields: of the error then.
+
+    Raises:
+        BrokerUnavailableError: patience ended.
+    """
+    deadline_ms = clock.monotonic_ms() + PATIENCE_MS
+    pause_ms = PAUSE_MS
+    while True:
+        yield
+        if clock.monotonic_ms() > deadline_ms:
+            raise BrokerUnavailableError(
+                f"{what}: the brokers cannot be reached, or do not serve; try again when they do",
+                waited_ms=PATIENCE_MS,
+                **fields,
+            )
+        clock.sleep_ms(pause_ms)
+        pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
+
+
+def refusal(answer: str, what: str, **fields: object) -> BrokerAccessError:
+    """The brokers answer what does not pass."""
+    return BrokerAccessError(f"{what}: the brokers refuse it", answer=answer, **fields)

@@ -1,0 +1,44 @@
+"""The way of a simulated process to a simulated cluster: its turn, its faults, and its death."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from oncelog.testing.simulation.faults import Fault, Operation
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS
+from oncelog_kafka.testing.requests import NoAnswerError
+
+T = TypeVar("T")
+
+
+class ProcessLine:
+    """`requests.Line` of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
+        process = self._process
+        fault = process.ask(Operation.BROKER_WRITE if changes else Operation.BROKER_READ, what)
+        if fault is Fault.DELAYED_REQUEST:
+            self._deliver_later(what, request)
+        if fault in (Fault.UNAVAILABLE, Fault.LOST_REQUEST, Fault.DELAYED_REQUEST):
+            raise NoAnswerError(what)
+        answer = request()
+        if fault is Fault.CRASH_AFTER:
+            process.die_after()
+        if fault is Fault.LOST_REPLY:
+            raise NoAnswerError(what)
+        return answer
+
+    def _deliver_later(self, what: str, request: Callable[[], object]) -> None:
+        """The connection is given up with a request on its way: the brokers come to it behind its repetition."""
+        world = self._process.world
+
+        def arrive() -> None:
+            world.note("the network", Operation.BROKER_WRITE, what)
+            request()
+
+        world.scheduler.start(arrive, world.chance.randrange(DELIVERED_WITHIN_MS))

@@ -1,0 +1,108 @@
+"""A process's way to a simulated cluster: `ports.Requests`, each request carried by what may lose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.ports import Answer, Offsets
+from oncelog_kafka.testing.brokers import Cluster
+from oncelog_kafka.testing.transactions import Identity, TopicPartition
+
+T = TypeVar("T")
+
+
+class NoAnswerError(Exception):
+    """The connection ended: nobody knows whether the request arrived."""
+
+
+class Line(Protocol):
+    """Carries requests. A simulated process waits here for its turn; here requests and answers are lost."""
+
+    def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
+        """Deliver a request, now, later, twice or never, and bring back its answer.
+
+        Args:
+            what: is asked, for a trace.
+            request: what the brokers do with it.
+            changes: whether it can change anything.
+
+        Raises:
+            NoAnswerError: there is none.
+        """
+
+
+class DirectLine:
+    """Every request arrives, and is answered."""
+
+    def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
+        return request()
+
+
+class SimulatedRequests:
+    """`ports.Requests` of one process.
+
+    Args:
+        cluster: that is asked.
+        line: the way to it.
+    """
+
+    def __init__(self, cluster: Cluster, line: Line | None = None) -> None:
+        self._cluster = cluster
+        self._line = line or DirectLine()
+
+    def end(self, participants: Sequence[Participant]) -> list[Answer]:
+        return [self._end(participant) for participant in participants]
+
+    def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
+        return [self._named(f"init {name}", partial(self._init, name, timeout_ms)) for name in transactional_ids]
+
+    def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
+        return [self._read(f"describe {name}", partial(self._cluster.describe, name)) for name in transactional_ids]
+
+    def list_ids(self, states: Sequence[str]) -> list[Listed]:
+        return _unnamed(self._read("list transactions", partial(self._cluster.list_ids, states)))
+
+    def offsets(self, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, Offsets | Answer]:
+        return {
+            group: self._read(f"offsets of {group}", partial(self._cluster.offsets, group, partitions))
+            for group, partitions in groups.items()
+        }
+
+    def partitions_of(self, topic: str) -> int | None:
+        return _unnamed(self._read(f"topic {topic}", partial(self._cluster.partitions_of, topic)))
+
+    def broker_setting(self, name: str) -> int | None:
+        return _unnamed(self._read(f"setting {name}", partial(self._cluster.setting, name)))
+
+    def close(self) -> None:
+        """The cluster goes on."""
+
+    def _init(self, transactional_id: str, timeout_ms: int) -> Answer:
+        answer, _ = self._cluster.init(transactional_id, timeout_ms)
+        return answer
+
+    def _end(self, one: Participant) -> Answer:
+        who = Identity(one.transactional_id, one.producer_id, one.epoch)
+        request = partial(self._cluster.end, who, is_commit=True, version=one.transaction_version)
+        return self._named(f"commit {one.transactional_id}", request)
+
+    def _read(self, what: str, request: Callable[[], T]) -> T | Answer:
+        return self._named(what, request, changes=False)
+
+    def _named(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T | Answer:
+        """The answer, or the name that a missing one has."""
+        try:
+            return self._line.carry(what, request, changes=changes)
+        except NoAnswerError:
+            return "NETWORK_EXCEPTION"
+
+
+def _unnamed(found: T | Answer) -> T:
+    """What has no name for failures fails."""
+    if isinstance(found, str):
+        raise BrokerUnavailableError("the simulated brokers do not answer", answer=found)
+    return found

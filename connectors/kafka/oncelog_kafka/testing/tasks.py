@@ -1,0 +1,128 @@
+"""A task's producer on a simulated cluster: it opens a transaction, fills it, and leaves it open, prepared.
+
+It does what io.oncelog.kafka.sink.Participant does with Kafka's producer, request by request: what passes is sent
+again, a batch under the same sequence number, and everything else fails the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from oncelog.errors import NotPreparedError
+from oncelog.ports import Clock
+from oncelog_kafka import end_txn
+from oncelog_kafka.participants import Participant
+from oncelog_kafka.patience import turns
+from oncelog_kafka.ports import Answer, CommittedOffset
+from oncelog_kafka.testing.brokers import Cluster
+from oncelog_kafka.testing.requests import Line, NoAnswerError
+from oncelog_kafka.testing.transactions import NONE, Identity, TopicPartition
+
+BATCH_SIZE = 2
+"""Records of one request: few, so that a transaction takes several."""
+
+_PASSING = end_txn.PASSING | {"NOT_ENOUGH_REPLICAS"}
+
+GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+"""Offsets that become groups' with the transaction, by group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a task is to prepare.
+
+    Attributes:
+        transactional_id: of its attempt.
+        partition: of the batch.
+        rows: where each goes, and its value.
+        offsets: the token, and the source's offsets where this participant carries them.
+        token_topic: partition 0 of it carries the token.
+        content_hash: of the rows, if it is asked for.
+    """
+
+    transactional_id: str
+    partition: int
+    rows: Sequence[tuple[TopicPartition, bytes]]
+    offsets: GroupOffsets
+    token_topic: str
+    content_hash: int = 0
+
+
+class TaskProducer:
+    """One attempt of a task.
+
+    Args:
+        cluster: that it writes to.
+        line: its process's way there.
+        clock: of its process.
+        timeout_ms: of its transaction.
+    """
+
+    def __init__(self, cluster: Cluster, line: Line, clock: Clock, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._line = line
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def prepare(self, work: Work) -> Participant:
+        """Write all of it into a transaction that is left open.
+
+        Raises:
+            NotPreparedError: the brokers refuse it, mostly because somebody fenced this producer.
+            BrokerUnavailableError: they did not take it in time.
+        """
+        who = self._init(work.transactional_id)
+        version = self._cluster.settings.version  # the client was told with the first answers
+        self._send(who, work.rows, version)
+        for group, offsets in work.offsets.items():
+            if version < 2:
+                self._taken(f"add offsets {who}", partial(self._cluster.add_offsets, who, group))
+            self._taken(f"stage {who}", partial(self._cluster.stage, who, group, offsets, version=version))
+        return Participant(
+            work.transactional_id,
+            work.partition,
+            who.producer_id,
+            who.epoch,
+            version,
+            len(work.rows),
+            work.content_hash,
+            work.token_topic,
+        )
+
+    def _init(self, transactional_id: str) -> Identity:
+        found: list[Identity] = []
+
+        def ask() -> Answer:
+            answer, who = self._cluster.init(transactional_id, self._timeout_ms)
+            found[:] = [] if who is None else [who]
+            return answer
+
+        self._taken(f"init {transactional_id}", ask)
+        return found[0]
+
+    def _send(self, who: Identity, rows: Sequence[tuple[TopicPartition, bytes]], version: int) -> None:
+        for partition in dict.fromkeys(partition for partition, _ in rows):
+            if version < 2:
+                self._taken(f"add {partition} {who}", partial(self._cluster.add_partitions, who, [partition]))
+            values = [value for there, value in rows if there == partition]
+            for first in range(0, len(values), BATCH_SIZE):
+                some = values[first : first + BATCH_SIZE]
+                request = partial(self._cluster.produce, who, partition, some, first, version=version)
+                self._taken(f"produce {partition} {first} {who}", request)
+
+    def _taken(self, what: str, request: Callable[[], Answer]) -> None:
+        """Send a request until it is answered by success, or fails for good."""
+        for _ in turns(self._clock, "a task's request was not taken", request=what):
+            answer = self._sent(what, request)
+            if answer == NONE:
+                return
+            if answer not in _PASSING:
+                raise NotPreparedError("the simulated brokers refuse a task's request", request=what, answer=answer)
+
+    def _sent(self, what: str, request: Callable[[], Answer]) -> Answer:
+        try:
+            return self._line.carry(what, request)
+        except NoAnswerError:
+            return "NETWORK_EXCEPTION"
