@@ -186,6 +186,7 @@ def test_a_complete_round_is_finished_and_forgotten_behind_the_last_one(store: Z
         asked.decide(opened, [participant(0)])
         ledger.complete(store, "copier", opened.number)
         asked.forget_old_rounds()
+        assert record(store, opened.number).is_complete, "the last decided round is never forgotten"
 
     remembered = KAFKA_LEDGERS.read_rounds(store, "copier")
     assert asked.unfinished() == {}

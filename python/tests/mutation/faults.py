@@ -1314,36 +1314,10 @@ LEDGER = [
         ("unit/test_cli.py::test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger",),
     ),
     Fault(
-        "a begun round is begun again behind a lost answer",
-        "ledger/batches.py",
-        "if ledger is not None and current is not None and current.nonce == nonce:",
-        "if False:",
-        ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
-    ),
-    Fault(
         "a decision is taken again behind a lost answer",
         "ledger/batches.py",
         "if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:",
         "if False:",
-        ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
-    ),
-    Fault(
-        "any decision under the number passes for one's own",
-        "ledger/batches.py",
-        "if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:",
-        "if found is not None and found.outcome is Outcome.COMMIT:",
-        (
-            "unit/coordinator/test_rounds.py",
-            "spec/test_round_laws.py",
-            "unit/spark/test_target_contracts.py",
-            KAFKA + "tests/test_sink_ledger.py",
-        ),
-    ),
-    Fault(
-        "another query takes a prefix over beside its driver",
-        "ledger/batches.py",
-        "        if ledger.query_id != request.query_id:\n",
-        "        if False:\n",
         ("unit/coordinator/test_rounds.py", "spec/test_round_laws.py"),
     ),
     Fault(

@@ -16,7 +16,7 @@ from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore
 from oncelog.runtime import open_metadata
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.receipts import Receipts, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
 from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
@@ -130,11 +130,16 @@ class TestReceiptsTarget(TargetContract):
     world_class = TextFolderWorld
 
 
-def test_what_dead_drivers_wrote_and_did_not_decide_is_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_what_dead_drivers_wrote_and_did_not_decide_is_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = TextFolderWorld(tmp_path)
-    for number in range(10):
-        with at(CrashPoint.ROUND_DECIDE, stop), pytest.raises(StoppedOnPurposeError):
-            world.run(0, ["a"], f"run-{number}")
+    with monkeypatch.context() as dead:
+        dead.setattr(ReceiptsAttempt, "abort", lambda _: None)  # who is killed aborts nothing
+        for number in range(10):
+            with at(CrashPoint.ROUND_DECIDE, stop), pytest.raises(StoppedOnPurposeError):
+                world.run(0, ["a"], f"run-{number}")
+    assert len(world.place.left_over) == 1, "each removed what the one before it had left"
 
     seen: list[int] = []
     with at(CrashPoint.ROUND_DECIDE, lambda: seen.append(len(world.place.left_over))):
