@@ -408,6 +408,7 @@ class Producer:
                 same records, each of which will be in the log once.
             what else the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and
             what would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
+            what a flush in the background failed with, once the rest is sent.
         """
         if self._has_unsent():
             self._check_sendable("flush")
@@ -481,10 +482,11 @@ class Producer:
 
     def _make_room(self) -> None:
         """Before a record is taken: see that it will leave, and that there is room for it."""
-        if self._transactional_id is None:
+        linger = self._linger
+        if self._transactional_id is None and not (self._identity and linger.is_begun and linger.failure is None):
             self._raise_failure()
             self._need_identity()
-            self._linger.begin(self._send_in_background)
+            linger.begin(self._send_in_background)
         unfinished_bytes = self._unfinished.records.size_bytes if self._unfinished else 0
         if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:
             self.flush()

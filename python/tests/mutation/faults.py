@@ -267,7 +267,7 @@ SEQUENCES = [
     Fault(
         "a record waits for the next call for ever",
         "clients/producer.py",
-        "            self._linger.begin(self._send_in_background)\n",
+        "            linger.begin(self._send_in_background)\n",
         "",
         ("unit/clients/test_linger.py::test_a_record_leaves_a_living_process_without_a_further_call",),
     ),
