@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from oncelog import limits
-from oncelog.errors import InvalidRecordError, OncelogError, RecordTooLargeError
+from oncelog.errors import InvalidRecordError, OncelogError, OutcomeUnknownError, RecordTooLargeError
 from oncelog.log import codec
 from oncelog.log.segment import PIECE_OVERHEAD_BYTES
 from oncelog.types import RecordMetadata, TopicIdPartition
@@ -144,7 +144,7 @@ def _map_of(headers: Headers) -> list[dict[str, object]]:
     return [{"key": name, "value": content} for name, content in headers]
 
 
-def receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
+def _receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
     """Each receipt, with the position of its (first) record among those of the pieces."""
     position = 0
     for piece in pieces:
@@ -156,11 +156,6 @@ def receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
             batch, receipt = piece
             yield position, receipt
             position += batch.num_rows
-
-
-def count_of(pieces: Iterable[Piece]) -> int:
-    """How many records the pieces hold."""
-    return sum(len(piece) if isinstance(piece, list) else piece[0].num_rows for piece in pieces)
 
 
 class Accumulator:
@@ -183,6 +178,32 @@ class Accumulator:
         """Append a record batch in `codec.RECORD_SCHEMA`."""
         self.size_bytes += batch.nbytes + PIECE_OVERHEAD_BYTES
         self._add_piece(partition, (batch, receipt))
+
+    @property
+    def unsent(self) -> int:
+        """How many of the records have no place in the log yet."""
+        return sum(
+            len(piece) if isinstance(piece, list) else piece[0].num_rows
+            for pieces in self.buffers.values()
+            if not all(receipt.is_done for _, receipt in _receipts_of(pieces))
+            for piece in pieces
+        )
+
+    def landed(self, partition: TopicIdPartition, base_offset: int) -> None:
+        """Tell the partition's receipts where their records are."""
+        for position, receipt in _receipts_of(self.buffers[partition]):
+            receipt.appended(base_offset + position)
+
+    def failed(self, error: BaseException) -> None:
+        """Fail the receipts that still wait. What interrupted the program once does not do so again from a receipt."""
+        if not isinstance(error, OncelogError):
+            interruption = error
+            error = OutcomeUnknownError("the send of the record was interrupted", cause=repr(interruption))
+            error.__cause__ = interruption
+        for pieces in self.buffers.values():
+            for _, receipt in _receipts_of(pieces):
+                if not receipt.is_done:
+                    receipt.failed(error)
 
     def _add_piece(self, partition: TopicIdPartition, piece: Piece) -> None:
         if partition in self.buffers:

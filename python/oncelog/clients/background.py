@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import util
 
 from oncelog.ports import EndsWithProcess
@@ -37,7 +37,7 @@ class Threads:
             thread.join()
 
     def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
-        """See `ports.Background`. Where the process may start no thread (as it ends, say) nothing is called."""
+        """See `ports.Background`. Raises a RuntimeError where no thread can be started, as when the process ends."""
 
         def run() -> None:
             pause_ms: int | None = delay_ms
@@ -45,8 +45,7 @@ class Threads:
                 time.sleep(pause_ms / 1000)
                 pause_ms = action()
 
-        with suppress(RuntimeError):
-            threading.Thread(target=run, name=name, daemon=True).start()
+        threading.Thread(target=run, name=name, daemon=True).start()
 
     def lock(self) -> AbstractContextManager[object]:
         """See `ports.Background`. Entered and left in one C call each, hence by no signal handler left half-way."""

@@ -12,6 +12,7 @@ interrupts a flush in the background. It continues what an interrupted flush lef
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from oncelog.errors import OutcomeUnknownError, RetriableError
 from oncelog.ports import Background, Clock
@@ -32,6 +33,7 @@ class Linger:
     Attributes:
         lock: held by a call while it changes what is unsent.
         failure: what the user has not been told of.
+        is_begun: whether a flush will come, so that `begin` has nothing to do.
     """
 
     def __init__(self, background: Background, clock: Clock, *, linger_ms: int, delivery_timeout_ms: int) -> None:
@@ -41,27 +43,29 @@ class Linger:
         self._clock = clock
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._is_begun = False
+        self.is_begun = False
         self._unanswered_since_ms: int | None = None
 
     def begin(self, flush: Callable[[], bool]) -> None:
         """Call `flush` soon, and again until it returns that nothing was unsent. Begun twice, it does no harm."""
-        if not self._is_begun:
+        if self.is_begun:
+            return
+        with suppress(RuntimeError):  # no thread to be had: the next record, or the end of the program, tries again
             self._background.later(self._linger_ms, lambda: self._flush(flush), name="oncelog-linger")
-            self._is_begun = True
+            self.is_begun = True
 
     def _flush(self, flush: Callable[[], bool]) -> int | None:
         with self.lock:
             began_ms = self._clock.monotonic_ms()
             try:
-                self._is_begun = flush()
+                self.is_begun = flush()
                 self._unanswered_since_ms = None
             except (RetriableError, OutcomeUnknownError) as error:
                 self._tell_if_overdue(error, began_ms)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next call raises it
                 self.failure = error
             pause_ms = min(PAUSE_SHARE * (self._clock.monotonic_ms() - began_ms), PAUSE_MAX_MS)
-            return max(self._linger_ms, pause_ms, 1) if self._is_begun else None
+            return max(self._linger_ms, pause_ms, 1) if self.is_begun else None
 
     def _tell_if_overdue(self, error: Exception, began_ms: int) -> None:
         if self._unanswered_since_ms is None:

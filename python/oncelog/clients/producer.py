@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from oncelog import limits
 from oncelog.arguments import check_name, check_number
-from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, count_of, pairs_of
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt, check_record, pairs_of
+from oncelog.clients.flush import Flush
 from oncelog.clients.linger import Linger
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.clients.routes import Routes
 from oncelog.clients.sender import Sender
-from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import groups
 from oncelog.crash_points import CrashPoint, reach
@@ -95,7 +95,7 @@ class Producer:
         self._state = ClientState.UNINITIALIZED
         self._identity: ProducerIdAndEpoch | None = None
         self._prepared: ProducerIdAndEpoch | None = None
-        self._unfinished: Sending | None = None  # the next flush goes on with it, or the commit
+        self._unfinished: Flush | None = None  # the next flush goes on with it, or the commit
         self._linger = Linger(
             services.background, services.clock, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms
         )
@@ -307,18 +307,18 @@ class Producer:
         reach(CrashPoint.PRODUCER_ENDED)
         self._ended(identity)
 
-    def _commit_with(self, last: Sending, transactional_id: str) -> ProducerIdAndEpoch:
+    def _commit_with(self, last: Flush, transactional_id: str) -> ProducerIdAndEpoch:
         """Commit with the last append, in one step. Where the same call again is the way on, what to append is kept."""
         try:
             with self._tracking():
-                identity = self._sender.commit(last, self._need_identity(), transactional_id)
+                identity = last.commit(transactional_id)
         except BaseException as error:
             if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
                 self._after_failed_send(error)
             else:
-                last.failed(error)
+                last.records.failed(error)
             raise
-        last.failed(UnknownTopicError("the transaction committed, and the record's topic was deleted since"))
+        last.records.failed(UnknownTopicError("the transaction committed, and the record's topic was deleted since"))
         return identity
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
@@ -417,6 +417,7 @@ class Producer:
                 same records, each of which will be in the log once.
             what else the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and
             what would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
+            what a flush in the background failed with, once the rest is sent.
         """
         if self._has_unsent():
             self._check_sendable("flush")
@@ -470,11 +471,12 @@ class Producer:
         Taken out of the buffer it is unfinished at once, hence an interrupt loses none of it.
         """
         if self._unfinished is None:
-            self._unfinished, self._accumulator = self._accumulated(), Accumulator()
+            flush = Flush(self._sender, self._accumulator, self._need_identity(), self._transactional_id)
+            self._unfinished, self._accumulator = flush, Accumulator()
         self._is_begun_at_coordinator = self._transactional_id is not None
         try:
             with self._tracking():
-                self._sender.send(self._unfinished, self._need_identity(), self._transactional_id, leave=leave)
+                self._unfinished.append(leave=leave)
         except BaseException as error:
             has_no_answer = isinstance(error, RetriableError | OutcomeUnknownError)
             if self._transactional_id is None and (has_no_answer or not isinstance(error, Exception)):
@@ -484,21 +486,19 @@ class Producer:
                 # The error could not keep its promise: the same call again would go on without the dropped records.
                 raise _abortable(error) from error
             raise
-        if not self._unfinished.steps:
+        if self._unfinished.is_done:
             self._unfinished = None
 
     def _make_room(self) -> None:
         """Before a record is taken: see that it will leave, and that there is room for it."""
-        if self._transactional_id is None:
+        linger = self._linger
+        if self._transactional_id is None and not (self._identity and linger.is_begun and linger.failure is None):
             self._raise_failure()
             self._need_identity()
-            self._linger.begin(self._send_in_background)
-        unfinished_bytes = self._unfinished.size_bytes if self._unfinished else 0
+            linger.begin(self._send_in_background)
+        unfinished_bytes = self._unfinished.records.size_bytes if self._unfinished else 0
         if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:
             self.flush()
-
-    def _accumulated(self) -> Sending:
-        return Sending(self._accumulator.buffers, self._accumulator.size_bytes)
 
     def _after_failed_send(self, error: BaseException) -> None:
         """Records are dropped, so a transaction can only be aborted, whatever became of the append.
@@ -518,8 +518,8 @@ class Producer:
     def _drop_unfinished(self, error: BaseException) -> None:
         dropped, self._unfinished = self._unfinished, None
         if dropped is not None:
-            self._dropped += dropped.unsent
-            dropped.failed(error)
+            self._dropped += dropped.records.unsent
+            dropped.records.failed(error)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -593,7 +593,7 @@ class Producer:
             except BaseException as error:
                 self._drop_unfinished(error)
                 self._dropped += self._unsent_count
-                self._accumulated().failed(error)
+                self._accumulator.failed(error)
                 self._accumulator = Accumulator()
                 raise
             finally:
@@ -635,8 +635,7 @@ class Producer:
 
     @property
     def _unsent_count(self) -> int:
-        buffered = sum(count_of(pieces) for pieces in self._accumulator.buffers.values())
-        return buffered + (self._unfinished.unsent if self._unfinished else 0)
+        return self._accumulator.unsent + (self._unfinished.records.unsent if self._unfinished else 0)
 
     def __enter__(self) -> Self:
         return self

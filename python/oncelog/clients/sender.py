@@ -6,13 +6,11 @@ repeats the same append with the same sequences, so it finds itself if an earlie
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from oncelog.clients.accumulator import Piece, as_batches
-from oncelog.clients.sending import Sending
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator.transactions import own_transaction
@@ -66,52 +64,30 @@ class Sender:
         """Sequences begin at 0 again: every transaction has an epoch of its own."""
         self._sequences.clear()
 
-    def send(
-        self, sending: Sending, producer: ProducerIdAndEpoch, transactional_id: str | None, *, leave: int = 0
-    ) -> None:
-        """Append what is left of `sending`, but for the last `leave` steps. May be called again after any error.
-
-        Args:
-            sending: the records; its receipts are told where they are, also where a later partition fails.
-            producer: who sends them, the same each time.
-            transactional_id: of the open transaction, if there is one.
-            leave: steps whose files are durable afterwards, and which `commit` appends.
-
-        Raises:
-            what the append raises; retriable errors and unknown outcomes only after the delivery time-out.
-        """
-        if sending.steps is None:
-            blocks = self._write_files(sending.buffers)
-            sending.steps = deque(self._in_steps(blocks, producer, transactional_id))
-        while len(sending.steps) > leave:
-            self._append_step(sending.steps[0], producer, transactional_id, sending.landed)
-            sending.steps.popleft()
-
     def append_blocks(
         self,
         blocks: Mapping[TopicIdPartition, Sequence[Block]],
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
     ) -> None:
-        """Append durable blocks; arguments and errors as of `send`."""
-        for appends in self._in_steps(blocks, producer, transactional_id):
-            self._append_step(appends, producer, transactional_id, lambda partition, offset: None)
+        """Append durable blocks; retriable errors and unknown outcomes are raised after the delivery time-out only."""
+        for appends in self.in_steps(blocks, producer, transactional_id):
+            self.append_step(appends, producer, transactional_id, lambda partition, offset: None)
 
-    def commit(self, sending: Sending, producer: ProducerIdAndEpoch, transactional_id: str) -> ProducerIdAndEpoch:
-        """Append the step that `send` left and commit, at once; returns the identity of the next transaction.
-
-        May be called again while the outcome is unknown.
-        """
-        last, coordinator = sending.last_step, self._services.coordinator
+    def commit(
+        self, last: list[Append], producer: ProducerIdAndEpoch, transactional_id: str, on_landed: Landed
+    ) -> ProducerIdAndEpoch:
+        """Append the last step of a transaction and commit, at once; returns the identity of the next transaction."""
+        coordinator = self._services.coordinator
         try:
             appended, identity = self._retrying(last, lambda: coordinator.commit(transactional_id, producer, last))
         except StepTooLargeError:
-            self._append_step(last, producer, transactional_id, sending.landed)
+            self.append_step(last, producer, transactional_id, on_landed)
             return self._retrying(last, lambda: coordinator.end_txn(transactional_id, producer, commit=True))
-        self._landed(last, appended, sending.landed)
+        self._landed(last, appended, on_landed)
         return identity
 
-    def _in_steps(
+    def in_steps(
         self,
         blocks: Mapping[TopicIdPartition, Sequence[Block]],
         producer: ProducerIdAndEpoch,
@@ -124,7 +100,7 @@ class Sender:
             for p in sorted(blocks)
         )
 
-    def _append_step(
+    def append_step(
         self, appends: list[Append], producer: ProducerIdAndEpoch, transactional_id: str | None, on_landed: Landed
     ) -> None:
         def append(some: Sequence[Append]) -> list[Appended]:
@@ -149,7 +125,7 @@ class Sender:
             self._touched.add(request.partition)
             partition_log.roll_if_long(self._services.store, self._index_files, request.partition, landed.tail_nodes)
 
-    def _write_files(self, buffers: Mapping[TopicIdPartition, Sequence[Piece]]) -> dict[TopicIdPartition, list[Block]]:
+    def write_files(self, buffers: Mapping[TopicIdPartition, Sequence[Piece]]) -> dict[TopicIdPartition, list[Block]]:
         writer = SegmentWriter(
             self._services.files, generations.prefix(generations.DATA, self._generation()), codec=self._codec
         )

@@ -223,9 +223,8 @@ SEQUENCES = [
     Fault(
         "a flush takes its records out of the buffer before it holds them",
         "clients/producer.py",
-        "            self._unfinished, self._accumulator = self._accumulated(), Accumulator()\n",
-        "            sending, self._accumulator = self._accumulated(), Accumulator()\n"
-        "            self._unfinished = sending\n",
+        "            self._unfinished, self._accumulator = flush, Accumulator()\n",
+        "            self._accumulator = Accumulator()\n            self._unfinished = flush\n",
         ("unit/clients/test_interrupted_producer.py",),
     ),
     Fault(
@@ -268,7 +267,7 @@ SEQUENCES = [
     Fault(
         "a record waits for the next call for ever",
         "clients/producer.py",
-        "            self._linger.begin(self._send_in_background)\n",
+        "            linger.begin(self._send_in_background)\n",
         "",
         ("unit/clients/test_linger.py::test_a_record_leaves_a_living_process_without_a_further_call",),
     ),

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from oncelog import limits, runtime
+from oncelog.clients.accumulator import Receipt
 from oncelog.clients.background import Threads
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import metadata, sweeper
 from oncelog.coordinator.sweeper import Overdue
+from oncelog.errors import FileWriteError
 from oncelog.log import partition_log, partition_reads, topics
 from oncelog.log.files import LocalFileStore
 from oncelog.ports import EndsWithProcess, FileStore, OutputFile, ZnodeStore
@@ -157,6 +160,22 @@ class CountingFiles:
         self._files.delete(name)
 
 
+class FailingFiles:
+    """A file store whose next file cannot be made."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+        self.is_full = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def create(self, name: str) -> Any:
+        if self.is_full:
+            raise FileWriteError("the test's disk is full", file=name)
+        return self._files.create(name)
+
+
 class LogWorld:
     """The znodes and files of one log, and everyone who opened it.
 
@@ -207,6 +226,12 @@ class LogWorld:
         """Time out what is overdue in any partition."""
         services = self.log.services
         return sweeper.sweep(services.store, services.coordinator, partitions(self.log))
+
+
+def full_disk(world: LogWorld) -> FailingFiles:
+    files = FailingFiles(world.files)
+    world.files = files  # type: ignore[assignment]
+    return files
 
 
 @contextmanager
@@ -307,6 +332,16 @@ def values(
 def uncommitted(log: Log, number: int | None = None, topic: str = TOPIC) -> list[bytes | None]:
     """The values a read_uncommitted consumer gets."""
     return values(log, number, topic, IsolationLevel.READ_UNCOMMITTED)
+
+
+def check_all_there(log: Log, topic: str, sent: Iterable[tuple[bytes, Receipt]]) -> None:
+    """Each record that has a receipt is where that says, and none is there twice."""
+    found = records(log, topic)
+    places = {(record.partition, record.offset): record.value for record in found}
+    for value, receipt in sent:
+        result = receipt.result()
+        assert places.get((result.partition, result.offset)) == value
+    assert len({record.value for record in found}) == len(found)
 
 
 def lso(log: Log, number: int = 0, topic: str = TOPIC) -> int:

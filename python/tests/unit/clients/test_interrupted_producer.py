@@ -19,9 +19,9 @@ from oncelog.errors import OncelogError
 from oncelog.protocol import client_state
 from oncelog.protocol.client_state import LEGAL_CALLS, ClientState
 from oncelog.runtime import Log
-from tests.support.log.logs import TOPIC, LogWorld, columns, records, started, values
+from tests.support.log.logs import TOPIC, LogWorld, check_all_there, columns, started, values
 
-FILES = {f"{clients.__path__[0]}/{name}.py" for name in ("accumulator", "producer", "sender", "sending")}
+FILES = {f"{clients.__path__[0]}/{name}.py" for name in ("accumulator", "producer", "sender", "flush")}
 
 Sent = list[tuple[bytes, Receipt]]
 
@@ -95,15 +95,6 @@ def write_transaction(producer: Producer, topic: str, sent: Sent) -> None:
 def write_and_flush(producer: Producer, topic: str, sent: Sent) -> None:
     write(producer, topic, sent)
     producer.flush()
-
-
-def check_all_there(log: Log, topic: str, sent: Sent) -> None:
-    """Each record that has a receipt is where that says, and none is there twice."""
-    found = records(log, topic)
-    places = {(record.partition, record.offset): record.value for record in found}
-    results = [receipt.result() for _, receipt in sent]
-    assert [places.get((result.partition, result.offset)) for result in results] == [value for value, _ in sent]
-    assert len({record.value for record in found}) == len(found)
 
 
 def interrupted_transactions(log: Log) -> Iterator[tuple[str, Producer, Sent]]:
@@ -212,7 +203,7 @@ def test_more_may_be_sent_after_a_commit_that_was_interrupted_before_it_was_aske
 
 def test_an_interrupt_before_its_commit_is_asked_aborts_the_context(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = started(log)
-    interrupt(monkeypatch, Sender, "_write_files")
+    interrupt(monkeypatch, Sender, "write_files")
     with pytest.raises(KeyboardInterrupt), producer.transaction():
         receipt = producer.send(TOPIC, b"unseen", partition=0)
     with producer.transaction():
@@ -256,7 +247,7 @@ def test_an_interrupt_behind_a_commit_leaves_a_producer_that_goes_on(log: Log, m
 
 
 def test_closing_after_an_interrupted_flush_sends_what_is_left(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(monkeypatch, Sender, "_append_step", behind=True)
+    interrupt(monkeypatch, Sender, "append_step", behind=True)
     with log.producer() as producer:
         receipts = [producer.send(TOPIC, b"%d" % number, partition=0) for number in range(3)]
         with pytest.raises(KeyboardInterrupt):

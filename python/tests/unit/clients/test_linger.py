@@ -24,9 +24,18 @@ from oncelog.limits import DEFAULT_LINGER_MS
 from oncelog.runtime import Log
 from tests.support.harness.waiting import until
 from tests.support.log.faulty import Fault, FaultyStore
-from tests.support.log.logs import TOPIC, DrivenTime, LogWorld, columns, lso, started, values, write_open
-from tests.unit.clients.test_interrupted_producer import check_all_there
-from tests.unit.clients.test_producer import full_disk
+from tests.support.log.logs import (
+    TOPIC,
+    DrivenTime,
+    LogWorld,
+    check_all_there,
+    columns,
+    full_disk,
+    lso,
+    started,
+    values,
+    write_open,
+)
 
 # Programs -------------------------------------------------------------------------------------------------------------
 
@@ -301,10 +310,18 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_is_told_of_once_a
     producer.flush()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is interrupted as it is collected
-def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once(tmp_path: Path) -> None:
+def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once(folder: Path) -> None:
     """Some calls are interrupted while they wait for such a flush, some while they flush themselves."""
-    chance = random.Random(4)
+    done = program(
+        folder, "from tests.unit.clients.test_linger import send_under_signals", "send_under_signals(log, seed=4)"
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def send_under_signals(log: Log, seed: int) -> None:
+    """In a program of its own: a file that is open for a moment when the signal comes is left to the collector."""
+    chance = random.Random(seed)
     armed = [False]
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -312,28 +329,22 @@ def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_the
             armed[0] = False
             raise KeyboardInterrupt
 
+    signal.signal(signal.SIGALRM, interrupt)
+    producer = log.producer(linger_ms=1)
+    producer.send(TOPIC, b"first").result()  # a module that is imported now is interrupted by nothing
     sent: list[tuple[bytes, Receipt]] = []
     interruptions = 0
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with oncelog.open(tmp_path / "log") as log:
-            log.create_topic(TOPIC, partitions=2)
-            producer = log.producer(linger_ms=1)
-            producer.send(TOPIC, b"first").result()  # a module that is imported now is interrupted by nothing
-            for number in range(400):
-                try:
-                    armed[0] = True
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.01))
-                    for at in range(50):
-                        value = b"%d-%d" % (number, at)
-                        sent.append((value, producer.send(TOPIC, value, partition=at % 2)))
-                    producer.flush()
-                except KeyboardInterrupt:
-                    interruptions += 1
-                armed[0] = False
+    for number in range(400):
+        try:
+            armed[0] = True
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.01))
+            for at in range(50):
+                value = b"%d-%d" % (number, at)
+                sent.append((value, producer.send(TOPIC, value)))
             producer.flush()
-            check_all_there(log, TOPIC, sent)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        except KeyboardInterrupt:
+            interruptions += 1
+        armed[0] = False
+    producer.flush()
+    check_all_there(log, TOPIC, sent)
     assert interruptions > 20

@@ -41,6 +41,7 @@ from tests.support.log.logs import (
     LogWorld,
     columns,
     contents,
+    full_disk,
     log_world,
     lso,
     numbered,
@@ -537,28 +538,6 @@ def test_a_token_survives_its_text() -> None:
 
 
 # Failures -------------------------------------------------------------------------------------------------------------
-
-
-class FailingFiles:
-    """A file store whose next file cannot be made."""
-
-    def __init__(self, files: Any) -> None:
-        self._files = files
-        self.is_full = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-    def create(self, name: str) -> Any:
-        if self.is_full:
-            raise FileWriteError("the test's disk is full", file=name)
-        return self._files.create(name)
-
-
-def full_disk(world: LogWorld) -> FailingFiles:
-    files = FailingFiles(world.files)
-    world.files = files  # type: ignore[assignment]
-    return files
 
 
 def test_a_failed_flush_fails_its_receipts_and_leaves_only_the_abort(world: LogWorld) -> None:

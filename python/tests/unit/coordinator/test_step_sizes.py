@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from oncelog import limits
+from oncelog.clients.flush import Flush
 from oncelog.clients.producer import Producer
 from oncelog.coordinator import metadata
 from oncelog.errors import PartitionPinnedError, StepTooLargeError, UnstableOffsetCommitError, UsageError
@@ -121,10 +122,8 @@ def test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_onc
 
 def _append(log: Log, producer: Producer) -> None:
     producer.send(WIDE, b"a", partition=0)
-    sending = producer._accumulated()
-    identity = producer._need_identity()
     producer._is_begun_at_coordinator = True
-    producer._sender.send(sending, identity, producer._transactional_id)
+    Flush(producer._sender, producer._accumulator, producer._need_identity(), producer._transactional_id).append()
 
 
 def test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted(

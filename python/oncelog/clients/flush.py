@@ -1,0 +1,62 @@
+"""One flush: records on their way from the buffer into the log, and to the commit of their transaction."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from oncelog.clients.accumulator import Accumulator
+from oncelog.clients.sender import Sender
+from oncelog.errors import ensure
+from oncelog.log.partition_log import Append
+from oncelog.types import ProducerIdAndEpoch
+
+
+class Flush:
+    """What one flush takes, and how far it came: a flush that got no answer goes on from here, with the same sequences.
+
+    Args:
+        sender: by which it is sent.
+        records: the records, and the receipts that wait for them.
+        producer: who sends them.
+        transactional_id: of the open transaction, if there is one.
+    """
+
+    def __init__(
+        self, sender: Sender, records: Accumulator, producer: ProducerIdAndEpoch, transactional_id: str | None
+    ) -> None:
+        self.records = records
+        self._sender = sender
+        self._producer = producer
+        self._transactional_id = transactional_id
+        self._steps: deque[list[Append]] | None = (
+            None  # left to append, a multi each; None before the files are written
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it is in the log."""
+        return self._steps is not None and not self._steps
+
+    def append(self, *, leave: int = 0) -> None:
+        """Append what is left, but for the last `leave` steps, whose files are durable. May be called after any error.
+
+        The receipts are told where their records are, also where a later partition fails.
+
+        Raises:
+            what the append raises; retriable errors and unknown outcomes only after the delivery time-out.
+        """
+        if self._steps is None:
+            blocks = self._sender.write_files(self.records.buffers)
+            self._steps = deque(self._sender.in_steps(blocks, self._producer, self._transactional_id))
+        while len(self._steps) > leave:
+            self._sender.append_step(self._steps[0], self._producer, self._transactional_id, self.records.landed)
+            self._steps.popleft()
+
+    def commit(self, transactional_id: str) -> ProducerIdAndEpoch:
+        """Append the one step that `append` left and commit, at once; returns the identity of the next transaction.
+
+        May be called again while the outcome is unknown.
+        """
+        steps = self._steps or deque()
+        ensure(len(steps) == 1, "one step is left for the commit")
+        return self._sender.commit(steps[0], self._producer, transactional_id, self.records.landed)
