@@ -23,7 +23,7 @@ from oncelog.testing import faults, invariants, kafka_broker, zookeeper_server
 from oncelog.testing.kafka_broker import KafkaBroker
 from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer
 from oncelog.types import ProducerIdAndEpoch
-from tests.doors import VALUES, Door, doors_of, odd_calls, wrong_calls
+from tests.support.harness.doors import VALUES, Door, doors_of, odd_calls, wrong_calls
 from tests.support.log.logs import TOPIC, LogWorld, columns, contents, log_world, started, tp, values
 
 CLIENTS = doors_of([oncelog, admin, runtime])
