@@ -199,8 +199,8 @@ class KafkaAttempt:
             return
         decided, found = self._decided
         report.rewritten = self._finish(decided, may_rewrite=True, found=found)
-        zombies = self._written.is_retried, report.aborted, report.rewritten, self._batch.job.speculates()
-        self._may_have_zombies = any(zombies)
+        were_there = self._written.is_retried or report.aborted or report.rewritten
+        self._may_have_zombies = bool(were_there or self._batch.job.speculates())
 
     def abort(self) -> None:
         """Abort the round and what its tasks left open; nothing happens if it was decided."""
