@@ -1,4 +1,4 @@
-"""A value out of bounds is an error of oncelog's that names it, and nothing is stored. For types see tests/doors.py."""
+"""A value out of bounds is an error of oncelog's that names it, and nothing is stored. For types see properties/test_doors.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from oncelog import limits
+from oncelog.arguments import check_number
 from oncelog.clients.prepared import PreparedTransaction
-from oncelog.errors import InvalidRecordError, OncelogError
+from oncelog.errors import InvalidRecordError, OncelogError, UsageError
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
 from tests.support.log.logs import TOPIC, LogWorld, columns, started
@@ -114,3 +115,12 @@ def test_a_time_that_no_reader_could_show_is_refused_in_a_batch_too(log: Log) ->
     log.producer().send_batch(TOPIC, latest, partition=0)
     with pytest.raises(InvalidRecordError, match="beyond what Spark can show"):
         log.producer().send_batch(TOPIC, columns(b"a", timestamp_ms=[limits.MAX_TIMESTAMP_MS + 1]), partition=0)
+
+
+@pytest.mark.parametrize("number", [1.0, True, float("nan"), "1"])
+def test_only_whole_numbers_are_partitions_of_a_record(world: LogWorld, number: Any) -> None:
+    """`send` is called for every record: it checks by itself what other calls check by their signatures."""
+    with world.log.producer() as producer, pytest.raises(UsageError, match="partition"):
+        producer.send(TOPIC, b"x", partition=number)
+    with pytest.raises(UsageError, match="minimum"):
+        check_number("count", number)
