@@ -1,4 +1,4 @@
-"""A value out of bounds is an error of oncelog's that names it, and nothing is stored. For types see properties/test_doors.py."""
+"""A value out of bounds is an error of oncelog's that names it, and nothing is stored. For types see test_doors.py."""
 
 from __future__ import annotations
 
