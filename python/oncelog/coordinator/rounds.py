@@ -13,7 +13,7 @@ field's terms: producer id, epoch, sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -71,8 +71,14 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
     steps = BatchSteps(EMBEDDED, services.store, request)
+    opened = steps.begin(new_record(request, timeout_ms=timeout_ms))
+    return None if opened is None else Round(services, steps, opened)
 
-    def new_record(_: int, nonce: str, __: OwnerRecord | None) -> OwnerRecord:
+
+def new_record(request: BatchRequest, *, timeout_ms: int) -> Callable[[int, str, OwnerRecord | None], OwnerRecord]:
+    """What makes the record of the batch's round; see `BatchSteps.begin`."""
+
+    def make(_: int, nonce: str, __: OwnerRecord | None) -> OwnerRecord:
         return OwnerRecord(
             Outcome.OPEN,
             participants=(),
@@ -83,8 +89,7 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
             nonce=nonce,
         )
 
-    opened = steps.begin(new_record)
-    return None if opened is None else Round(services, steps, opened)
+    return make
 
 
 class Round:
