@@ -81,8 +81,9 @@ sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pause
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
+# A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and ledger/, 92 % of the package (5 minutes)
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/ledger/*' --fail-under=100
 
 coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
