@@ -74,9 +74,10 @@ NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz
 unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs and packaging
 	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka"
 
-sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario
+sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; Kafka's sink
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
+	$(BIN)/python -m oncelog_kafka.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS
+from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, NETWORK
 from oncelog_kafka.testing.requests import NoAnswerError
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class ProcessLine:
         world = self._process.world
 
         def arrive() -> None:
-            world.note("the network", Operation.BROKER_WRITE, what)
+            world.note(NETWORK, Operation.BROKER_WRITE, what)
             request()
 
         world.scheduler.start(arrive, world.chance.randrange(DELIVERED_WITHIN_MS))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation import exhaustive
-from oncelog.testing.simulation.runner import Report, run_all, seeds_of
+from oncelog.testing.simulation.runner import Report, Run, run_all, seeds_of
 from oncelog.testing.simulation.swarm import run
 
 FAILURES_SHOWN = 5
@@ -20,22 +20,40 @@ FAILURES_SHOWN = 5
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for; 0 if no law was broken."""
+    return run_command(arguments, run, "oncelog.testing.simulation", __doc__, has_scenarios=True)
+
+
+def run_command(
+    arguments: Sequence[str], run: Run, program: str, description: str | None, *, has_scenarios: bool = False
+) -> int:
+    """The command line of a swarm.
+
+    Args:
+        arguments: of the command.
+        run: runs one seed.
+        program: its module.
+        description: for its help.
+        has_scenarios: whether it has `exhaustive`.
+    """
     logging.getLogger("oncelog").addHandler(logging.NullHandler())  # processes that die with records are the daily run
-    parser = argparse.ArgumentParser(prog="python -m oncelog.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")
     parser.add_argument("--trace", action="store_true", help="print every step of every seed")
-    parser.add_argument("--exhaustive", choices=("singles", "pairs"), help="crash at every operation, or at every two")
+    if has_scenarios:
+        parser.add_argument(
+            "--exhaustive", choices=("singles", "pairs"), help="crash at every operation, or at every two"
+        )
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report there, as JSON")
     asked = parser.parse_args(arguments)
-    if asked.exhaustive:
+    if has_scenarios and asked.exhaustive:
         return exhaustive.main(with_pairs=asked.exhaustive == "pairs", processes=asked.processes)
     seeds = [seed for seed in seeds_of(asked.seeds) if asked.shard.holds(f"seed {seed}")]
     if asked.trace:
-        return max(_traced(seed) for seed in seeds)
+        return max(_traced(run, seed) for seed in seeds)
     sys.stdout.write(f"shard {asked.shard}: {len(seeds):,} seeds\n")
-    report = run_all(seeds, asked.processes, _progress)
+    report = run_all(seeds, asked.processes, _progress, run)
     sys.stderr.write("\n")
     if asked.report:
         asked.report.write_text(json.dumps(report.to_json(), indent=2) + "\n")
@@ -45,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if report.failures else 0
 
 
-def _traced(seed: int) -> int:
+def _traced(run: Run, seed: int) -> int:
     outcome = run(seed)
     for step in outcome.world.trace:
         sys.stdout.write(f"{step}\n")

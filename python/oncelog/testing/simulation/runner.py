@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Protocol
 
 from oncelog.errors import UsageError
-from oncelog.testing.simulation.swarm import STORY_STEPS, run
+from oncelog.testing.simulation.swarm import STORY_STEPS, Outcome, run
 
 SLICE = 50
 """Seeds that one process runs at a time."""
@@ -23,6 +24,12 @@ COLLECTED_AFTER = 10
 
 _YOUNG = 1
 """Generations of the collector that hold all that is younger than the last collection."""
+
+
+class Run(Protocol):
+    """Runs one seed: a function of a module, which other processes find by its name."""
+
+    def __call__(self, seed: int, *, steps_kept: int | None = None) -> Outcome: ...
 
 
 @dataclass(slots=True)
@@ -76,19 +83,19 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
-def run_seeds(seeds: Sequence[int]) -> Report:
+def run_seeds(seeds: Sequence[int], run: Run = run) -> Report:
     """Run some seeds in this process."""
     report, began = Report(), time.monotonic()
     with _collecting_by_hand():
         for seed in seeds:
-            report.add(_run_one(seed))
+            report.add(_run_one(seed, run))
             if report.seeds % COLLECTED_AFTER == 0:
                 gc.collect(_YOUNG)
     report.seconds = time.monotonic() - began
     return report
 
 
-def _run_one(seed: int) -> Report:
+def _run_one(seed: int, run: Run) -> Report:
     outcome = run(seed, steps_kept=STORY_STEPS)
     failures = {} if outcome.failure is None else {seed: outcome.story()}
     return Report(1, failures, outcome.counts())
@@ -106,27 +113,28 @@ def _collecting_by_hand() -> Iterator[None]:
             gc.enable()
 
 
-def run_all(seeds: Sequence[int], processes: int, on_progress: Callable[[Report], None]) -> Report:
+def run_all(seeds: Sequence[int], processes: int, on_progress: Callable[[Report], None], run: Run = run) -> Report:
     """Run seeds in several processes.
 
     Args:
         seeds: which.
         processes: how many at a time.
         on_progress: told the report so far after each slice.
+        run: what runs one.
     """
     report, began = Report(), time.monotonic()
     slices = [seeds[at : at + SLICE] for at in range(0, len(seeds), SLICE)]
-    for part in _reports(slices, processes):
+    for part in _reports(slices, processes, run):
         report.add(part)
         report.seconds = time.monotonic() - began
         on_progress(report)
     return report
 
 
-def _reports(slices: Sequence[Sequence[int]], processes: int) -> Iterator[Report]:
+def _reports(slices: Sequence[Sequence[int]], processes: int, run: Run) -> Iterator[Report]:
     if processes == 1 or len(slices) == 1:
-        yield from map(run_seeds, slices)
+        yield from map(partial(run_seeds, run=run), slices)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(run_seeds, some) for some in slices]):
+        for done in as_completed([pool.submit(run_seeds, some, run) for some in slices]):
             yield done.result()

@@ -69,12 +69,14 @@ class Outcome:
         failure: what broke, in words; None if nothing did.
         world: all of it.
         faults: how many of each kind it met.
+        program: the module that runs such seeds.
     """
 
     seed: int
     failure: str | None
     world: World
     faults: Counter[Fault]
+    program: str = "oncelog.testing.simulation"
 
     def counts(self) -> Counter[str]:
         """What happened how often."""
@@ -86,7 +88,7 @@ class Outcome:
     def story(self) -> str:
         """What broke, the last steps before it, and how to run it again."""
         steps = "\n".join(str(step)[:STORY_WIDTH] for step in list(self.world.trace)[-STORY_STEPS:])
-        again = f"python -m oncelog.testing.simulation --seeds {self.seed} --trace"
+        again = f"python -m {self.program} --seeds {self.seed} --trace"
         return f"seed {self.seed}: {self.failure}\n{steps}\nagain: make sim SEEDS={self.seed}, or {again}"
 
 

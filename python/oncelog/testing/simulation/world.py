@@ -31,6 +31,9 @@ STARTED_MS = 1_700_000_000_000
 DELIVERED_WITHIN_MS = 8_000
 """A request that is under way arrives within the life of its session (limits.ZOOKEEPER_SESSION_MS), or never."""
 
+NETWORK = "the network"
+"""Who delivers such a request, in the trace."""
+
 SLOWER = 50
 """How many times longer a slow operation takes."""
 
@@ -215,7 +218,7 @@ class World:
         """Let a request arrive some time from now; nobody hears of its outcome."""
 
         def arrive() -> None:
-            self.note("the network", Operation.ZNODE_WRITE, ops[0].path)
+            self.note(NETWORK, Operation.ZNODE_WRITE, ops[0].path)
             try:
                 self.znodes.apply(ops)
             except MultiFailedError:

@@ -1,0 +1,11 @@
+"""``python -m oncelog_kafka.testing.simulation``: run seeds of the Kafka sink; see docs/simulation.md."""
+
+from __future__ import annotations
+
+import sys
+
+from oncelog.testing.simulation.__main__ import run_command
+from oncelog_kafka.testing.simulation.swarm import run
+
+if __name__ == "__main__":
+    sys.exit(run_command(sys.argv[1:], run, "oncelog_kafka.testing.simulation", __doc__))

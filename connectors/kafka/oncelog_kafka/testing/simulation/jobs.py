@@ -1,0 +1,193 @@
+"""A batch's job as Spark runs it: tasks that are tried again, run twice, and go on after their job is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from oncelog.errors import AbortableError, OncelogError
+from oncelog.testing.simulation.clients import value_of
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.world import World
+from oncelog_kafka.participants import Participant, ParticipantId
+from oncelog_kafka.ports import CommittedOffset
+from oncelog_kafka.target import Written
+from oncelog_kafka.testing.brokers import Cluster
+from oncelog_kafka.testing.lines import ProcessLine
+from oncelog_kafka.testing.tasks import TaskProducer, Work
+
+TASK_ATTEMPTS = 3
+"""Spark tries a task so often before its job fails (it is four there)."""
+
+STAGE_TRIED_AGAIN = 0.1
+"""How probable it is that a stage that goes on is given up, and begun anew."""
+
+SPECULATIVE = 0.02
+"""How probable a second attempt of a task is, at each look, while one runs."""
+
+LOOK_MS = 20
+"""How often a driver looks at its tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query writes: the cluster, a topic and its number of partitions."""
+
+    cluster: Cluster
+    topic: str
+    partitions: int
+
+
+class SimulatedJob:
+    """`target.Job` of one batch.
+
+    Args:
+        world: that it runs in.
+        driver: whose job it is.
+        place: where its rows go.
+        rows: numbers, by Spark's partition.
+        is_speculative: whether tasks may get a copy.
+        is_calm: no stage is tried again.
+        prepared: takes a note of the rows of every prepared participant, by transactional id.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        driver: Process,
+        place: Place,
+        rows: Sequence[Sequence[int]],
+        prepared: dict[str, list[int]],
+        *,
+        is_speculative: bool,
+        is_calm: bool = False,
+    ) -> None:
+        self.world = world
+        self.driver = driver
+        self.place = place
+        self.is_speculative = is_speculative
+        self.prepared = prepared
+        self._is_calm = is_calm
+        self._rows = rows
+
+    def parallelism(self) -> int:
+        return len(self._rows)
+
+    def speculates(self) -> bool:
+        return self.is_speculative
+
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
+        """Run every task until one of its attempts has prepared its part.
+
+        Raises:
+            AbortableError: a task failed every time.
+        """
+        works = {number: rows for number, rows in self._parts(buckets) if _writes(settings, number, rows)}
+        stage = 0
+        while True:
+            tasks = [_Task(self, settings, number, rows, stage) for number, rows in works.items()]
+            if self._finish(tasks, may_give_up=not stage and not self._is_calm):
+                winners = [task.winners[0] for task in tasks]
+                is_retried = bool(stage) or any(attempt for attempt, _ in winners)
+                return Written(tuple(participant for _, participant in winners), is_retried)
+            self.world.counts["stages tried again"] += 1
+            stage += 1
+
+    def _parts(self, buckets: int | None) -> Iterator[tuple[int, list[int]]]:
+        if buckets is None:
+            yield from enumerate(map(list, self._rows))
+            return
+        everything = [number for rows in self._rows for number in rows]
+        for bucket in range(buckets):
+            yield bucket, [number for number in everything if crc32(value_of(number)) % buckets == bucket]
+
+    def _finish(self, tasks: Sequence[_Task], *, may_give_up: bool) -> bool:
+        gives_up = may_give_up and self.world.chance.random() < STAGE_TRIED_AGAIN
+        while not all(task.winners for task in tasks):
+            for task in tasks:
+                task.look()
+            self.driver.sleep_ms(LOOK_MS)
+            if gives_up and any(task.winners for task in tasks):
+                return False
+        return True
+
+
+def _writes(settings: Mapping[str, Any], number: int, rows: Sequence[int]) -> bool:
+    only = settings["only"]
+    carries = settings["sourceGroup"] is not None and number == 0
+    return (only is None or number in only) and (carries or bool(rows))
+
+
+class _Task:
+    """One task, in as many attempts as it takes, each a process of its own."""
+
+    def __init__(
+        self, job: SimulatedJob, settings: Mapping[str, Any], number: int, rows: list[int], stage: int
+    ) -> None:
+        self.winners: list[tuple[int, Participant]] = []
+        self._job = job
+        self._settings = settings
+        self._number = number
+        self._rows = rows
+        self._stage = stage
+        self._attempts = 0
+        self._running: list[Process] = []
+
+    def look(self) -> None:
+        """Start an attempt where none runs, or sometimes a copy beside it.
+
+        Raises:
+            AbortableError: they failed too often.
+        """
+        if self.winners:
+            return
+        self._running = [process for process in self._running if not process.is_dead]
+        if not self._running:
+            if self._attempts >= TASK_ATTEMPTS:
+                raise AbortableError("a task of the batch failed every time")
+            self._start()
+        elif self._job.is_speculative and len(self._running) == 1 and self._job.world.chance.random() < SPECULATIVE:
+            self._job.world.counts["speculative tasks"] += 1
+            self._start()
+
+    def _start(self) -> None:
+        job, attempt = self._job, self._attempts
+        self._attempts += 1
+        process = job.world.process("task")
+        self._running.append(process)
+        work = self._work(attempt)
+        timeout_ms = int(self._settings["producer"]["transaction.timeout.ms"])
+
+        def body() -> None:
+            try:
+                producer = TaskProducer(job.place.cluster, ProcessLine(process), process, timeout_ms)
+                participant = producer.prepare(work)
+            except OncelogError:
+                self._running.remove(process)
+                return
+            job.prepared[work.transactional_id] = self._rows
+            self.winners.append((attempt, participant))
+
+        process.start(body, job.world.latency_ms())
+
+    def _work(self, attempt: int) -> Work:
+        settings, place, number = self._settings, self._job.place, self._number
+        token = {(place.topic, 0): CommittedOffset(settings["batchId"], settings["token"])}
+        offsets = {f"{settings['tokenGroupPrefix']}-{number}": token}
+        if settings["sourceGroup"] is not None and number == 0:
+            offsets[settings["sourceGroup"]] = {
+                (topic, at): CommittedOffset(offset, settings["token"])
+                for topic, found in settings["sourceOffsets"].items()
+                for at, offset in found.items()
+            }
+        prefix, lease = settings["transactionalIdPrefix"], settings["lease"]
+        return Work(
+            str(ParticipantId(prefix, number, lease, self._stage, attempt)),
+            number,
+            [((place.topic, row % place.partitions), value_of(row)) for row in self._rows],
+            offsets,
+            place.topic,
+            sum(crc32(value_of(row)) for row in self._rows) if settings["isHashed"] else 0,
+        )

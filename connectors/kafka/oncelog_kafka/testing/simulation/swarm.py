@@ -1,0 +1,107 @@
+"""A run of a query into simulated brokers, from its seed: which brokers and options they are, and what goes wrong."""
+
+from __future__ import annotations
+
+from random import Random
+
+from oncelog.testing.simulation.faults import Fault, NoFaults, RandomFaults
+from oncelog.testing.simulation.swarm import Outcome, described
+from oncelog.testing.simulation.world import Nature, World
+from oncelog_kafka.testing.brokers import SHARDS, Settings
+from oncelog_kafka.testing.simulation.jobs import Place
+from oncelog_kafka.testing.simulation.laws import GuardedCluster, Watcher, judge
+from oncelog_kafka.testing.simulation.queries import SinkQuery
+
+RATES: dict[Fault, tuple[float, ...]] = {
+    Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
+    Fault.CRASH_AFTER: (0.005, 0.02, 0.05),
+    Fault.LOST_REPLY: (0.01, 0.05, 0.1),
+    Fault.LOST_REQUEST: (0.01, 0.05, 0.1),
+    Fault.DELAYED_REQUEST: (0.01, 0.05, 0.1),
+    Fault.UNAVAILABLE: (0.005, 0.02),
+    Fault.CONFLICT: (0.02, 0.1),
+    Fault.PAUSE: (0.002, 0.01, 0.03),
+}
+"""How probable a fault is at an operation that can meet it."""
+
+LASTS_MS = 300_000
+"""Within it a reader looks, most often at the beginning."""
+
+LOOKS = 20
+
+
+def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
+    """Run one seed from its beginning to its judgement.
+
+    Args:
+        seed: which.
+        steps_kept: how many of the last steps its trace keeps; all by default.
+    """
+    chance = Random(seed)
+    nature = Nature(
+        reads_are_atomic=chance.random() < 0.5,
+        latency_max_ms=chance.choice((1, 10, 50)),
+        slow=chance.choice((0.0, 0.01)),
+        pause_max_ms=chance.choice((1_000, 20_000, 200_000)),
+    )
+    world = World(chance, nature, steps_kept=steps_kept)
+    share = chance.choice((0.2, 0.5, 0.8))
+    faults = RandomFaults(
+        chance, {fault: chance.choice(some) for fault, some in RATES.items() if chance.random() < share}
+    )
+    failure = None
+    with world.entered():
+        try:
+            _play(world, faults)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
+            failure = described(error)
+        finally:
+            world.end()
+    return Outcome(seed, failure, world, faults.counts, "oncelog_kafka.testing.simulation")
+
+
+def _play(world: World, faults: RandomFaults) -> None:
+    query = _query(world)
+    watcher = Watcher(world, query)
+    world.faults = faults
+    query.start()
+    _disturb(world, query, watcher)
+    world.scheduler.run()
+    world.faults = NoFaults()
+
+    def end() -> None:
+        watcher.look()
+        query.catch_up(world.process("driver"))
+        watcher.look()
+
+    world.scheduler.start(end)
+    world.scheduler.run()
+    judge(query)
+
+
+def _query(world: World) -> SinkQuery:
+    chance = world.chance
+    version = chance.choice((1, 2))
+    settings = Settings(version=version, max_epoch=chance.choice((3, 2**15 - 1)), is_kafka_3=version == 1)
+    longest_ms = chance.choice((0, 20, 500))
+    cluster = GuardedCluster(world, settings, marker_delay_ms=lambda: chance.randint(0, longest_ms))
+    place = Place(cluster, "out", chance.randint(1, 2))
+    cluster.create_topic(place.topic, place.partitions)
+    more: dict[str, object] = {"transactionTimeoutMs": chance.choice((5_000, 20_000, 60_000))}
+    if chance.random() < 0.4:
+        more |= {"onTimedOutParticipant": "rewrite", "participants": chance.randint(1, 3)}
+    has_group, is_speculative = chance.random() < 0.5, chance.random() < 0.5
+    return SinkQuery(world, place, chance.randint(2, 4), more, has_group=has_group, is_speculative=is_speculative)
+
+
+def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:
+    """Coordinators move, an operator aborts what is open, and a reader looks, at moments drawn beforehand."""
+    chance, cluster = world.chance, query.place.cluster
+    for _ in range(chance.choice((0, 0, 3))):
+        move = chance.randrange(SHARDS), chance.randrange(2_000), chance.randrange(2_000)
+        world.scheduler.start(lambda move=move: cluster.move_coordinators(*move), chance.randrange(5_000))  # type: ignore[misc]
+    for _ in range(chance.choice((0, 0, 2))):
+        operator = world.process("operator")
+        operator.start(lambda operator=operator: query.abort_open(operator), chance.randrange(5_000))  # type: ignore[misc]
+    for _ in range(LOOKS):
+        world.scheduler.start(watcher.look, int(LASTS_MS ** chance.random()))

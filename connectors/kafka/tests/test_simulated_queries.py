@@ -1,0 +1,125 @@
+"""Seeded runs of the sink's driver over simulated brokers: no law breaks, and planted bugs break one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog.testing.simulation.runner import Report, run_seeds
+from oncelog_kafka import end_txn, finishing, inspection, ledger, target
+from oncelog_kafka.end_txn import Next, Token
+from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
+from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.testing.simulation.swarm import run
+
+SEEDS = range(150)
+SEEDS_MAX = 500
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run_seeds(SEEDS, run)
+
+
+def test_no_seed_breaks_a_law(report: Report) -> None:
+    assert report.failures == {}
+    assert report.counts["batches committed"] > 2 * len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "batches replayed",
+        "lives ended by RunSupersededError",
+        "lives ended by ParticipantLostError",
+        "losers aborted",
+        "participants given up",
+        "participants rewritten",
+        "rounds aborted by an operator",
+        "speculative tasks",
+        "stages tried again",
+    ],
+)
+def test_the_runs_meet(report: Report, what: str) -> None:
+    assert report.counts[what] > 0
+
+
+def test_a_seed_is_the_same_run_each_time() -> None:
+    first, second = run(7), run(7)
+
+    assert first.world.trace_hash() == second.world.trace_hash()
+    assert "python -m oncelog_kafka.testing.simulation --seeds 7 --trace" in first.story()
+
+
+def _with_an_operator_who_aborts_what_is_decided(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(inspection, "_named", lambda rounds: [])
+
+
+def _with_losers_that_are_not_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(target, "find_losers", lambda *arguments: [])
+    patch.setattr(target, "find_old", lambda *arguments: [])
+
+
+def _with_a_lost_participant_taken_for_committed(patch: pytest.MonkeyPatch) -> None:
+    sound = end_txn.decide
+
+    def decide(answer: str, token: Token = Token.NOT_ASKED) -> Next:
+        step = sound(answer, token)
+        return Next.DONE if step is Next.LOST else step
+
+    patch.setattr(end_txn, "decide", decide)
+
+
+def _with_a_batch_that_is_complete_before_its_commits(patch: pytest.MonkeyPatch) -> None:
+    sound = finishing._settle
+
+    def settle(brokers: Any, store: Any, decided: Any, found: Any = None) -> Any:
+        ledger.complete(store, decided.prefix, decided.number)
+        return sound(brokers, store, decided, found)
+
+    patch.setattr(finishing, "_settle", settle)
+
+
+def _with_a_driver_that_never_finds_itself_superseded(patch: pytest.MonkeyPatch) -> None:
+    def check(self: Any, view: Any, number: int) -> Any:
+        prefix = self.request.prefix
+        return KAFKA_LEDGERS.read(view, prefix), KAFKA_LEDGERS.read_round(view, prefix, number)
+
+    patch.setattr("oncelog.ledger.batches.BatchSteps.check_open", check)
+    patch.setattr("oncelog.ledger.batches.BatchSteps.check_live", lambda self, view: check(self, view, 0)[0])
+
+
+def _with_a_replay_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "unfinished", lambda self: {})
+
+
+def _with_one_lease_for_all_runs(patch: pytest.MonkeyPatch) -> None:
+    sound = KafkaTarget.take_lease
+    patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or 1)
+
+
+PLANTS: dict[str, Plant] = {
+    plant.__name__.strip("_"): plant
+    for plant in (
+        _with_an_operator_who_aborts_what_is_decided,
+        _with_losers_that_are_not_aborted,
+        _with_a_lost_participant_taken_for_committed,
+        _with_a_batch_that_is_complete_before_its_commits,
+        _with_a_driver_that_never_finds_itself_superseded,
+        _with_a_replay_that_finishes_nothing,
+        _with_one_lease_for_all_runs,
+    )
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTS[plant](monkeypatch)
+
+    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
+
+    assert found is not None, f"{SEEDS_MAX} seeds do not find it"
