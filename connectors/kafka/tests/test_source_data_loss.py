@@ -175,6 +175,10 @@ def test_a_log_that_retention_shortens_while_a_task_reads_it_is_gone_on_with_at_
     )
 
 
+ANOTHER = "a topic was deleted and created again: the query's offsets belong to the old one"
+"""What the driver says, if it looks before the tasks do."""
+
+
 @pytest.mark.parametrize("rows", [0, 2, 3])
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "by default"])
 def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_gone_on_with_only_when_told(
@@ -200,9 +204,11 @@ def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_g
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         if is_told:
             assert query.awaitTermination(WITHIN_S // 2)
-            assert f"topic={name}, partition=0, offset=3" in warned.toString()
+            said = warned.toString()
+            assert f"topic={name}, partition=0, offset=3" in said or f"{ANOTHER}; topic={name}," in said
         else:
-            lost = rf"topic={name}, partition=0, offset=3, .*log end={rows}.*failOnDataLoss"
+            by_task = rf"topic={name}, partition=0, offset=3, .*log end={rows}"
+            lost = rf"({by_task}|{ANOTHER}; topic={name},).*failOnDataLoss"
             with pytest.raises(StreamingQueryException, match=lost):
                 query.awaitTermination(WITHIN_S // 2)
 
