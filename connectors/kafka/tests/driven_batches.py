@@ -19,13 +19,14 @@ from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.participants import find_losers
 from oncelog_kafka.target import KafkaTarget
-from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, numbered, options, rows, stop, values
+from tests.support.connectors.kafka_sink import numbered, options, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 

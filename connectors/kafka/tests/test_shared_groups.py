@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, World, progress
 from oncelog.errors import BatchRefusedError
+from oncelog.testing.target_contract import at
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from reads import EARLIEST, Source, flat
-from tests.support.connectors.kafka_sink import at, numbered
+from tests.support.connectors.kafka_sink import numbered
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 

@@ -18,6 +18,7 @@ from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import participants, patience
 from oncelog_kafka.crash_points import KafkaCrashPoint
@@ -25,7 +26,7 @@ from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, RewriteMismatchError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.target import KafkaTarget
-from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, rows, stop
+from tests.support.connectors.kafka_sink import committed, numbered, rows
 from tests.support.servers.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
 
 

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish_despite_loss
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, stop
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import (
     STEADY,

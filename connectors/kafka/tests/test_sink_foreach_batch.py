@@ -27,12 +27,13 @@ from oncelog.errors import (
 )
 from oncelog.runtime import open_metadata
 from oncelog.spark.kit.target import BatchReport
+from oncelog.testing.target_contract import always_at, at
 from oncelog_kafka import connections, inspection
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.support.connectors.kafka_sink import always_at, at, forget_last_commit, options, read, values
+from tests.support.connectors.kafka_sink import forget_last_commit, options, read, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.faults import failing_always, failing_once
 from tests.support.spark.queries import run_available

@@ -12,13 +12,14 @@ from driven_batches import FIRST, REWRITE, SECOND, World, progress, time_out_beh
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError, RoundAbortedError
 from oncelog.ledger.progress import GroupProgress
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import inspection
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, committed, numbered, stop
+from tests.support.connectors.kafka_sink import committed, numbered
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 

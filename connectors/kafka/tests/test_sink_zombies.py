@@ -11,10 +11,11 @@ from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, SECOND, World
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId
-from tests.support.connectors.kafka_sink import StoppedOnPurposeError, at, rows, stop
+from tests.support.connectors.kafka_sink import rows
 from tests.support.servers.kafka import KafkaBroker, Transaction
 
 

@@ -9,9 +9,10 @@ crash points of a batch (oncelog.crash_points), and start others.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,20 +89,28 @@ class StoppedOnPurposeError(Exception):
     """What a driver dies of here, and what a job fails with."""
 
 
+def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
+    """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
+    return _armed(point, action, most=1)
+
+
+def always_at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
+    """The same, whenever it comes there."""
+    return _armed(point, action, most=sys.maxsize)
+
+
 @contextmanager
-def at(point: str, action: Callable[[], object]) -> Iterator[None]:
-    """Carry out `action` when this process comes to the point for the first time."""
-    is_due = True
+def _armed(point: str, action: Callable[[], object], *, most: int) -> Iterator[list[str]]:
+    passed: list[str] = []
 
     def act(reached: str) -> None:
-        nonlocal is_due
-        if reached == point and is_due:
-            is_due = False
+        passed.append(reached)
+        if reached == point and passed.count(point) <= most:
             action()
 
     crash_points.arm(act)
     try:
-        yield
+        yield passed
     finally:
         crash_points.arm(None)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from oncelog import crash_points
 from oncelog_kafka import data_plane
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import PRODUCER_DEFAULTS
@@ -138,44 +135,6 @@ def prepare(
         **more,
     }
     return data_plane.SparkJob(df).run(settings, None).participants
-
-
-# Faults ---------------------------------------------------------------------------------------------------------------
-
-
-class StoppedOnPurposeError(Exception):
-    """What a driver dies of at a crash point here."""
-
-
-def stop() -> None:
-    """An action for `at`: the driver dies there."""
-    raise StoppedOnPurposeError("the driver stops on purpose")
-
-
-def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
-    """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
-    return _armed(point, action, most=1)
-
-
-def always_at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
-    """The same, whenever it comes there."""
-    return _armed(point, action, most=sys.maxsize)
-
-
-@contextmanager
-def _armed(point: str, action: Callable[[], object], *, most: int) -> Iterator[list[str]]:
-    passed: list[str] = []
-
-    def act(reached: str) -> None:
-        passed.append(reached)
-        if reached == point and passed.count(point) <= most:
-            action()
-
-    crash_points.arm(act)
-    try:
-        yield passed
-    finally:
-        crash_points.arm(None)
 
 
 def forget_last_commit(checkpoint: Path) -> int:
