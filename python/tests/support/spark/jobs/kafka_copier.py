@@ -22,15 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_kafka
 from oncelog.crash_points import arm, kill_once_at
-from tests.support.spark.jobs.sessions import run_while_watched, spark_session
+from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
 """The gate in the tasks of a batch, all but the first."""
 
 PAUSE_S = 0.05
 RESTART_S = 1
-
-PARENT = os.getppid()
 
 
 def main(settings: dict[str, Any]) -> None:

@@ -13,6 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.spark import spark_home
 
+PARENT = os.getppid()
+"""Whoever started this program, and may be gone before the first query runs."""
+
 
 @contextmanager
 def spark_session(
@@ -43,9 +46,8 @@ def run_while_watched(*queries: StreamingQuery, stop: str | None = None) -> None
 
     They are ended when a file appears, if one is named, and when whoever started this program is gone.
     """
-    parent = os.getppid()
     while any(query.isActive for query in queries) and not any(query.exception() for query in queries):
-        if os.getppid() != parent or (stop and Path(stop).exists()):
+        if os.getppid() != PARENT or (stop and Path(stop).exists()):
             break
         time.sleep(0.1)
     for query in queries:
