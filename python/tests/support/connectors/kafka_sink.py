@@ -154,15 +154,6 @@ def prepare(
     return data_plane.SparkJob(df).run(settings, None).participants
 
 
-def forget_last_commit(checkpoint: Path) -> int:
-    """Leave the checkpoint as a crash before the last batch's entry in the commit log does; returns the batch."""
-    numbers = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
-    newest = max(numbers)
-    (checkpoint / "commits" / str(newest)).unlink()
-    (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
-    return newest
-
-
 def offsets_of(checkpoint: Path, batch_id: int) -> Any:
     """What the only source of a query logged for a batch."""
     return json.loads((checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
