@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 import oncelog
 from oncelog import TopicPartition, limits
-from oncelog.clients.consumer import Consumer, ConsumerBatch
+from oncelog.clients.consumer import ConsumerBatch
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
@@ -76,7 +76,8 @@ def copy(log: Log, plan: Plan, is_over: Callable[[], bool] = lambda: True) -> It
         attempts = itertools.count(1)
         while True:
             is_last = is_over()
-            batches = [batch for consumer in consumers for batch in again(polling(consumer, plan.at_once))]
+            polls = [partial(consumer.poll_batches, max_records=plan.at_once) for consumer in consumers]
+            batches = [batch for poll in polls for batch in again(poll)]
             if batches:
                 while not _is_committed(producer, plan, batches, gives_up=next(attempts) % plan.aborts_every == 0):
                     pass
@@ -85,10 +86,6 @@ def copy(log: Log, plan: Plan, is_over: Callable[[], bool] = lambda: True) -> It
                 return
             else:
                 time.sleep(plan.pause_s)
-
-
-def polling(consumer: Consumer, most: int) -> Callable[[], list[ConsumerBatch]]:
-    return lambda: consumer.poll_batches(max_records=most)
 
 
 def _is_committed(producer: Producer, plan: Plan, batches: Sequence[ConsumerBatch], *, gives_up: bool) -> bool:
