@@ -71,8 +71,8 @@ MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt
 unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
 
-unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs and packaging
-	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka"
+unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs, long walks and packaging
+	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not long"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; Kafka's sink
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)

@@ -32,7 +32,7 @@ from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
 from tests.style.tree import ROOT
 from tests.support.log.copies import open_round, written_blocks
-from tests.support.log.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
+from tests.support.log.logs import TOPIC, flip_a_bit, send, started, tp, write_aborted, write_committed, write_open
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_ID = "copier-" + "0123456789" * 20
@@ -454,12 +454,6 @@ def test_a_dump_is_cut_by_partition_offset_and_limit(shell: Shell, busy: oncelog
 
 
 # Verification and upkeep ----------------------------------------------------------------------------------------------
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-40] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("harm", [flip_a_bit, lambda path: os.truncate(path, 200), Path.unlink])
