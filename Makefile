@@ -10,11 +10,14 @@ SHELL := bash
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
-VENV := .venv
+# Another release of Spark than the newest: make spark SPARK=4.0.5. It has an environment of its own.
+VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 SEEDS ?= 0-9999
+RELEASES := 4.0.0 4.0.5 4.1.4 4.2.1
+SPARKS ?= $(if $(SHARD),$(word $(firstword $(subst /, ,$(SHARD))),$(RELEASES)),$(RELEASES))
 # Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, planted faults, the fuzzer's inputs), run a
 # part: SHARD=2/4. CI runs one shard of four at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
@@ -41,7 +44,7 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@echo "Installing oncelog[spark,zookeeper,kafka,testing] and the tools for tests and lint"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,kafka,testing]" --group dev
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
@@ -100,6 +103,12 @@ mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch
 spark: shims ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "$(DAILY)"
 
+versions: shims ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"; a shard runs one)
+	@for release in $(SPARKS); do \
+	    $(MAKE) --no-print-directory spark SPARK=$$release; \
+	    $(MAKE) --no-print-directory kafka SPARK=$$release; \
+	done
+
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
 	$(PYTEST) connectors/kafka/tests -m "$(DAILY)"
 
@@ -139,6 +148,6 @@ docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove what the other targets made, .venv included
-	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf .venv* build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	rm -rf jvm_shims/target jvm_shims/*/target python/oncelog/spark/jars connectors/kafka/oncelog_kafka/jars
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

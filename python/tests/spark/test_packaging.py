@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 import oncelog.spark
 from oncelog.errors import UsageError
 from oncelog.spark import packaging
+from tests.support.spark import spark_home
+from tests.support.spark.jobs import submitted
+from tests.support.spark.processes import Program
 from tests.support.spark.readers import require_jar
 
 
@@ -56,3 +59,36 @@ def test_the_jars_that_were_named_before_are_kept(monkeypatch: pytest.MonkeyPatc
         oncelog.spark.configure(builder)
 
     assert builder._options["spark.jars"] == f"/a.jar,/b.jar,{oncelog.spark.jars()}"
+
+
+# Where Spark runs before the program ----------------------------------------------------------------------------------
+
+
+@pytest.mark.programs
+def test_a_submitted_program_is_told_to_name_the_jar_and_runs_where_it_is_named(tmp_path: Path) -> None:
+    require_jar()
+    submit = [str(spark_home.lean_spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
+    job = [str(Path(submitted.__file__))]
+
+    for folder in ("without", "with"):
+        (tmp_path / folder).mkdir()
+    with Program([*submit, *job], tmp_path / "without", "job") as without:
+        assert without.wait() != 0
+        assert 'spark-submit --jars "$(oncelog jars)"' in without.last_lines()
+    with Program([*submit, "--jars", oncelog.spark.jars(), *job], tmp_path / "with", "job") as named:
+        assert named.wait() == 0, named.last_lines()
+
+
+@pytest.mark.parametrize("where", ["builder", "environment"])
+def test_a_session_of_spark_connect_is_told_that_jars_are_on_its_server(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_jar()
+    builder = SparkSession.Builder()
+    if where == "builder":
+        builder = builder.remote("sc://localhost")
+    else:
+        monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+
+    with pytest.raises(UsageError, match="jars on the server"):
+        oncelog.spark.configure(builder)

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import oncelog.spark
 from tests.support.spark import spark_home
+from tests.support.spark.releases import RELEASE
 
 
 @contextmanager
@@ -30,6 +32,8 @@ def spark_session(
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
+    if RELEASE < (4, 2):  # streams need the jar
+        builder = oncelog.spark.configure(builder)
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
