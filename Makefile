@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 SEEDS ?= 0-9999
+# The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 RELEASES := 4.0.0 4.0.5 4.1.4 4.2.1
 SPARKS ?= $(if $(SHARD),$(word $(firstword $(subst /, ,$(SHARD))),$(RELEASES)),$(RELEASES))
 # Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, planted faults, the fuzzer's inputs), run a
@@ -103,14 +104,16 @@ mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch
 spark: shims ## The tests on Spark
 	$(PYTEST) python/tests/spark -m "$(DAILY)"
 
-versions: shims ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"; a shard runs one)
-	@for release in $(SPARKS); do \
-	    $(MAKE) --no-print-directory spark SPARK=$$release; \
-	    $(MAKE) --no-print-directory kafka SPARK=$$release; \
-	done
+kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (ONLY="sink_driver ...")
+	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(DAILY)"
 
-kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars
-	$(PYTEST) connectors/kafka/tests -m "$(DAILY)"
+STREAMS := source_streams source_batches sink_foreach_batch
+versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"; a shard runs one)
+	@for release in $(SPARKS); do \
+	    echo "Spark $$release"; \
+	    $(MAKE) --no-print-directory spark SPARK=$$release; \
+	    $(MAKE) --no-print-directory kafka SPARK=$$release ONLY="$(STREAMS)"; \
+	done
 
 zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once more, with the metadata on a real ZooKeeper
 	$(PYTEST) -m "on_zookeeper and not walk" $(OF_SHARD)
@@ -124,7 +127,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
+nightly: test versions zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py
