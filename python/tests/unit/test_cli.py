@@ -985,3 +985,19 @@ def test_every_command_and_option_is_explained_in_its_help_and_in_the_documentat
         if isinstance(option, click.Option):
             assert option.help, option.name
             assert option.opts[0] in text, option.name
+
+
+# Jars -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_jars_are_printed_as_spark_takes_them(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jar = tmp_path / "oncelog-spark.jar"
+    monkeypatch.setattr("oncelog.spark.packaging.JAR", jar)
+    assert "make shims" in shell.refused("jars", "spark", exit_code=2)
+
+    jar.touch()
+    assert shell.lines("jars", "spark") == [str(jar)]
+    assert shell.json("jars", "spark") == {"jars": [str(jar)]}
+    assert "there are kafka, spark" in shell.refused("jars", "flink", exit_code=2)

@@ -55,3 +55,17 @@ class PackagingContract(ABC):
             self.package.configure(builder)
 
         assert builder._options["spark.jars"] == f"/a.jar,/b.jar,{self.package.jars()}"
+
+    @pytest.mark.parametrize("where", ["builder", "environment"])
+    def test_a_session_of_spark_connect_is_told_that_jars_are_on_its_server(
+        self, where: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.require_jar()
+        builder = SparkSession.Builder()
+        if where == "builder":
+            builder = builder.remote("sc://localhost")
+        else:
+            monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+
+        with pytest.raises(UsageError, match="jars on the server"):
+            self.package.configure(builder)

@@ -11,7 +11,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import oncelog.spark
 from tests.support.spark import spark_home
+from tests.support.spark.releases import RELEASE
 
 PARENT = os.getppid()
 """Whoever started this program, and may be gone before the first query runs."""
@@ -34,6 +36,8 @@ def spark_session(
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
+    if RELEASE < (4, 2):  # streams need the jar
+        builder = oncelog.spark.configure(builder)
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
