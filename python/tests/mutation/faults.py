@@ -31,28 +31,28 @@ KAFKA = "../../connectors/kafka/"
 IDENTITY = [
     Fault(
         "the epoch is not checked",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "    if given == metadata.producer:\n        return False\n    may_be_retried",
         "    return False\n    may_be_retried",
         ("unit/protocol/test_coordinator_core.py",),
     ),
     Fault(
         "any older identity counts as a retry",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "if given == metadata.last and may_be_retried and",
         "if may_be_retried and",
         ("unit/protocol/test_coordinator_core.py",),
     ),
     Fault(
         "a retry is believed while the next transaction is open",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "may_be_retried and metadata.state is not TxnState.ONGOING:",
         "may_be_retried:",
         ("spec/test_end_txn_matrix.py",),
     ),
     Fault(
         "the last epoch is used",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1",
         "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH",
         ("unit/protocol/test_coordinator_core.py",),
@@ -67,7 +67,7 @@ IDENTITY = [
     Fault(
         "an init that lost its answer fences its successor",
         "protocol/coordinator_core.py",
-        "    if event.base_nonce not in {None, metadata.nonce}:\n        raise _fenced(metadata, event)\n",
+        "    if event.base_nonce not in {None, metadata.nonce}:\n        raise fenced(metadata, event)\n",
         "",
         ("spec/test_coordinator_laws.py", "spec/test_fencing_laws.py", "spec/test_crash_laws.py"),
     ),
