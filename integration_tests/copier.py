@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import oncelog
-from oncelog.clients.consumer import ConsumerBatch
+from oncelog.clients.fetcher import ConsumerBatch
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log

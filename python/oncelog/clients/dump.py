@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from oncelog.clients.consumer import ConsumerBatch, records_of
+from oncelog.clients.fetcher import ConsumerBatch, records_of
 from oncelog.clients.services import LogServices
 from oncelog.errors import DataLossError, InvariantViolation, OffsetOutOfRangeError
 from oncelog.log import partition_reads, segment, snapshot

@@ -413,7 +413,7 @@ VISIBILITY = [
     ),
     Fault(
         "a consumer stops in front of a marker",
-        "clients/consumer.py",
+        "clients/fetcher.py",
         "visible.slices)\n        self.planned_end = visible.end\n        self.pass_planned_end()\n",
         "visible.slices)\n",
         ("unit/clients/test_consumer.py", "spec/test_visibility_laws.py"),
