@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from oncelog.arguments import check_name
 from oncelog.clients import partitioner
 from oncelog.log import partition_reads, topics
 from oncelog.log.routing import split_rows
@@ -36,6 +37,7 @@ class Routes:
 
         Raises:
             UnknownTopicError, UnknownPartitionError: there is none.
+            UsageError: no topic has such a name.
         """
         partitions = self._partitions_of(topic)
         if partition is not None:
@@ -78,6 +80,8 @@ class Routes:
         return self._turns[topic] % count
 
     def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
-        if topic not in self._partitions:
-            self._partitions[topic] = topics.partitions_of(self._store, topic)
-        return self._partitions[topic]
+        found = self._partitions.get(topic) if isinstance(topic, str) else None
+        if found is None:
+            found = topics.partitions_of(self._store, check_name("topic's name", topic))
+            self._partitions[topic] = found
+        return found
