@@ -79,9 +79,9 @@ class Routes:
         self._turns[topic] += 1
         return self._turns[topic] % count
 
-    def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
+    def _partitions_of(self, topic: object) -> list[TopicIdPartition]:
         found = self._partitions.get(topic) if isinstance(topic, str) else None
         if found is None:
-            found = topics.partitions_of(self._store, check_name("topic's name", topic))
-            self._partitions[topic] = found
+            name = check_name("topic's name", topic)
+            found = self._partitions[name] = topics.partitions_of(self._store, name)
         return found

@@ -24,9 +24,6 @@ from tests.support.log.logs import TOPIC, LogWorld, check_all_there, columns, st
 
 MODULES = ("accumulator", "delivery", "flush", "producer", "sender", "transaction_manager")
 FILES = {f"{clients.__path__[0]}/{name}.py" for name in MODULES}
-    f"{clients.__path__[0]}/{name}.py"
-    for name in ("accumulator", "delivery", "flush", "producer", "sender", "transaction_manager")
-}
 
 Sent = list[tuple[bytes, Receipt]]
 
