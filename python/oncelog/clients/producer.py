@@ -309,7 +309,7 @@ class Producer:
         """
         if self._delivery.has_unsent():
             self._check_sendable("flush")
-        if not self._is_inherited:  # or the lock may be held by a thread of the other process
+        if not self._is_inherited():  # or the lock may be held by a thread of the other process
             self._delivery.flush()
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -322,14 +322,13 @@ class Producer:
     def _check_usable(self, call: str) -> None:
         if self._is_closed:
             raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
-        if self._is_inherited:
+        if self._is_inherited():
             raise IllegalStateTransitionError(
                 "this producer is of the process that forked this one, whose records would be taken for its own; open "
                 "the log anew here, and make a producer of it",
                 call=call,
             )
 
-    @property
     def _is_inherited(self) -> bool:
         return os.getpid() != self._process_id
 
@@ -339,7 +338,7 @@ class Producer:
         Raises:
             what `flush` raises; the receipts of what it could not send raise it, too.
         """
-        if self._is_closed or self._is_inherited:  # records and transaction are the other process's
+        if self._is_closed or self._is_inherited():  # records and transaction are the other process's
             self._is_closed = True
             return
         with self._delivery.lock:
@@ -356,7 +355,7 @@ class Producer:
 
     def close_forgotten(self) -> None:
         """Close for an owner who did not, and say what is lost with an open transaction. Raises what `close` raises."""
-        if not (self._is_closed or self._is_inherited):
+        if not (self._is_closed or self._is_inherited()):
             self._warn_of_lost(self._uncommitted_count)
             self.close()
 
@@ -370,7 +369,7 @@ class Producer:
 
     def __del__(self) -> None:
         """What is unsent is held by the background, so what a producer loses that nobody names is a transaction."""
-        if not getattr(self, "_is_closed", True) and not self._is_inherited:
+        if not getattr(self, "_is_closed", True) and not self._is_inherited():
             delivery = self._delivery
             count = delivery.untold + (self._uncommitted_count or delivery.unsent_count)
             self._warn_of_lost(count, delivery.failure)

@@ -76,8 +76,8 @@ class Routes:
 
     def _next_turn(self, topic: str, count: int) -> int:
         """Of this topic alone: two topics written by turns would share out the partitions otherwise."""
-        self._turns[topic] += 1
-        return self._turns[topic] % count
+        turn = self._turns[topic] = self._turns[topic] + 1
+        return turn % count
 
     def _partitions_of(self, topic: object) -> list[TopicIdPartition]:
         found = self._partitions.get(topic) if isinstance(topic, str) else None

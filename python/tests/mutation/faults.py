@@ -109,7 +109,7 @@ IDENTITY = [
     Fault(
         "a forked child that ends sends what its parent buffered",
         "clients/producer.py",
-        "        if not (self._is_closed or self._is_inherited):\n",
+        "        if not (self._is_closed or self._is_inherited()):\n",
         "        self._process_id = os.getpid()\n        if not self._is_closed:\n",
         ("unit/clients/test_linger.py::test_a_forked_child_that_ends_sends_nothing_of_its_parents_and_says_nothing",),
     ),
