@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Annotated, Self, TypeVar
 
 from oncelog.arguments import check_name, check_number
+from oncelog.clients import offset_lookup
 from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
@@ -244,16 +245,13 @@ class Consumer:
     @checked
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition."""
-        identified = self._identified(partitions)
-        return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
+        return {tp: offset_lookup.earliest(self._store, p) for tp, p in self._identified(partitions).items()}
 
     @checked
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
-        return {
-            tp: snapshot.take(self._store, [partition]).end(partition, self._isolation)
-            for tp, partition in self._identified(partitions).items()
-        }
+        identified = self._identified(partitions)
+        return {tp: offset_lookup.latest(self._store, p, self._isolation) for tp, p in identified.items()}
 
     @checked
     def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -266,9 +264,7 @@ class Consumer:
         identified = self._identified(timestamps_ms)
         ends = self.end_offsets(timestamps_ms)
         return {
-            tp: snapshot.offset_for_time(
-                self._store, self._services.files, self._index_files, identified[tp], timestamp_ms, ends[tp]
-            )
+            tp: offset_lookup.for_time(self._services, self._index_files, identified[tp], timestamp_ms, ends[tp])
             for tp, timestamp_ms in timestamps_ms.items()
         }
 
@@ -289,7 +285,7 @@ class Consumer:
 
     def _reset_positions(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if self._reset == "earliest":
-            return {p: partition_reads.read_partition(self._store, p).log_start for p in partitions}
+            return {p: offset_lookup.earliest(self._store, p) for p in partitions}
         if self._reset == "latest":
             return self._ends_together(partitions)
         for partition in partitions:

@@ -1076,7 +1076,7 @@ SPARK = [
     ),
     Fault(
         "an offset above the log end is a lag of nothing",
-        "clients/admin.py",
+        "clients/descriptions.py",
         " and committed.offset > log_end",
         " and False",
         ("unit/clients/test_admin_groups.py",),
