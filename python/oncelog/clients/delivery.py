@@ -1,7 +1,8 @@
 """The delivery of a producer's records: from the call that sends them until they are in the log, or known not to be.
 
 Owns every record that is not in the log yet: those in the buffer, and the flush that is under way. A flush is part of a
-call, or runs in the background (clients/linger.py): they take turns by the linger's lock.
+call, or runs in the background (clients/linger.py): they take turns by the linger's lock. Receipts hold their producer,
+hence one that nobody names any more lives on while the background has a record of it.
 """
 
 from __future__ import annotations
