@@ -8,7 +8,6 @@ hence one that nobody names any more lives on while the background has a record 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pyarrow as pa
 
@@ -36,6 +35,7 @@ class Delivery:
     Attributes:
         lost: records that failed since this was set to nothing.
         untold: of flushes in the background, those whose error no call has raised yet.
+        linger: those flushes.
     """
 
     def __init__(
@@ -52,16 +52,11 @@ class Delivery:
         self._transactions = transactions
         self._routes = Routes(services.store)
         self._sender = Sender(services, codec=codec, delivery_timeout_ms=delivery_timeout_ms)
-        self._linger = Linger(
+        self.linger = Linger(
             services.background, services.clock, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms
         )
         self._accumulator = Accumulator()
         self._unfinished: Flush | None = None  # the next flush goes on with it, or the commit
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """By which calls and flushes in the background take turns; whoever holds it may take it again."""
-        return self._linger.lock
 
     def has_unsent(self) -> bool:
         """Whether a flush has anything to do."""
@@ -77,11 +72,6 @@ class Delivery:
         """How many records were sent under the present identity: those of the open transaction."""
         return self._sender.appended_count(self._transactions.identity) + self.unsent_count
 
-    @property
-    def failure(self) -> Exception | None:
-        """Of a flush in the background, if no call has raised it yet."""
-        return self._linger.failure
-
     # Taking -----------------------------------------------------------------------------------------------------------
 
     def take(
@@ -96,7 +86,7 @@ class Delivery:
         flush: Callable[[], None],
     ) -> Receipt:
         """Take one record that was checked; `flush` is what its receipt calls."""
-        with self._linger.lock:
+        with self.linger.lock:
             target = self._routes.of_record(topic, key, partition)
             self._make_room()
             receipt = Receipt(flush, topic, target.partition, timestamp_ms)
@@ -108,7 +98,7 @@ class Delivery:
     ) -> list[Receipt]:
         """Take the rows of a record batch in `codec.RECORD_SCHEMA`; a receipt per partition."""
         receipts = []
-        with self._linger.lock:
+        with self.linger.lock:
             self._make_room()
             for target, rows in self._routes.of_rows(topic, records, partition):
                 receipt = Receipt(flush, topic, target.partition, rows.column("timestamp_ms")[0].as_py())
@@ -118,7 +108,7 @@ class Delivery:
 
     def _make_room(self) -> None:
         """Before a record is taken: see that it will leave, and that there is room for it."""
-        linger, transactions = self._linger, self._transactions
+        linger, transactions = self.linger, self._transactions
         if transactions.transactional_id is None and not (
             transactions.identity and linger.is_begun and linger.failure is None
         ):
@@ -133,10 +123,10 @@ class Delivery:
 
     def flush(self) -> None:
         """Append everything taken so far; raises what `Producer.flush` does."""
-        with self._linger.lock:
+        with self.linger.lock:
             self._send_all()
-            if isinstance(self._linger.failure, RetriableError | OutcomeUnknownError):
-                self._linger.failure = None  # what had no answer has one now
+            if isinstance(self.linger.failure, RetriableError | OutcomeUnknownError):
+                self.linger.failure = None  # what had no answer has one now
             self._raise_failure()
 
     def flush_but_last(self) -> None:
@@ -157,7 +147,7 @@ class Delivery:
 
     def _raise_failure(self) -> None:
         """Tell the user what a flush in the background failed with."""
-        failure, self._linger.failure = self._linger.failure, None
+        failure, self.linger.failure = self.linger.failure, None
         if failure is not None:
             self.untold = 0
             raise failure

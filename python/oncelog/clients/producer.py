@@ -341,7 +341,7 @@ class Producer:
         if self._is_closed or self._is_inherited():  # records and transaction are the other process's
             self._is_closed = True
             return
-        with self._delivery.lock:
+        with self._delivery.linger.lock:
             try:
                 if self._transactional_id is None:
                     self.flush()
@@ -372,7 +372,7 @@ class Producer:
         if not getattr(self, "_is_closed", True) and not self._is_inherited():
             delivery = self._delivery
             count = delivery.untold + (self._uncommitted_count or delivery.unsent_count)
-            self._warn_of_lost(count, delivery.failure)
+            self._warn_of_lost(count, delivery.linger.failure)
 
     def _warn_of_lost(self, count: int, cause: BaseException | None = None) -> None:
         if count:
