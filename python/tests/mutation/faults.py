@@ -239,7 +239,9 @@ SEQUENCES = [
         "clients/transaction_manager.py",
         "            self.identity = None\n",
         "            pass\n",
-        ("unit/clients/test_producer.py",),
+        (
+            "unit/clients/test_producer.py::test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log",
+        ),
     ),
     Fault(
         "a send that cannot make room takes its record all the same",

@@ -805,6 +805,26 @@ def test_what_an_idempotent_producer_buffered_behind_dropped_records_is_sent(wor
     assert values(log) == [b"first", b"buffered"]
 
 
+def test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log(
+    world: LogWorld,
+) -> None:
+    """A flush got no answer, though it was carried out, and failed for good when it was tried again."""
+    store, log = faulty(world)
+    log.create_topic("other")
+    with log.producer(delivery_timeout_ms=0) as producer:
+        producer.send(TOPIC, b"in the log", partition=0)
+        producer.send("other", b"gone")
+        store.fail_next(*UNKNOWN[1])
+        with pytest.raises(OutcomeUnknownError):
+            producer.flush()
+        log.admin.delete_topic("other")
+        with pytest.raises(UnknownTopicError):
+            producer.flush()
+        send(producer, b"next")
+
+    assert values(log) == [b"in the log", b"next"]
+
+
 def test_closing_a_producer_that_gets_no_answer_fails_the_receipts_of_all_it_has(world: LogWorld) -> None:
     store, log = faulty(world)
     producer = log.producer(delivery_timeout_ms=0)
