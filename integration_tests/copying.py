@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
 import pyarrow as pa
-import pytest
 
 import oncelog
-from integration_tests.copier import PARTITIONS, SOURCE, TARGET
 from integration_tests.logs import write_surely
 from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log
 from tests.support.harness.waiting import until
+from tests.support.log import copier
+from tests.support.log.copier import Plan
 from tests.support.log.logs import started
-from tests.support.spark.processes import Program
+from tests.support.spark.processes import Program, start_program
 
-ROOT = Path(__file__).parents[1]
+PLAN = Plan(partitions=4, at_once=50, aborts_every=3)
+(TARGET,) = PLAN.targets
 
 
 class Place(TypedDict):
@@ -94,7 +93,7 @@ class Copying:
         self.reader = Reader(place)
         self._folder = folder
         self._stop = folder / "stop"
-        self._settings = {"log": place, "stop": str(self._stop)}
+        self._settings = {"log": place, "plan": asdict(PLAN), "stop": str(self._stop)}
         self._feeder = started(log, "feeder")
         self._program = self._start()
 
@@ -110,10 +109,10 @@ class Copying:
         numbers = range(first, self.sent)
 
         def write() -> None:
-            for partition in range(PARTITIONS):
-                values = [b"%d" % number for number in numbers if number % PARTITIONS == partition]
+            for partition in range(PLAN.partitions):
+                values = [b"%d" % number for number in numbers if number % PLAN.partitions == partition]
                 batch = pa.record_batch({"value": pa.array(values, pa.binary())})
-                self._feeder.send_batch(SOURCE, batch, partition=partition)
+                self._feeder.send_batch(PLAN.source, batch, partition=partition)
 
         write_surely(self._feeder, write)
 
@@ -134,10 +133,10 @@ class Copying:
         self._program = self._start()
 
     def pause(self) -> None:
-        os.kill(self._pid, signal.SIGSTOP)
+        self._program.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.kill(self._pid, signal.SIGCONT)
+        self._program.send(signal.SIGCONT)
 
     def errors(self) -> list[str]:
         """The names of the errors that the copier met so far."""
@@ -152,15 +151,8 @@ class Copying:
         self.reader.stop()
         self._program.kill()
 
-    @property
-    def _pid(self) -> int:
-        return int(re.findall(r"^pid (\d+)$", self._program.output.read_text(), re.MULTILINE)[-1])
-
     def _start(self) -> Program:
-        command = [sys.executable, "-m", "integration_tests.copier", json.dumps(self._settings)]
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-            return Program(command, self._folder, "copier")
+        return start_program(copier.__name__, self._settings, self._folder, "copier")
 
     def _wait(self, is_reached: Callable[[], bool]) -> None:
         def is_reached_alive() -> bool:
@@ -174,8 +166,7 @@ class Copying:
 @contextmanager
 def copying(log: Log, place: Place, folder: Path) -> Iterator[Copying]:
     """A copy for the time of the block; what is left of it is killed at the end."""
-    for topic in (SOURCE, TARGET):
-        log.create_topic(topic, partitions=PARTITIONS)
+    copier.prepare(log, PLAN)
     found = Copying(log, place, folder)
     try:
         found.reader.start()
@@ -200,5 +191,5 @@ def assert_exact(found: dict[int, list[int]], count: int) -> None:
     everything = [number for numbers in found.values() for number in numbers]
     lost, doubled = set(range(count)) - set(everything), len(everything) - len(set(everything))
     assert (len(lost), doubled) == (0, 0), f"lost: {sorted(lost)[:10]}"
-    for partition in range(PARTITIONS):
-        assert found[partition] == list(range(partition, count, PARTITIONS))
+    for partition in range(PLAN.partitions):
+        assert found[partition] == list(range(partition, count, PLAN.partitions))

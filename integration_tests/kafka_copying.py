@@ -5,25 +5,21 @@ Feeder and reader are librdkafka's. They share no code with what is tested.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
-from integration_tests.copying import ROOT
-from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_servers import Kafka
 from oncelog_kafka.admin_settings import KAFKA
+from tests.support.connectors.kafka_sink import Reader
 from tests.support.harness.waiting import PATIENCE_S, until
-from tests.support.spark.processes import Program
+from tests.support.spark.jobs.kafka_copier import WRITE
+from tests.support.spark.processes import Program, start_job
 
 SOURCE, TARGET, PREFIX = "source", "target", "copies"
 PARTITIONS = 4
@@ -40,45 +36,6 @@ ENDING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of transactions that are not over yet."""
 
 
-class Reader:
-    """A read_committed consumer of all the copies."""
-
-    def __init__(self, kafka: Kafka) -> None:
-        self.values: list[int] = []
-        self._ended: set[int | None] = set()
-        settings = {
-            **kafka.client,
-            "group.id": "audit",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-        self._consumer = Consumer(settings)
-        self._consumer.assign([TopicPartition(TARGET, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-
-    def read(self) -> int:
-        """Read what is there for now; returns how many there were so far."""
-        for message in self._consumer.consume(10_000, timeout=0.2):
-            error = message.error()
-            if error is None:
-                self.values.append(int(message.value() or b""))
-                self._ended.discard(message.partition())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._ended.add(message.partition())
-        return len(self.values)
-
-    def read_to_the_end(self) -> list[int]:
-        """Read until the end of each partition; nothing may be written meanwhile."""
-        before = -1
-        while len(self._ended) < PARTITIONS or before < len(self.values):
-            before = len(self.values)
-            self.read()
-        return self.values
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
 class KafkaCopying:
     """A copy that goes on.
 
@@ -91,14 +48,14 @@ class KafkaCopying:
     def __init__(self, kafka: Kafka, folder: Path, *, client: dict[str, str] | None = None) -> None:
         self.sent = 0
         self.output = folder / "copier.out"
-        self.settings = folder / "settings.json"
+        self.settings = folder / "copier.json"
         self._kafka = kafka
         self._folder = folder
         self._gates = folder / "gates"
         self._stop = folder / "stop"
         self._client = client or {}
         self._feeder, self._quitter = (_producer(kafka, name) for name in ("feeder", "quitter"))
-        self._reader = Reader(kafka)
+        self._reader = Reader(kafka.client, TARGET)
         self._program: Program | None = None
         self._gates.mkdir()
 
@@ -122,13 +79,10 @@ class KafkaCopying:
             "gates": str(self._gates),
             "stop": str(self._stop),
             "spark": spark or {},
+            "is_restarted": True,
         }
-        self.settings.write_text(json.dumps(settings))
         self._stop.unlink(missing_ok=True)
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-            command = [sys.executable, "-m", "integration_tests.kafka_copier", str(self.settings)]
-            self._program = Program(command, self._folder, self.output.stem)
+        self._program = start_job("kafka_copier", settings, self._folder, self.settings.stem)
 
     def kill(self) -> None:
         """Kill the program without any warning, and all that belongs to it."""
@@ -186,9 +140,9 @@ class KafkaCopying:
     def assert_exact(self) -> None:
         """None of the numbers is lost or doubled: neither for who read along, nor for who comes when all is over."""
         until(lambda: self._kafka.transactions(*ENDING) == [])
-        late = Reader(self._kafka)
+        late = Reader(self._kafka.client, TARGET)
         for reader in (self._reader, late):
-            found = Counter(reader.read_to_the_end())
+            found = Counter(int(message.value() or b"") for message in reader.read_to_the_end())
             lost = [number for number in range(self.sent) if number not in found]
             doubled = [number for number, count in found.items() if count > 1]
             assert (lost[:10], doubled[:10], len(found)) == ([], [], self.sent)

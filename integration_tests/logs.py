@@ -14,6 +14,7 @@ from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, StoreUnavailableError
 from oncelog.runtime import Log
 from oncelog.testing import invariants
+from tests.support.log.copier import persevere
 from tests.support.log.logs import TOPIC, started, values
 
 TIMEOUT = "timeout_ms=5000"
@@ -47,16 +48,6 @@ def fails_in_time(call: Callable[[], object]) -> OncelogError:
         call()
     assert time.monotonic() - began_s < LATE_S
     return caught.value
-
-
-def persevere(call: Callable[[], object]) -> None:
-    """Make the same call until it is answered, as its errors say."""
-    while True:
-        try:
-            call()
-        except (RetriableError, OutcomeUnknownError):
-            continue
-        return
 
 
 def write_surely(producer: Producer, write: Callable[[], object]) -> None:

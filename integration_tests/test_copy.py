@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import oncelog
-from integration_tests.copier import GROUP, SOURCE
-from integration_tests.copying import Copying, Place, assert_exact, copies, copying
+from integration_tests.copying import PLAN, Copying, Place, assert_exact, copies, copying
 from integration_tests.servers import ZookeeperEnsemble
 from oncelog.errors import StoreUnavailableError
 from oncelog.testing import invariants
@@ -117,7 +116,7 @@ def test_a_copy_of_100_000_records_is_exact_though_zookeeper_and_the_copier_die_
         assert_exact(copies(log), COUNT)
         assert copy.reader.values == copies(log)
         assert set(copy.errors()) <= RETRIABLE
-        with log.consumer(group_id=GROUP, auto_offset_reset="none") as consumer:
-            consumer.subscribe([SOURCE])
+        with log.consumer(group_id=PLAN.name, auto_offset_reset="none") as consumer:
+            consumer.subscribe([PLAN.source])
             assert consumer.poll() == []
         invariants.check(log)

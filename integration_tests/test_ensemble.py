@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.logs import TIMEOUT, assert_away, opened, persevere, write_surely
+from integration_tests.logs import TIMEOUT, assert_away, opened, write_surely
 from integration_tests.servers import ZookeeperEnsemble, ZookeeperServer
 from oncelog.clients.producer import Producer
 from tests.support.harness.waiting import until
+from tests.support.log.copier import persevere
 from tests.support.log.logs import TOPIC, numbered, started, values
 
 

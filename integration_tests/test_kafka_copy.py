@@ -12,7 +12,6 @@ import docker
 import pytest
 
 from integration_tests.engine import KAFKA_IMAGE, KAFKA_TV1_IMAGE
-from integration_tests.kafka_copier import WRITE
 from integration_tests.kafka_copying import PREFIX, TARGET, kafka_copying
 from integration_tests.kafka_servers import COORDINATORS, running_kafka, running_kafka_cluster
 from integration_tests.servers import Server
@@ -21,6 +20,7 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import require_shims
+from tests.support.spark.jobs.kafka_copier import WRITE
 
 COUNT = 50_000
 OUTAGE_S = 2

@@ -64,14 +64,13 @@ def test_a_query_waits_for_a_restart_of_zookeeper_and_after_a_longer_outage_goes
 ) -> None:
     """conformance: 52, 53, 64."""
     path, znodes = s3.url(), zookeeper.url("timeout_ms=20000")
-    settings = {
-        "crash_point": None,
-        "log": {"path": path, "znodes": znodes},
+    query = {
         "source": {"maxOffsetsPerTrigger": 20},
         "door": door,
         "sink": {"transactionalIdPrefix": "copies"},
         "checkpoint": str(tmp_path / "checkpoint"),
     }
+    settings = {"log": {"path": path, "znodes": znodes}, "queries": [query]}
 
     with oncelog.open(path, znodes) as log:
         for name in ("in", "out"):

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from integration_tests.logs import TIMEOUT, assert_away, opened, persevere
+from integration_tests.logs import TIMEOUT, assert_away, opened
 from integration_tests.servers import ZookeeperServer, chroot
 from oncelog.errors import ProducerFencedError
 from tests.support.harness.waiting import until
+from tests.support.log.copier import persevere
 from tests.support.log.logs import numbered, started, values, write_aborted, write_committed, write_open
 from tests.support.servers.proxy import Loss, proxied
 

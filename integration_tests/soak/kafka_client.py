@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from integration_tests.soak.records import PARTITIONS, Numbers, placed_runs, to_
 from oncelog.testing.history import Piece
 
 CALL_S = 10.0
+STUCK_S = 3 * CALL_S
 TRANSACTION_MS = 60_000
 AT_ONCE = 20_000
 QUIET = {"log_level": 0}
@@ -34,6 +36,20 @@ def told() -> Iterator[None]:
         raise
     except BufferError as error:
         raise GiveUp(str(error)) from error
+
+
+@contextmanager
+def ends_if_stuck() -> Iterator[None]:
+    """End the program where a call does not return; its next life fences this one.
+
+    Of a broker that is killed while offsets are sent, librdkafka waits for an answer whatever the timeout says (its
+    issues 5456 and 5511).
+    """
+    faulthandler.dump_traceback_later(STUCK_S, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 class KafkaWriter:
@@ -63,7 +79,7 @@ class KafkaWriter:
         places = [TopicPartition(topic, number, end) for (topic, number), end in offsets.items()]
         if group not in self._groups:
             self._groups[group] = Consumer({"bootstrap.servers": self._brokers, "group.id": group, **QUIET})
-        with told():
+        with told(), ends_if_stuck():
             metadata = self._groups[group].consumer_group_metadata()
             self._producer.send_offsets_to_transaction(places, metadata, CALL_S)
 

@@ -29,6 +29,9 @@ def sink(**options: Any) -> KafkaSink:
         query = (df.writeStream.foreachBatch(oncelog_kafka.sink(**options))
                  .option("checkpointLocation", "/data/ck").start())
     """
-    from oncelog_kafka.batch_sink import KafkaSink  # needs PySpark, which the command line does without
+    from oncelog.spark.versions import check_version  # needs PySpark, which the command line does without
+
+    check_version()
+    from oncelog_kafka.batch_sink import KafkaSink
 
     return KafkaSink(options)

@@ -34,8 +34,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder: ``SparkSession.builder``, before its ``getOrCreate()``.
 
     Raises:
-        UsageError: the jar is not built, or a session runs already in this process without it: Spark takes jars when it
-            starts, and neither ``ADD JAR`` nor another ``getOrCreate()`` brings a data source into a running one.
+        UsageError: the jar is not built, or comes too late: see `oncelog.spark.configure`.
     """
     from oncelog.spark import packaging
 

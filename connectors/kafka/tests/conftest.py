@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from driven_batches import world
 from tests.conftest import (
     _leaves_nothing_behind,
     pytest_collection_modifyitems,
@@ -26,6 +27,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "spark",
     "topic",
+    "world",
     "zookeeper",
 ]
 

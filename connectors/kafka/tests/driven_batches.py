@@ -6,7 +6,7 @@ The batches are DataFrames: what Spark would ask of the sink is asked by the tes
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,14 @@ class World:
     def close(self) -> None:
         self.store.close()
         self.brokers.close()
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    """On the broker that is shared, or on the one that a module calls `kafka` in its place."""
+    found = World(spark, kafka, tmp_path)
+    yield found
+    found.close()
 
 
 def time_out_behind_the_decision(world: World, texts: Sequence[str] | DataFrame = FIRST, **more: Any) -> None:

@@ -32,13 +32,6 @@ def committed_soon(transaction: Transaction) -> Iterator[Timer]:
     timer.join()
 
 
-@pytest.fixture
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    found = World(spark, kafka, tmp_path)
-    yield found
-    found.close()
-
-
 def test_a_sink_waits_for_undecided_offsets_and_refuses_a_batch_that_starts_elsewhere_then(
     world: World, kafka: KafkaBroker
 ) -> None:

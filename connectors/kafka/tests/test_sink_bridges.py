@@ -14,10 +14,10 @@ import oncelog.spark
 import oncelog_kafka
 from oncelog.spark.logs import close_logs
 from oncelog_kafka import connections
-from tests.support.connectors.kafka_sink import committed, forget_last_commit, numbered, options, values
+from tests.support.connectors.kafka_sink import committed, numbered, options, values
 from tests.support.log.logs import values as log_values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
-from tests.support.spark.queries import run_available
+from tests.support.spark.queries import forget_last_commit, run_available
 
 
 class World:

@@ -27,15 +27,7 @@ from oncelog_kafka.errors import BrokerUnavailableError, ParticipantLostError, R
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, numbered, rows
-from tests.support.servers.kafka import RESTARTED_VERSION, KafkaBroker, fresh_name, running_broker
-
-
-@pytest.fixture
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    found = World(spark, kafka, tmp_path)
-    yield found
-    found.close()
-
+from tests.support.servers.kafka import RESTARTED_VERSION, fresh_name, running_broker
 
 # Two drivers ----------------------------------------------------------------------------------------------------------
 

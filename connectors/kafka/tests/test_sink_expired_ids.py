@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
@@ -43,17 +41,11 @@ FORGETFUL = {
 
 
 @pytest.fixture(scope="module", params=[TV2_VERSION, TV1_VERSION])
-def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """In place of the broker that other tests share."""
     settings = {**STEADY, **FORGETFUL}
     with running_broker(tmp_path_factory.mktemp("forgetful"), version=request.param, settings=settings) as broker:
         yield broker
-
-
-@pytest.fixture
-def world(forgetful: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    found = World(spark, forgetful, tmp_path)
-    yield found
-    found.close()
 
 
 def newest_round(world: World) -> DecidedRound:

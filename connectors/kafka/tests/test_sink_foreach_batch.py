@@ -33,10 +33,10 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from tests.support.connectors.kafka_sink import forget_last_commit, options, read, values
+from tests.support.connectors.kafka_sink import options, read, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.faults import failing_always, failing_once
-from tests.support.spark.queries import run_available
+from tests.support.spark.queries import forget_last_commit, run_available
 
 
 class Query:

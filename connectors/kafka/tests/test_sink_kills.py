@@ -80,14 +80,16 @@ class World:
         self._lives += 1
         if not is_doomed:
             self.mark.touch()
+        files = {"format": "json", "schema": "value string, partition int", "path": str(self.folder / "in")}
         settings = {
-            "source": str(self.folder / "in"),
+            "source": {**files, "maxFilesPerTrigger": 1},
             "checkpoint": str(self.folder / "checkpoint"),
             "sink": self.sink,
+            "stop": str(self.folder / "stop"),
             "crash_point": point,
             "mark": str(self.mark),
         }
-        self._program = start_job("kafka_sink", settings, self.folder, f"life-{self._lives}")
+        self._program = start_job("kafka_copier", settings, self.folder, f"life-{self._lives}")
         return self._program
 
     def die(self, point: str) -> None:

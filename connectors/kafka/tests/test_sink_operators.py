@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
-from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, World, progress, time_out_behind_the_decision
 from oncelog.crash_points import CrashPoint
@@ -21,13 +19,6 @@ from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.support.connectors.kafka_sink import committed, numbered
 from tests.support.servers.kafka import KafkaBroker, fresh_name
-
-
-@pytest.fixture
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    found = World(spark, kafka, tmp_path)
-    yield found
-    found.close()
 
 
 class SlowOperator(Brokers):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -16,14 +15,7 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId
 from tests.support.connectors.kafka_sink import rows
-from tests.support.servers.kafka import KafkaBroker, Transaction
-
-
-@pytest.fixture
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    found = World(spark, kafka, tmp_path)
-    yield found
-    found.close()
+from tests.support.servers.kafka import Transaction
 
 
 def test_a_task_of_the_run_before_that_has_not_sent_yet_finds_itself_fenced(world: World) -> None:

@@ -30,4 +30,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'oncelog.spark' has no attribute {name!r}")
+    import_module("oncelog.spark.versions").check_version()
     return getattr(import_module(f"oncelog.spark.{_HOMES[name]}"), name)

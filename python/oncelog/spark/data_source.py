@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -33,10 +35,21 @@ class OncelogDataSource(DataSource):
         return BatchReader(parse_source_options(self.options, Use.BATCH_READ), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse_source_options(self.options, Use.STREAM_READ), schema)
+        return _stream_reader()(parse_source_options(self.options, Use.STREAM_READ), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(parse_sink_options(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(parse_sink_options(self.options, Use.STREAM_WRITE), schema)
+
+
+def _stream_reader() -> type[StreamReader]:
+    """The one for this version of Spark."""
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        from oncelog.spark.asked_stream import AskedStreamReader
+
+        return AskedStreamReader
+    from oncelog.spark.admitted_stream import AdmittedStreamReader
+
+    return AdmittedStreamReader

@@ -1,16 +1,20 @@
 """oncelog's jar, which lets Spark read the log in the JVM, and how it reaches Spark.
 
-The jar is the switch: with it ``format("oncelog")`` reads local logs in Spark's own processes, at least twice as fast;
-without it, and always for logs in an object store, tasks read in Python. Offsets, plans and rows are the same, so a
-query may change from one to the other at any restart. ``spark.oncelog.jvmReader=false`` turns the jar's reads off.
+Streams on Spark 4.0 and 4.1 need the jar. Else it is a switch: with it ``format("oncelog")`` reads local logs in the
+processes of Spark, at least twice as fast; without it, and always for logs in an object store, tasks read in Python.
+Offsets, plans and rows are the same, so a query may change from one to the other at any restart.
+``spark.oncelog.jvmReader=false`` turns the jar's reads off.
 
-Spark takes jars when it starts, so all of this comes before `getOrCreate()`.
+Spark takes jars when it starts, so all of this comes before `getOrCreate()`. A program that `spark-submit` starts finds
+Spark running: there the jar is named by ``--jars "$(oncelog jars)"``, and `configure` only sees that it was.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.errors import UsageError
@@ -38,8 +42,9 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder: ``SparkSession.builder``, before its ``getOrCreate()``.
 
     Raises:
-        UsageError: the jar is not built, or a session runs already in this process without it: Spark takes jars when it
-            starts, and neither ``ADD JAR`` nor another ``getOrCreate()`` brings a data source into a running one.
+        UsageError: the jar is not built, or comes too late: Spark runs already without it (in this process, or as
+            spark-submit started it), and neither ``ADD JAR`` nor another ``getOrCreate()`` brings a data source into a
+            running one; or the session is one of Spark Connect, whose server has the jars.
 
     Example:
         spark = oncelog.spark.configure(SparkSession.builder.appName("copy")).getOrCreate()
@@ -66,24 +71,47 @@ def with_jar(builder: SparkSession.Builder, jar: Path, name: str) -> SparkSessio
     """Add a jar to those of the session that `builder` makes.
 
     Raises:
-        UsageError: the jar is not there, or a session runs already in this process without it.
+        UsageError: the jar is not there, or comes too late; see `configure`.
     """
     path = built(jar, name)
-    _refuse_running_session(path, name)
+    _refuse_late(path, name, builder)
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
     named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
     return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
 
 
-def _refuse_running_session(path: str, name: str) -> None:
-    running = SparkSession.getActiveSession()
-    if running is None:
-        return
-    # What the context was started with: the session's own setting is that of whoever called getOrCreate() last.
-    loaded = running.sparkContext.getConf().get(SPARK_JARS) or ""
-    if not any(Path(jar).name == Path(path).name for jar in loaded.split(",")):
+def _refuse_late(path: str, name: str, builder: SparkSession.Builder) -> None:
+    """Refuse where Spark runs already without the jar, or elsewhere: a setting would then do nothing, silently."""
+    options: dict[str, str] = builder._options  # the builder has no public way to read what was set
+    if "spark.remote" in options or "SPARK_REMOTE" in os.environ:
         raise UsageError(
-            f"Spark runs in this process already, without {name}, and takes none later (ADD JAR does not help); call "
-            "stop() on the running session first, or start the program with spark.jars set to the jar",
+            f"a session of Spark Connect has its jars on the server: start that with {name} (--jars), and leave "
+            "`configure` out of this program",
             jar=path,
         )
+    running = SparkSession.getActiveSession()
+    submitted = running is None and "PYSPARK_GATEWAY_PORT" in os.environ
+    if running is None and not submitted:
+        return
+    # What the context was started with: the session's own setting is that of whoever called getOrCreate() last.
+    started_with = running.sparkContext.getConf() if running is not None else _submitted_with()
+    loaded = started_with.get(SPARK_JARS) or ""
+    if any(Path(jar).name == Path(path).name for jar in loaded.split(",")):
+        return
+    if submitted:
+        raise UsageError(
+            f"spark-submit started Spark before this program, without {name}, and takes none later; start it with: "
+            'spark-submit --jars "$(oncelog jars)"',
+            jar=path,
+        )
+    raise UsageError(
+        f"Spark runs in this process already, without {name}, and takes none later (ADD JAR does not help); call "
+        "stop() on the running session first, or start the program with spark.jars set to the jar",
+        jar=path,
+    )
+
+
+def _submitted_with() -> SparkConf:
+    """What spark-submit was given, before this program makes a session."""
+    SparkContext._ensure_initialized()
+    return SparkConf()

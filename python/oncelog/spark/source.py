@@ -4,7 +4,7 @@ What this file owns are Spark's habits, each of which lost or copied rows when i
   - `initialOffset` is not checkpointed and is called again when batch 0 is replayed. Hence batch 0 is always empty: its
     logged end is the durable start of the query. What makes a start impossible is told only where batch 0 is planned.
   - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
-  - Trigger.Once gives `ReadAllAvailable`, whatever limit the reader asks for.
+  - Trigger.Once takes all there is, whatever limit the options set.
   - `commit` comes one batch late and never for the last one; `stop` is never called.
   - `read` runs in another process, from a pickled reader: tasks carry all they need. Where oncelog's jar is on Spark's
     class path (`packaging`), tasks run in the JVM, and `read` is called only for logs in an object store.
@@ -18,13 +18,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from oncelog.coordinator import groups
@@ -86,8 +79,11 @@ class BatchReader(_Reader, DataSourceReader):
         return [TaskPartition(task) for task in planner.tasks(planner.bounds()) or [NOTHING]]
 
 
-class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream.format("oncelog")``: micro-batches of whole plans, divided only by maxOffsetsPerTrigger."""
+class StreamReader(_Reader, DataSourceStreamReader):
+    """``spark.readStream.format("oncelog")``: micro-batches of whole plans, divided only by maxOffsetsPerTrigger.
+
+    Who limits batches differs by Spark's version: the readers that Spark is given are the subclasses.
+    """
 
     def __init__(self, options: SourceOptions, columns: StructType) -> None:
         super().__init__(options, columns)
@@ -108,17 +104,16 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._no_start = error
         return planner.source_offset(starting).to_dict()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
-        if self._options.min_offsets_per_trigger is not None:
-            return ReadMinRows(self._options.min_offsets_per_trigger)
-        return ReadAllAvailable()
-
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = self._planner().latest()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def next_offset(self, start: dict[str, Any], *, takes_all: bool) -> dict[str, Any]:
+        """Where the batch that begins at `start` ends; `start` itself where there is none.
+
+        Args:
+            start: as the batch before ended.
+            takes_all: whatever limit the options set, as Trigger.Once does.
+        """
         self._has_planned = True
         is_first_batch = self._is_first_batch_due and not self._is_first_batch_replayed
         self._is_first_batch_due = False
@@ -129,11 +124,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         reach(CrashPoint.SOURCE_PLAN)
         known = self._known(start)
         due, self._due = self._due, None
-        end = self._next_end(known, due, limit) if due else known
+        end = self._next_end(known, due, takes_all) if due else known
         if end != known:
             return end.to_dict()
         try:
-            return self._next_end(known, self._planner().plan(known), limit).to_dict()
+            return self._next_end(known, self._planner().plan(known), takes_all).to_dict()
         except PlanOvertakenError:
             if self._frozen is not None:
                 raise  # Spark would take no progress for the end of all that is available
@@ -170,12 +165,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         check_same_log(known, open_log(self._options.path, self._options.znodes).cluster_id)
         return known
 
-    def _next_end(self, known: SourceOffset, seen: LogSnapshot, limit: ReadLimit) -> SourceOffset:
+    def _next_end(self, known: SourceOffset, seen: LogSnapshot, takes_all: bool) -> SourceOffset:
         planner = self._planner()
         here = planner.within(known, seen)
-        if not isinstance(limit, ReadAllAvailable) and self._must_wait(planner, here, seen):
+        if not takes_all and self._must_wait(planner, here, seen):
             return known
-        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        max_rows = None if takes_all else self._options.max_offsets_per_trigger
         end = advance(here, planner.next_ends(here, seen, max_rows, ceiling=self._frozen))
         if end.partitions().keys() != known.partitions().keys():
             self._due = seen  # or a query that finds new topics at every look would never read

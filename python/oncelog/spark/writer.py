@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
@@ -89,13 +89,17 @@ def _target_of(options: SinkOptions) -> LogTarget:
     return _targets[key]
 
 
-class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """A streaming write: each micro-batch is one round of the ledger."""
+class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
+    """A streaming write: each micro-batch is one round of the ledger.
+
+    Of both kinds: Spark 4.0 has no stream writer of Arrow batches, and every version gives them to whatever is an Arrow
+    writer.
+    """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
         try:
             self._commit(_messages(messages), batchId)
         except BaseException:
@@ -116,7 +120,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         written = [piece for message in sent for piece in message.written]
         BatchDriver(target).run(Batch(request, lambda _: written, progress, is_repeatable=True))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
         """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""
         self._release(messages)
 

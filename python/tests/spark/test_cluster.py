@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from oncelog.runtime import Log
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
+from tests.support.log import copier
+from tests.support.log.copier import Plan
 from tests.support.log.logs import numbered, started, values, write_aborted, write_committed
 from tests.support.servers.zookeeper import ZookeeperServer
-from tests.support.spark.jobs import plain_copier
-from tests.support.spark.processes import start_job
+from tests.support.spark.processes import start_job, start_program
 from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
 from tests.support.spark.standalone import executors, standalone_cluster
 
@@ -22,6 +24,9 @@ pytestmark = pytest.mark.walk
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 SIZE = 100
 """Records of a partition that come before the executors are killed, and as many again after it."""
+
+PLAIN = "plain"
+"""The topic to which the plain program alone copies."""
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ class Copies:
     """What is in the topics: copies of Spark's sinks in two of them, those of a plain program in all three."""
 
     def __init__(self, log: Log) -> None:
-        self.topics = [*DOORS, plain_copier.NAME]
+        self.topics = [*DOORS, PLAIN]
         self._log = log
         for topic in self.topics:
             log.create_topic(topic, partitions=2)
@@ -73,7 +78,7 @@ class Copies:
                 found = [value or b"" for value in values(self._log, number, topic)]
                 of_spark = [value for value in found if b"/" not in value]
                 assert of_spark == (everything if topic in DOORS else [])
-                assert [value for value in found if b"/" in value] == list(map(plain_copier.copied, everything))
+                assert [value for value in found if b"/" in value] == [b"plain/" + value for value in everything]
 
     def _count(self, topic: str) -> int:
         return 2 * 2 * SIZE * (2 if topic in DOORS else 1)
@@ -82,14 +87,21 @@ class Copies:
 def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
     log: Log, master: str, tmp_path: Path
 ) -> None:
-    stop, marks = tmp_path / "stop", [tmp_path / f"{door}.killed" for door in DOORS]
+    stop = tmp_path / "stop"
     copies = Copies(log)
+    plan = Plan(source="in", targets=copies.topics, at_once=7, name=PLAIN, mark=f"{PLAIN}/")
     settings = {"log": place(log), "stop": str(stop)}
-    on_cluster = {"master": master, "spark": executors(), "folder": str(tmp_path)}
+    queries = []
+    for door in DOORS:
+        folder = tmp_path / door
+        folder.mkdir()
+        query = {"door": door, "sink": {"topic": door, "transactionalIdPrefix": f"to.{door}"}}
+        queries.append({**query, "fault": "killed", "folder": str(folder), "checkpoint": str(folder / "checkpoint")})
+    on_cluster = {"master": master, "spark": executors(), "queries": queries}
 
     with (
-        start_job("plain_copier", {**settings, "topics": copies.topics}, tmp_path, "plain") as plain,
-        start_job("cluster_copier", {**settings, **on_cluster}, tmp_path, "driver") as driver,
+        start_program(copier.__name__, {**settings, "plan": asdict(plan)}, tmp_path, "plain") as plain,
+        start_job("copier", {**settings, **on_cluster}, tmp_path, "driver") as driver,
     ):
 
         def wait(is_reached: Callable[[], bool]) -> None:
@@ -101,7 +113,7 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
             until(is_reached_alive, within_s=PATIENCE_S)
 
         write(log, "before")
-        wait(lambda: all(mark.exists() for mark in marks))
+        wait(lambda: all((tmp_path / door / "killed").exists() for door in DOORS))
         write(log, "after")
         wait(copies.are_complete)
         stop.touch()
@@ -110,4 +122,4 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
 
     copies.check()
     for door in DOORS:
-        assert last_batch(tmp_path / f"checkpoint-{door}") > 1
+        assert last_batch(tmp_path / door / "checkpoint") > 1

@@ -83,15 +83,13 @@ class Copier:
         self._point = point
         self._mark.touch()
         group = f"group-{self.door}"
-        settings = {
-            "log": place(self._log),
+        query = {
             "door": self.door,
             "checkpoint": str(self._folder / f"checkpoint-{self.door}"),
             "source": {"startingOffsets": "latest", "groupId": group},
             "sink": {"topic": self.topic, "groupId": group, "transactionalIdPrefix": f"copier-{self.door}"},
-            "crash_point": point,
-            "mark": str(self._mark),
         }
+        settings = {"log": place(self._log), "queries": [query], "crash_point": point, "mark": str(self._mark)}
         self._program = start_job("copier", settings, self._folder, f"{self.door}-{self._lives}")
 
     def die(self) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.spark.journal_source import Call, Journal, JournalSource
 from tests.support.spark.queries import forget_last_commit, last_batch, numbers, run, run_batches, run_plan
+from tests.support.spark.releases import since_4_2
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,7 @@ def options_of(calls: list[Call]) -> list[dict[str, str]]:
 # Sources --------------------------------------------------------------------------------------------------------------
 
 
+@since_4_2
 def test_the_initial_offset_is_asked_again_when_batch_0_is_replayed(
     spark: SparkSession, tmp_path: Path, journal: Journal
 ) -> None:
@@ -49,6 +51,7 @@ def test_the_initial_offset_is_asked_again_when_batch_0_is_replayed(
     assert calls[1]["start"] == {"next": 0}
 
 
+@since_4_2
 def test_the_initial_offset_is_not_asked_when_a_later_batch_is_replayed(
     spark: SparkSession, tmp_path: Path, journal: Journal
 ) -> None:
@@ -156,6 +159,7 @@ def test_the_plan_of_a_batch_runs_once_for_each_action_on_it(spark: SparkSession
     assert accumulator.value == 2
 
 
+@since_4_2
 def test_a_query_with_state_cannot_leave_out_a_batch_that_it_replays(spark: SparkSession, tmp_path: Path) -> None:
     """Hence a sink that skips a batch, since the log holds it already, must still run the plan."""
     counts = numbers(spark, tmp_path / "journal", until=2).groupBy("text").count()
@@ -170,6 +174,7 @@ def test_a_query_with_state_cannot_leave_out_a_batch_that_it_replays(spark: Spar
     assert last_batch(tmp_path / "ck") == 1
 
 
+@since_4_2
 def test_real_time_mode_takes_no_foreach_batch(spark: SparkSession, tmp_path: Path) -> None:
     writer = spark.readStream.format("rate").load().writeStream.foreachBatch(ignore).outputMode("update")
 

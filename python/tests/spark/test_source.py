@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -267,7 +268,7 @@ def test_the_rows_of_a_batch_are_shared_out_among_the_partitions(spark: SparkSes
 
     sizes = [len(batch) for batch in rows.batches.values() if batch]
     assert max(sizes) <= 4
-    assert {row.value[:1] for row in rows.batches[1]} == {b"a", b"b"}
+    assert {bytes(row.value[:1]) for row in rows.batches[1]} == {b"a", b"b"}
     assert rows.values() == sorted([*numbered("a", 9), *numbered("b", 3)])
 
 
@@ -398,7 +399,8 @@ def latest_offset(query: StreamingQuery, log: Log) -> int | None:
     """Where the first partition ended when the query planned its last batch."""
     progress = query.lastProgress
     assert progress is not None
-    return parse_offset(progress.sources[0].latestOffset).offset_of(partition(log, 0, "in"))
+    planned = json.loads(progress.json)["sources"][0]["latestOffset"]
+    return parse_offset(planned).offset_of(partition(log, 0, "in"))
 
 
 def test_a_group_shows_how_far_a_query_is_one_batch_late(spark: SparkSession, log: Log, tmp_path: Path) -> None:

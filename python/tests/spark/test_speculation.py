@@ -15,6 +15,16 @@ from tests.support.spark.standalone import standalone_cluster
 
 pytestmark = pytest.mark.walk
 
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+}
+
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
@@ -32,9 +42,15 @@ def test_a_speculative_copy_of_a_slow_task_leaves_one_copy_of_its_rows(log: Log,
         for at in range(100):
             producer.send("in", b"slow-%d" % at, partition=0)
             producer.send("in", b"fast-%d" % at, partition=1)
-    settings = {"log": place(log), "master": master, "topics": topics, "folder": str(tmp_path)}
+    queries = []
+    for door, topic in topics.items():
+        folder = tmp_path / door
+        folder.mkdir()
+        query = {"door": door, "sink": {"topic": topic}, "checkpoint": str(folder / "checkpoint")}
+        queries.append({**query, "fault": "stalled", "folder": str(folder), "trigger": {"availableNow": True}})
+    settings = {"log": place(log), "master": master, "spark": SPECULATION, "queries": queries, "in_turn": True}
 
-    with start_job("speculation", settings, tmp_path, "driver") as driver:
+    with start_job("copier", settings, tmp_path, "driver") as driver:
         assert driver.wait() == 0, driver.last_lines()
 
     for door, topic in topics.items():

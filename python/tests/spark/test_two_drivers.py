@@ -132,16 +132,10 @@ def test_of_two_drivers_that_run_side_by_side_one_ends_and_there_is_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     """Spark itself may notice the other driver first: both log the offsets of a batch. conformance: 62."""
-    settings = {
-        "log": place(log),
-        "door": "foreachBatch",
-        "checkpoint": str(tmp_path / "ck"),
-        "source": {},
-        "sink": {"transactionalIdPrefix": "copier"},
-        "crash_point": None,
-    }
+    sink = {"transactionalIdPrefix": "copier"}
+    query = {"door": "foreachBatch", "checkpoint": str(tmp_path / "ck"), "sink": sink}
     write(log, b"0")
-    with start_job("copier", settings, tmp_path, "older") as older:
+    with start_job("copier", {"log": place(log), "queries": [query]}, tmp_path, "older") as older:
         until(lambda: values(log, topic="out") == [b"0"], within_s=PATIENCE_S)
         writer = into(stream(spark, log), log, "foreachBatch", transactionalIdPrefix="copier")
         newer = writer.option("checkpointLocation", str(tmp_path / "ck")).start()

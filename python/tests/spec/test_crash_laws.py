@@ -13,9 +13,12 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import RetriableError
-from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once, persevere
+from tests.support.log.copier import Plan, assert_copied_once, copied, copy_in, persevere, prepare
 from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore
-from tests.support.log.logs import TOPIC, LogWorld, log_world, numbered, started, values
+from tests.support.log.logs import TOPIC, LogWorld, log_world, started, values
+
+PLAN = Plan(targets=[TOPIC], pause_s=0)
+COUNT = 3
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +33,7 @@ def every_multi(folder: Path, kind: str, fault: Fault) -> Iterator[tuple[LogWorl
     at = 0
     while True:
         with log_world(folder / str(at), kind) as world:
-            world.log.create_topic(TOPIC, partitions=2)
-            world.log.create_topic(SOURCE.topic)
+            prepare(world.log, PLAN, COUNT)
             store = FaultyStore(world.store(), fault, at)
             yield world, store
             if not store.has_struck:
@@ -49,12 +51,11 @@ def test_a_process_that_dies_at_any_multi_leaves_what_the_next_one_finishes(
     """conformance: 14, 25, 44."""
     for world, store in every_multi(tmp_path, kind, fault):
         with suppress(Crashed):
-            Copier(world, world.open(store)).run()
+            copy_in(world, world.open(store), PLAN)
 
-        seen = [values(world.log, 0), values(world.log, 1)]
-        assert seen[0] == seen[1] == numbered("number", len(seen[0])), "half a transaction"
-        Copier(world, world.open()).run()
-        assert_copied_once(world)
+        copied(world.log, PLAN)
+        copy_in(world, world.open(), PLAN)
+        assert_copied_once(world.log, PLAN, COUNT)
 
 
 @pytest.mark.parametrize("fault", HICCUPS)
@@ -63,9 +64,9 @@ def test_a_lost_or_refused_multi_is_repeated_by_its_caller_and_nothing_happens_t
 ) -> None:
     """conformance: 15, 16, 33."""
     for world, store in every_multi(tmp_path, "memory", fault):
-        Copier(world, world.open(store)).run()
+        copy_in(world, world.open(store), PLAN)
 
-        assert_copied_once(world)
+        assert_copied_once(world.log, PLAN, COUNT)
 
 
 def test_a_lost_answer_of_a_commit_does_not_burn_an_epoch_when_it_is_repeated(tmp_path: Path) -> None:

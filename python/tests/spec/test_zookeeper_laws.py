@@ -15,7 +15,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import OncelogError
-from tests.spec.persevering_copier import SOURCE, Copier, assert_copied_once
+from tests.support.log.copier import Plan, assert_copied_once, copy_in, prepare
 from tests.support.log.logs import TOPIC
 from tests.support.log.rounds import Sink, assert_written_once
 from tests.support.log.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
@@ -25,6 +25,8 @@ from tests.support.servers.zookeeper import ZookeeperServer, running_ensemble
 pytestmark = pytest.mark.servers
 
 BATCHES = 3
+PLAN = Plan(targets=[TOPIC], pause_s=0)
+COUNT = 3
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +42,7 @@ def struck(
 ) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
     chroot = zookeeper.chroot()
     with zookeeper_log_world(folder / str(at), f"zk://{zookeeper.address}{chroot}") as world:
-        world.log.create_topic(TOPIC, partitions=2)
-        world.log.create_topic(SOURCE.topic)
+        prepare(world.log, PLAN, COUNT)
         yield world, WireStore(world.store(f"zk://{proxy.address}{chroot}"), proxy, loss, at)
 
 
@@ -63,9 +64,9 @@ def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happe
 ) -> None:
     """conformance: 16, 33, 67."""
     for world, store in every_multi(tmp_path, zookeeper, loss):
-        Copier(world, world.open(store)).run()
+        copy_in(world, world.open(store), PLAN)
 
-        assert_copied_once(world)
+        assert_copied_once(world.log, PLAN, COUNT)
 
 
 @pytest.mark.on_zookeeper
@@ -91,11 +92,10 @@ def test_a_log_outlives_the_loss_of_its_leader(tmp_path: Path) -> None:
         running_ensemble(tmp_path / "ensemble") as ensemble,
         zookeeper_log_world(tmp_path / "log", ensemble.url()) as world,
     ):
-        world.log.create_topic(TOPIC, partitions=2)
-        world.log.create_topic(SOURCE.topic)
+        prepare(world.log, PLAN, COUNT)
         for _ in range(2):
             leader = ensemble.leader
             leader.stop()
-            Copier(world, world.log).run()
-            assert_copied_once(world)
+            copy_in(world, world.log, PLAN)
+            assert_copied_once(world.log, PLAN, COUNT)
             leader.restart()

@@ -32,7 +32,7 @@ from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
 from tests.style.tree import ROOT
 from tests.support.log.copies import open_round, written_blocks
-from tests.support.log.logs import TOPIC, send, started, tp, write_aborted, write_committed, write_open
+from tests.support.log.logs import TOPIC, flip_a_bit, send, started, tp, write_aborted, write_committed, write_open
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_ID = "copier-" + "0123456789" * 20
@@ -454,12 +454,6 @@ def test_a_dump_is_cut_by_partition_offset_and_limit(shell: Shell, busy: oncelog
 
 
 # Verification and upkeep ----------------------------------------------------------------------------------------------
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-40] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("harm", [flip_a_bit, lambda path: os.truncate(path, 200), Path.unlink])
@@ -991,3 +985,19 @@ def test_every_command_and_option_is_explained_in_its_help_and_in_the_documentat
         if isinstance(option, click.Option):
             assert option.help, option.name
             assert option.opts[0] in text, option.name
+
+
+# Jars -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_jars_are_printed_as_spark_takes_them(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    jar = tmp_path / "oncelog-spark.jar"
+    monkeypatch.setattr("oncelog.spark.packaging.JAR", jar)
+    assert "make shims" in shell.refused("jars", "spark", exit_code=2)
+
+    jar.touch()
+    assert shell.lines("jars", "spark") == [str(jar)]
+    assert shell.json("jars", "spark") == {"jars": [str(jar)]}
+    assert "there are kafka, spark" in shell.refused("jars", "flink", exit_code=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,40 +34,56 @@ def options(broker: KafkaBroker, folder: Path, topic: str | None, **more: Any) -
     return {name: value for name, value in given.items() if value is not None}
 
 
+class Reader:
+    """A consumer of librdkafka, which shares no code with what is tested, of all records of a topic.
+
+    Args:
+        settings: of the consumer, with the address.
+        topic: to read from its beginning.
+        isolation: of the reads.
+    """
+
+    def __init__(self, settings: Mapping[str, str], topic: str, *, isolation: str = "read_committed") -> None:
+        own = {"group.id": "audit", "enable.auto.commit": False, "isolation.level": isolation, "log_level": 0}
+        self.found: list[Message] = []
+        self._ended: set[int | None] = set()
+        self._consumer = Consumer({**settings, **own, "enable.partition.eof": True})
+        self._partitions = self._consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._partitions])
+
+    def read(self) -> int:
+        """Read what is there for now; returns how many there were so far."""
+        for message in self._consumer.consume(10_000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                self.found.append(message)
+                self._ended.discard(message.partition())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add(message.partition())
+            elif not error.retriable():
+                raise AssertionError(error)
+        return len(self.found)
+
+    def read_to_the_end(self) -> list[Message]:
+        """Read until the end of each partition; nothing may be written meanwhile."""
+        before = -1
+        while len(self._ended) < len(self._partitions) or before < len(self.found):
+            before = len(self.found)
+            self.read()
+        return self.found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def read(broker: KafkaBroker, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-    """All records of a topic that a librdkafka consumer gets, partition by partition in their order.
+    """All records of a topic, partition by partition in their order.
 
     A commit is answered before its markers are written: those are waited for.
     """
     wait_for_markers(broker)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.address,
-            "group.id": "audit",
-            "enable.auto.commit": False,
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    try:
-        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-        found: list[Message] = []
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            for message in consumer.consume(1000, timeout=0.2):
-                error = message.error()
-                if error is None:
-                    found.append(message)
-                    ended.discard(message.partition() or 0)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition() or 0)
-                elif not error.retriable():
-                    raise AssertionError(error)
-        return sorted(found, key=lambda message: (message.partition(), message.offset()))
-    finally:
-        consumer.close()
+    with closing(Reader({"bootstrap.servers": broker.address}, topic, isolation=isolation)) as reader:
+        return sorted(reader.read_to_the_end(), key=lambda message: (message.partition(), message.offset()))
 
 
 def wait_for_markers(broker: KafkaBroker) -> None:
@@ -135,15 +152,6 @@ def prepare(
         **more,
     }
     return data_plane.SparkJob(df).run(settings, None).participants
-
-
-def forget_last_commit(checkpoint: Path) -> int:
-    """Leave the checkpoint as a crash before the last batch's entry in the commit log does; returns the batch."""
-    numbers = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
-    newest = max(numbers)
-    (checkpoint / "commits" / str(newest)).unlink()
-    (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
-    return newest
 
 
 def offsets_of(checkpoint: Path, batch_id: int) -> Any:

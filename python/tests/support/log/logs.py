@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -234,16 +234,22 @@ def full_disk(world: LogWorld) -> FailingFiles:
     return files
 
 
+World = TypeVar("World", bound=LogWorld)
+
+
 @contextmanager
-def log_world(folder: Path, kind: str = "memory") -> Iterator[LogWorld]:
+def checked(world: World) -> Iterator[World]:
     """A world that is checked and closed at the end of the block, unless the block failed."""
-    world = LogWorld(folder, kind)
     try:
         yield world
         if world.is_checked:
             invariants.check(world.log)
     finally:
         world.close()
+
+
+def log_world(folder: Path, kind: str = "memory") -> AbstractContextManager[LogWorld]:
+    return checked(LogWorld(folder, kind))
 
 
 @pytest.fixture(params=STORES)
@@ -403,6 +409,12 @@ def roll_and_collect(world: LogWorld) -> None:
     for _ in range(4):
         world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
         world.log.admin.collect()
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-40] ^= 1
+    path.write_bytes(data)
 
 
 def write_aborted(producer: Producer, *sent: bytes, number: int = 0, topic: str = TOPIC) -> list[int]:

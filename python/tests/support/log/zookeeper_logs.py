@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from oncelog.ports import Op, Znode, ZnodeStore
-from oncelog.testing import invariants
 from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.transact import IsFresh, always_fresh
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 from tests.support.log.faulty import FaultyStore
-from tests.support.log.logs import DrivenTime, LogWorld
+from tests.support.log.logs import DrivenTime, LogWorld, checked
 from tests.support.servers.proxy import Loss, Proxy
 
 _APART_S = 0.002
@@ -82,16 +81,8 @@ class ZookeeperLogWorld(LogWorld):
         return store
 
 
-@contextmanager
-def zookeeper_log_world(folder: Path, url: str) -> Iterator[ZookeeperLogWorld]:
-    """A world that is checked and closed at the end of the block, unless the block failed."""
-    world = ZookeeperLogWorld(folder, url)
-    try:
-        yield world
-        if world.is_checked:
-            invariants.check(world.log)
-    finally:
-        world.close()
+def zookeeper_log_world(folder: Path, url: str) -> AbstractContextManager[ZookeeperLogWorld]:
+    return checked(ZookeeperLogWorld(folder, url))
 
 
 class WireStore(FaultyStore):

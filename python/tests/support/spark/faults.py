@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,9 @@ from oncelog.crash_points import VARIABLE, CrashPoint
 from oncelog.spark.data_source import OncelogDataSource
 
 MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+PATIENCE_S = 120
 
 
 class FailedOnPurposeError(Exception):
@@ -39,6 +45,59 @@ def failing_always(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """A function for `mapInArrow`: each task fails behind its last row, whenever it is tried."""
     yield from batches
     raise FailedOnPurposeError("a task fails on purpose")
+
+
+def killing_executor_once(folder: Path) -> MapBatches:
+    """A function for `mapInArrow` that passes its rows on and, once, kills its executor in the middle of some.
+
+    Before that, it leaves the file `killed`.
+    """
+    mark = folder / "killed"
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            if half and not mark.exists():
+                mark.write_text(str(executor := _executor()))
+                os.kill(executor, signal.SIGKILL)
+                time.sleep(PATIENCE_S)  # a Python worker outlives its executor for a moment
+            yield batch.slice(half)
+
+    return pass_on
+
+
+def _executor() -> int:
+    """The process above this one that is Spark's executor."""
+    process = os.getppid()
+    while EXECUTOR not in Path(f"/proc/{process}/cmdline").read_bytes():
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return process
+
+
+def stalling_at_first(folder: Path) -> MapBatches:
+    """A function for `mapInArrow` that passes its rows on; the first attempt of a task with `slow` rows then stalls.
+
+    It stalls behind its last row, so that its twin in the sink has written what it got. Attempts leave files.
+    """
+
+    def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        is_slow = False
+        for batch in batches:
+            is_slow = is_slow or any(value.as_py().startswith(b"slow") for value in batch.column("value"))
+            yield batch
+        if not is_slow:
+            return
+        task = TaskContext.get()
+        assert task is not None
+        (folder / f"attempt-{task.taskAttemptId()}").touch()
+        stalls_until = time.monotonic() + PATIENCE_S
+        while len(list(folder.glob("attempt-*"))) < 2 and time.monotonic() < stalls_until:
+            time.sleep(0.05)
+        if task.attemptNumber() == 0:
+            time.sleep(PATIENCE_S)  # Spark kills it, when the other attempt is done
+
+    return pass_on
 
 
 class ArmedDataSource(OncelogDataSource):

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 Call = dict[str, Any]
@@ -65,7 +65,7 @@ class JournalSource(DataSource):
         self._journal().note("streamReader", options=dict(self.options), columns=schema.simpleString())
         return Counter(self._journal(), int(self.options["until"]), schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         self._journal().note("streamWriter", options=dict(self.options), overwrite=overwrite)
         return JournalWriter(self._journal())
 
@@ -98,7 +98,9 @@ class Counter(DataSourceStreamReader):
         self._journal.note("initialOffset")
         return {"next": 0}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
+        if start is None:  # before Spark 4.2
+            start = {"next": max((call["end"]["next"] for call in self._journal.calls("partitions")), default=0)}
         self._journal.note("latestOffset", start=start, limit=type(limit).__name__)
         return {"next": min(start["next"] + 1, self._until)}
 
@@ -121,7 +123,7 @@ class Written(WriterCommitMessage):
         self.rows = rows
 
 
-class JournalWriter(DataSourceStreamArrowWriter):
+class JournalWriter(DataSourceArrowWriter, DataSourceStreamWriter):  # type: ignore[misc]
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
@@ -133,6 +135,6 @@ class JournalWriter(DataSourceStreamArrowWriter):
         self._journal.note("write", rows=rows, properties={name: task.getLocalProperty(name) for name in names})
         return Written(rows)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
         rows = sum(message.rows for message in messages if isinstance(message, Written))
         self._journal.note("commitBatch", batch_id=batchId, rows=rows)

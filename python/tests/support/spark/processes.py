@@ -58,6 +58,9 @@ class Program:
         self.kill()
         assert status == -signal.SIGKILL, f"ended with {status}:\n{self.last_lines()}"
 
+    def send(self, what: signal.Signals) -> None:
+        self._process.send_signal(what)
+
     def kill(self) -> None:
         """Kill it and what it started; returns when all of it is gone."""
         self._process.kill()
@@ -80,9 +83,16 @@ class Program:
         self.kill()
 
 
+def start_program(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
+    """Start a module with settings that JSON can carry, in a file, as secrets are; its output goes into `folder`."""
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(settings))
+    return Program([sys.executable, "-m", module, str(file)], folder, name)
+
+
 def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
-    """Start a module of `tests.support.spark.jobs` with settings that JSON can carry; its output goes into `folder`."""
-    return Program([sys.executable, "-m", f"tests.support.spark.jobs.{module}", json.dumps(settings)], folder, name)
+    """The same for a module of `tests.support.spark.jobs`."""
+    return start_program(f"tests.support.spark.jobs.{module}", settings, folder, name)
 
 
 def _members(session: int) -> Iterator[int]:

@@ -54,13 +54,12 @@ def logged_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int
     return {int(number): offset for number, offset in logged["topics"][topic]["offsets"].items()}
 
 
-def forget_last_commit(checkpoint: Path) -> None:
-    """Leave the checkpoint as a crash between the last batch and its entry in the commit log does."""
-    newest = max(
-        (file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()), key=lambda f: int(f.name)
-    )
-    newest.unlink()
-    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+def forget_last_commit(checkpoint: Path) -> int:
+    """Leave the checkpoint as a crash does between a batch and its entry among the commits; returns the batch."""
+    newest = max(int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal())
+    (checkpoint / "commits" / str(newest)).unlink()
+    (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    return newest
 
 
 # On a log -------------------------------------------------------------------------------------------------------------

@@ -99,9 +99,9 @@ def write_and_flush(producer: Producer, topic: str, sent: Sent) -> None:
     producer.flush()
 
 
-def interrupted_transactions(log: Log) -> Iterator[tuple[str, Producer, Sent]]:
+def interrupted_transactions(log: Log, step: int) -> Iterator[tuple[str, Producer, Sent]]:
     """A transaction per line at which it may be interrupted, on a topic of its own."""
-    for at in count():
+    for at in count(step=step):
         topic = f"topic-{at}"
         log.create_topic(topic, partitions=2)
         producer = started(log, topic)
@@ -122,10 +122,17 @@ def write_next(producer: Producer, topic: str) -> tuple[bytes, Receipt]:
 
 # Wherever it is interrupted -------------------------------------------------------------------------------------------
 
+at_lines = pytest.mark.parametrize(
+    "step", [pytest.param(7, id="some lines"), pytest.param(1, marks=pytest.mark.long, id="all lines")]
+)
 
-def test_a_transaction_interrupted_anywhere_is_committed_whole_or_can_only_be_aborted(memory_world: LogWorld) -> None:
+
+@at_lines
+def test_a_transaction_interrupted_anywhere_is_committed_whole_or_can_only_be_aborted(
+    memory_world: LogWorld, step: int
+) -> None:
     log = memory_world.log
-    for topic, producer, sent in interrupted_transactions(log):
+    for topic, producer, sent in interrupted_transactions(log, step):
         if is_legal(producer, "commit_transaction"):
             producer.commit_transaction()
         if is_legal(producer, "abort_transaction"):
@@ -135,17 +142,19 @@ def test_a_transaction_interrupted_anywhere_is_committed_whole_or_can_only_be_ab
         check_all_there(log, topic, [*sent, write_next(producer, topic)])
 
 
-def test_a_transaction_interrupted_anywhere_and_aborted_is_never_seen(memory_world: LogWorld) -> None:
+@at_lines
+def test_a_transaction_interrupted_anywhere_and_aborted_is_never_seen(memory_world: LogWorld, step: int) -> None:
     log = memory_world.log
-    for topic, producer, _ in interrupted_transactions(log):
+    for topic, producer, _ in interrupted_transactions(log, step):
         if is_legal(producer, "abort_transaction"):
             producer.abort_transaction()
             assert values(log, topic=topic) == []
 
 
-def test_a_flush_interrupted_anywhere_goes_on_with_the_same_records(memory_world: LogWorld) -> None:
+@at_lines
+def test_a_flush_interrupted_anywhere_goes_on_with_the_same_records(memory_world: LogWorld, step: int) -> None:
     log = memory_world.log
-    for at in count():
+    for at in count(step=step):
         topic = f"topic-{at}"
         log.create_topic(topic, partitions=2)
         sent: Sent = []

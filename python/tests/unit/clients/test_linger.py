@@ -63,6 +63,7 @@ def found(folder: Path) -> list[bytes | None]:
         return values(log)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("linger", ["", LONG], ids=["default", "long"])
 @pytest.mark.parametrize(
     ("ending", "code"), [("", 0), ("sys.exit(3)", 3), ("raise ZeroDivisionError", 1)], ids=["end", "exit", "exception"]
@@ -74,6 +75,7 @@ def test_a_program_that_ends_after_a_send_has_sent_it(folder: Path, linger: str,
     assert "lost" not in done.stderr
 
 
+@pytest.mark.programs
 def test_a_child_of_multiprocessing_that_ends_after_a_send_has_sent_it(folder: Path) -> None:
     done = program(
         folder,
@@ -91,6 +93,7 @@ def test_a_child_of_multiprocessing_that_ends_after_a_send_has_sent_it(folder: P
     assert (done.returncode, found(folder)) == (0, [b"sent"]), done.stderr
 
 
+@pytest.mark.programs
 def test_a_program_that_ends_in_a_transaction_says_how_many_records_are_lost_and_holds_no_reader_back(
     folder: Path,
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_program_that_ends_in_a_transaction_says_how_many_records_are_lost_and
         assert lso(log) > 0
 
 
+@pytest.mark.programs
 def test_a_program_that_ends_before_it_hears_of_a_failed_flush_says_how_many_records_are_lost(folder: Path) -> None:
     done = program(
         folder,
@@ -126,6 +130,7 @@ def test_a_program_that_ends_before_it_hears_of_a_failed_flush_says_how_many_rec
     assert done.stderr.count("3 records are lost: the topic was deleted") == 2, done.stderr
 
 
+@pytest.mark.programs
 def test_a_forked_child_that_ends_sends_nothing_of_its_parents_and_says_nothing(folder: Path) -> None:
     done = program(
         folder,
@@ -327,6 +332,7 @@ def test_a_store_that_is_away_longer_than_the_delivery_timeout_is_told_of_once_a
     producer.flush()
 
 
+@pytest.mark.programs
 def test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once(folder: Path) -> None:
     """Some calls are interrupted while they wait for such a flush, some while they flush themselves."""
     done = program(

@@ -23,6 +23,7 @@ from tests.support.log.logs import (
     TOPIC,
     LogWorld,
     contents,
+    flip_a_bit,
     log_world,
     numbered,
     partition,
@@ -60,12 +61,6 @@ def damaged_world(folder: Path) -> Iterator[LogWorld]:
 def file_of(world: LogWorld, folder: str) -> Path:
     """The first file of a folder that the index names."""
     return min(Path(world.folder, folder).iterdir(), key=lambda path: path.stat().st_mtime_ns)
-
-
-def flip_a_bit(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-40] ^= 1
-    path.write_bytes(data)
 
 
 def cut_off(path: Path) -> None:

@@ -55,6 +55,7 @@ def test_the_diagram_marks_the_state_that_is_never_stored() -> None:
     assert marked == ["    note right of prepare_epoch_fence: pending only, never stored"]
 
 
+@pytest.mark.programs
 def test_the_module_prints_its_diagram_when_run() -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "oncelog.protocol.txn_state"], capture_output=True, text=True, check=True, env=_paths()

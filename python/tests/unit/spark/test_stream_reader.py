@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 import oncelog
 from oncelog import limits, runtime
@@ -31,12 +31,12 @@ from oncelog.log import snapshot
 from oncelog.ports import Znode, ZnodeReader, ZnodeStore
 from oncelog.runtime import Log
 from oncelog.spark import planner, schema
+from oncelog.spark.admitted_stream import AdmittedStreamReader as StreamReader
 from oncelog.spark.kit.options import Use
 from oncelog.spark.logs import close_logs
 from oncelog.spark.offsets import parse_offset
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from oncelog.spark.source import StreamReader
 from oncelog.testing import invariants
 from oncelog.znodes import paths
 from tests.support.log.faulty import RivalledStore
@@ -205,9 +205,9 @@ def test_what_is_asked_for_at_once_waits_for_no_least_rows(log: Log) -> None:
 def test_a_partition_with_little_is_not_starved_by_one_with_much(log: Log) -> None:
     write(log, *numbered("many", 500), number=0)
     write(log, b"one", number=1)
-    made, start = begun(log)
+    made, start = begun(log, maxOffsetsPerTrigger=10)
 
-    end = made.latestOffset(start, ReadMaxRows(10))
+    end = made.latestOffset(start, made.getDefaultReadLimit())
 
     found = rows(made, start, end)
     assert b"one" in found
@@ -217,11 +217,11 @@ def test_a_partition_with_little_is_not_starved_by_one_with_much(log: Log) -> No
 def test_no_partition_is_starved_though_a_batch_has_fewer_rows_than_there_are_partitions(log: Log) -> None:
     for number in (0, 1):
         write(log, *numbered(f"p{number}", 20), number=number)
-    made, end = begun(log)
+    made, end = begun(log, maxOffsetsPerTrigger=1)
 
     first = set()
     for _ in range(15):
-        start, end = end, made.latestOffset(end, ReadMaxRows(1))
+        start, end = end, made.latestOffset(end, made.getDefaultReadLimit())
         (row,) = rows(made, start, end)
         first.add(row[:2])
     assert first == {b"p0", b"p1"}
@@ -362,18 +362,18 @@ def test_a_topic_that_appears_while_a_plan_is_read_is_in_it_or_nothing_of_its_tr
         assert shown in ([], [TOPIC, "later"], ["later", TOPIC])
 
 
-@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(1)])
+@pytest.mark.parametrize("most", [None, 1])
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_a_topic_that_goes_while_a_batch_is_planned_is_an_error_or_left_out(
-    log: Log, limit: ReadLimit, monkeypatch: pytest.MonkeyPatch, *, is_strict: bool
+    log: Log, most: int | None, monkeypatch: pytest.MonkeyPatch, *, is_strict: bool
 ) -> None:
     log.create_topic("other", partitions=3)
     write(log, b"kept")
     write(log, b"gone", number=2, topic="other")
-    made, start = begun(log, **MANY_TOPICS, failOnDataLoss=is_strict)
+    made, start = begun(log, **MANY_TOPICS, failOnDataLoss=is_strict, maxOffsetsPerTrigger=most)
 
     def go_on() -> list[bytes]:
-        return rows(made, start, made.latestOffset(start, limit))
+        return rows(made, start, made.latestOffset(start, made.getDefaultReadLimit()))
 
     take = snapshot.take_selected
 

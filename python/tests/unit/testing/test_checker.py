@@ -55,7 +55,7 @@ def test_nothing_is_found_in_a_clean_history(seed: int) -> None:
 
 @pytest.mark.parametrize("name", PLANTS)
 @given(seed=SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_what_is_planted_is_found(name: str, seed: int) -> None:
     """conformance: 66."""
     plant, expected = PLANTS[name]
@@ -345,10 +345,10 @@ def test_numbers_and_offsets_out_of_range_are_refused() -> None:
         judge(events)
 
 
-def test_a_million_runs_are_judged_by_columns() -> None:
+def test_hundreds_of_thousands_of_runs_are_judged_by_columns() -> None:
     """A naive walk over pairs of runs would not come to an end."""
     recorder, events = _recorder()
-    count = 100_000
+    count = 20_000
     runs = [(2 * at, 1) for at in range(count)]
     _write(recorder, "t", runs, 0)
     recorder.ok(recorder.invoke(End("t", Ending.COMMIT)))

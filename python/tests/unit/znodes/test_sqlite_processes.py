@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.errors import IllegalStateTransitionError, StoreUnavailableError, TransactConflictError, UsageError
+from oncelog.errors import IllegalStateTransitionError, StoreUnavailableError, UsageError
 from oncelog.ports import Create, Set, ZnodeView
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore, connection
@@ -32,6 +32,7 @@ from tests.unit.znodes.worlds import (
     increment_while_forking,
     kill,
     number_at,
+    stop_inside_a_step,
     wait_for,
 )
 
@@ -105,26 +106,7 @@ def test_a_process_killed_while_it_creates_the_store_leaves_none_or_a_whole_one(
 def test_a_process_stopped_inside_a_step_holds_up_nobody_and_writes_nothing_when_it_wakes_too_late(
     sqlite: SqliteWorld,
 ) -> None:
-    store = sqlite.client()
-    store.multi([Create("/counter", b"0"), Create("/late", b"")])
-
-    def work() -> None:
-        def step(view: ZnodeView) -> None:
-            view.set("/late", b"written")
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-        with pytest.raises(TransactConflictError):
-            store.transact(step, deadline_ms=100)
-
-    pid = forked(work)
-    os.waitpid(pid, os.WUNTRACED)
-    assert store.transact(increment) == 1
-    time.sleep(0.15)
-    os.kill(pid, signal.SIGCONT)
-    wait_for([pid])
-    late = store.get("/late")
-    assert late is not None
-    assert late.data == b""
+    stop_inside_a_step(sqlite)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.errors import IllegalStateTransitionError, InvalidOptionError, OutcomeUnknownError, TransactConflictError
+from oncelog.errors import IllegalStateTransitionError, InvalidOptionError, OutcomeUnknownError
 from oncelog.ports import Create, ZnodeView
 from oncelog.znodes.errors import NodeExistsError
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
@@ -32,6 +32,7 @@ from tests.unit.znodes.worlds import (
     increment_while_forking,
     kill,
     number_at,
+    stop_inside_a_step,
     wait_for,
 )
 
@@ -260,26 +261,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_steps_and_all_that_it_ackno
 def test_a_process_stopped_inside_a_step_holds_up_nobody_and_writes_nothing_when_it_wakes_too_late(
     world: ZookeeperWorld,
 ) -> None:
-    store = world.client()
-    store.multi([Create("/counter", b"0"), Create("/late", b"")])
-
-    def work() -> None:
-        def step(view: ZnodeView) -> None:
-            view.set("/late", b"written")
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-        with pytest.raises(TransactConflictError):
-            store.transact(step, deadline_ms=100)
-
-    pid = forked(work)
-    os.waitpid(pid, os.WUNTRACED)
-    assert store.transact(increment) == 1
-    time.sleep(0.15)
-    os.kill(pid, signal.SIGCONT)
-    wait_for([pid])
-    late = store.get("/late")
-    assert late is not None
-    assert late.data == b""
+    stop_inside_a_step(world)
 
 
 def test_a_process_stopped_with_a_request_in_its_hands_for_longer_than_its_session_writes_nothing(

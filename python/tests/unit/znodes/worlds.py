@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from oncelog.ports import Timing, ZnodeReader, ZnodeStore
+import pytest
+
+from oncelog.errors import TransactConflictError
+from oncelog.ports import Create, Timing, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.testing.simulation.world import Nature
 from oncelog.testing.simulation.world import World as SimulatedProcesses
 from oncelog.testing.simulation.znodes import ProcessStore
@@ -150,3 +154,27 @@ def kill(pid: int) -> None:
     """Kill a child without any warning, and reap it."""
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def stop_inside_a_step(world: StoreWorld) -> None:
+    """Another process writes meanwhile; the one that was stopped is told of the conflict, as its time is over."""
+    store = world.client()
+    store.multi([Create("/counter", b"0"), Create("/late", b"")])
+
+    def work() -> None:
+        def step(view: ZnodeView) -> None:
+            view.set("/late", b"written")
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        with pytest.raises(TransactConflictError):
+            store.transact(step, deadline_ms=100)
+
+    pid = forked(work)
+    os.waitpid(pid, os.WUNTRACED)
+    assert store.transact(increment) == 1
+    time.sleep(0.15)
+    os.kill(pid, signal.SIGCONT)
+    wait_for([pid])
+    late = store.get("/late")
+    assert late is not None
+    assert late.data == b""

@@ -1,6 +1,7 @@
-"""A checkpointed copy of a topic that goes on until it is killed: at a crash point, if its settings name one.
+"""The copier on Spark: queries from a log to the same log, until a file appears, they end, or all are killed.
 
-It passes the point unharmed while the file `mark` exists, and makes that file just before it dies.
+A query may be killed with its driver at a crash point, once: it passes the point unharmed while the file `mark` exists,
+and makes that file just before it dies. Its rows may go through a fault in its tasks.
 """
 
 from __future__ import annotations
@@ -8,14 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
 import oncelog
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
+from oncelog.runtime import Log
 from oncelog.testing import faults
+from tests.support.spark.faults import MapBatches, killing_executor_once, stalling_at_first
 from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 from tests.support.spark.queries import into, stream
+
+FAULTS: dict[str, Callable[[Path], MapBatches]] = {"killed": killing_executor_once, "stalled": stalling_at_first}
 
 
 def die_at(point: CrashPoint, mark: Path) -> None:
@@ -25,19 +34,33 @@ def die_at(point: CrashPoint, mark: Path) -> None:
     arm(kill_once_at(point, group, mark))
 
 
+def start(spark: SparkSession, log: Log, query: dict[str, Any]) -> StreamingQuery:
+    """Start a query.
+
+    Args:
+        spark: the session.
+        log: of its source and its sink.
+        query: its `door`, `checkpoint`, and options of `source` and `sink`; `fault` and its `folder` if it has one.
+    """
+    rows = stream(spark, log, **query.get("source", {})).select("key", "value", "partition")
+    if "fault" in query:
+        rows = rows.mapInArrow(FAULTS[query["fault"]](Path(query["folder"])), rows.schema)
+    writer = into(rows, log, query["door"], **query["sink"]).option("checkpointLocation", query["checkpoint"])
+    return writer.trigger(**query.get("trigger", {"processingTime": "200 milliseconds"})).start()
+
+
 def main(settings: dict[str, Any]) -> None:
-    if settings["crash_point"]:
+    if settings.get("crash_point"):
         die_at(CrashPoint(settings["crash_point"]), Path(settings["mark"]))
-    with oncelog.open(**settings["log"]) as log, spark_session() as spark:
-        rows = stream(spark, log, **settings["source"]).select("key", "value", "partition")
-        writer = into(rows, log, settings["door"], **settings["sink"])
-        query = (
-            writer.option("checkpointLocation", settings["checkpoint"])
-            .trigger(processingTime="200 milliseconds")
-            .start()
-        )
-        run_while_watched(query)
+    on = settings.get("master", "local[2,4]"), settings.get("spark")
+    with oncelog.open(**settings["log"]) as log, spark_session(*on) as spark:
+        queries = []
+        for query in settings["queries"]:
+            queries.append(start(spark, log, query))
+            if settings.get("in_turn"):
+                run_while_watched(*queries)
+        run_while_watched(*queries, stop=settings.get("stop"))
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.loads(Path(sys.argv[1]).read_text()))

@@ -11,6 +11,7 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import oncelog
@@ -45,4 +46,4 @@ def main(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.loads(Path(sys.argv[1]).read_text()))

@@ -6,11 +6,17 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import oncelog.spark
 from tests.support.spark import spark_home
+from tests.support.spark.releases import RELEASE
+
+PARENT = os.getppid()
+"""Whoever started this program, and may be gone before the first query runs."""
 
 
 @contextmanager
@@ -30,6 +36,8 @@ def spark_session(
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
+    if RELEASE < (4, 2):  # streams need the jar
+        builder = oncelog.spark.configure(builder)
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -37,13 +45,17 @@ def spark_session(
     session.stop()
 
 
-def run_while_watched(query: StreamingQuery) -> None:
-    """Wait for the query's end; what it failed with is raised. Ends too when whoever started this program is gone."""
-    parent = os.getppid()
-    while query.isActive and os.getppid() == parent:
+def run_while_watched(*queries: StreamingQuery, stop: str | None = None) -> None:
+    """Wait for the end of all queries, or of one by an error, which is raised.
+
+    They are ended when a file appears, if one is named, and when whoever started this program is gone.
+    """
+    while any(query.isActive for query in queries) and not any(query.exception() for query in queries):
+        if os.getppid() != PARENT or (stop and Path(stop).exists()):
+            break
         time.sleep(0.1)
-    if query.isActive:
+    for query in queries:
         query.stop()
-    problem = query.exception()
-    if problem is not None:
-        raise problem
+    for query in queries:
+        if (problem := query.exception()) is not None:
+            raise problem

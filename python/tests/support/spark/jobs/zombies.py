@@ -54,7 +54,7 @@ class SleepyWriter(StreamWriter):
         self.__dict__.update(parent.__dict__)
         self._action = (point, mark)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803 - Spark's name
         point, mark = self._action
         arm(stop_once_at(CrashPoint(point), Path(mark)))
         super().commit(messages, batchId)
@@ -98,4 +98,4 @@ def main(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.loads(Path(sys.argv[1]).read_text()))

@@ -21,7 +21,7 @@ record OncelogScan(Scan python, StructType readSchema) implements Scan {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-    return new PlannedStream(python.toMicroBatchStream(checkpointLocation), new TaskReaderFactory(readSchema));
+    return PlannedStream.of(python.toMicroBatchStream(checkpointLocation), new TaskReaderFactory(readSchema));
   }
 
   @Override

@@ -32,7 +32,7 @@ final class OncelogTable extends PythonTable {
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     ScanBuilder python = super.newScanBuilder(options);
     boolean isLocal = !options.getOrDefault("path", "").startsWith(OBJECT_STORE);
-    return isLocal && isSwitchedOn() ? new Builder(python, schema) : python;
+    return isLocal && isSwitchedOn() ? new Builder(python, schema) : () -> new LimitedScan(python.build());
   }
 
   private static boolean isSwitchedOn() {

@@ -4,22 +4,25 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /** The stream that Python plans, batch by batch, with other tasks. */
-final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final MicroBatchStream python;
-  private final SupportsTriggerAvailableNow admission;
   private final PartitionReaderFactory readers;
 
-  /**
-   * @param python Spark's wrapper of the Python stream reader, which limits batches and knows AvailableNow
-   */
   PlannedStream(MicroBatchStream python, PartitionReaderFactory readers) {
     this.python = python;
-    this.admission = (SupportsTriggerAvailableNow) python;
     this.readers = readers;
+  }
+
+  /**
+   * @param python Spark's wrapper of the Python stream reader
+   */
+  static PlannedStream of(MicroBatchStream python, PartitionReaderFactory readers) {
+    return python instanceof SupportsTriggerAvailableNow admission
+        ? new AdmittedStream(python, admission, readers)
+        : new AskedStream(python, readers);
   }
 
   @Override
@@ -43,28 +46,8 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
   }
 
   @Override
-  public ReadLimit getDefaultReadLimit() {
-    return admission.getDefaultReadLimit();
-  }
-
-  @Override
-  public void prepareForTriggerAvailableNow() {
-    admission.prepareForTriggerAvailableNow();
-  }
-
-  @Override
-  public Offset latestOffset(Offset start, ReadLimit limit) {
-    return admission.latestOffset(start, limit);
-  }
-
-  @Override
   public Offset latestOffset() {
     return python.latestOffset();
-  }
-
-  @Override
-  public Offset reportLatestOffset() {
-    return admission.reportLatestOffset();
   }
 
   @Override

@@ -7,11 +7,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import net.razorvine.pickle.PickleException;
-import net.razorvine.pickle.Unpickler;
 import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 
 /**
  * What one task reads, as Python planned it: rows of one partition of a topic, by file and byte range.
@@ -22,26 +18,15 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInput
 record ReadTask(Path folder, String topic, int partition, List<Slice> slices) {
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  static {
-    // A pickled task is a call of this function of Python's, with the task as JSON (task_partition.py).
-    Unpickler.registerConstructor("oncelog.spark.task_partition", "task_partition", arguments -> arguments[0]);
-  }
-
   /** The rows {@code [firstRow, endRow)} of a block whose first row has {@code baseOffset}. */
   record Slice(Block block, long baseOffset, int firstRow, int endRow) {}
 
   static ReadTask of(InputPartition planned) {
     try {
-      return parse(JSON.readTree((String) new Unpickler().loads(pickled(planned))));
-    } catch (IOException | PickleException | ClassCastException problem) {
-      throw new IllegalStateException("this jar and the Python package oncelog are not of one version", problem);
+      return parse(JSON.readTree(PythonPartitions.text(planned)));
+    } catch (IOException problem) {
+      throw PythonPartitions.otherVersion(problem);
     }
-  }
-
-  private static byte[] pickled(InputPartition planned) {
-    return planned instanceof PythonStreamingInputPartition ofStream
-        ? ofStream.pickedPartition()
-        : ((PythonInputPartition) planned).pickedPartition();
   }
 
   private static ReadTask parse(JsonNode task) {

@@ -1,8 +1,8 @@
-"""A query that copies Kafka topics: ``python -m integration_tests.kafka_copier FILE``, for tests that disturb it.
+"""The copier into Kafka: a query into the exactly-once sink, until a file appears, it fails, or it is killed.
 
-It is the program of a user whose supervisor starts the query again when it fails, from source to exactly-once sink. The
-tests make it wait at gates: the crash points of the sink, and `WRITE`, where one part of a batch is prepared while the
-others wait for their rows. The settings come in a file, as secrets do.
+It may be killed at a crash point, once, as the copier on Spark may, or wait at gates: the crash points of the sink, and
+`WRITE`, where one part of a batch is prepared while the others wait for their rows. Where a supervisor starts it again
+(`is_restarted`), it is the program of a user from source to sink, which an error of a query does not end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_kafka
-from oncelog.crash_points import arm
-from tests.support.spark.jobs.sessions import run_while_watched, spark_session
+from oncelog.crash_points import arm, kill_once_at
+from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
 """The gate in the tasks of a batch, all but the first."""
@@ -30,18 +30,20 @@ WRITE = "write"
 PAUSE_S = 0.05
 RESTART_S = 1
 
-PARENT = os.getppid()
-
 
 def main(settings: dict[str, Any]) -> None:
-    gates = settings["gates"]
-    arm(lambda point: wait_at(gates, point))
+    if settings.get("crash_point"):
+        arm(kill_once_at(settings["crash_point"], -os.getpgrp(), Path(settings["mark"])))
+    elif "gates" in settings:
+        arm(lambda point: wait_at(settings["gates"], point))
     own = {"spark.jars": oncelog_kafka.jars(), "spark.ui.showConsoleProgress": "false"}
-    with spark_session(settings={**own, **settings["spark"]}) as spark:
+    with spark_session(settings={**own, **settings.get("spark", {})}) as spark:
         while not is_over(settings):
             try:
                 copy(spark, settings)
             except StreamingQueryException as error:
+                if not settings.get("is_restarted"):
+                    raise
                 say(f"error {type(error).__name__}")
                 say(str(error))
                 time.sleep(RESTART_S)
@@ -65,14 +67,12 @@ def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
             raise
         say(f"batch {sink.last_report}")
 
-    rows = spark.readStream.format("oncelog-kafka").options(**settings["source"]).load().select("partition", "value")
+    rows = read(spark, **settings["source"])
     rows.explain(extended=True)
-    query = (
-        rows.mapInArrow(waiting_at(settings["gates"]), "partition int, value binary")
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", settings["checkpoint"])
-        .start()
-    )
+    if "gates" in settings:
+        rows = rows.mapInArrow(waiting_at(settings["gates"]), rows.schema)
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", settings["checkpoint"])
+    query = writer.trigger(processingTime="200 milliseconds").start()
     while query.isActive and not is_over(settings):
         time.sleep(PAUSE_S)
     if query.isActive:
@@ -80,6 +80,14 @@ def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
         say(f"progress {query.lastProgress}")
         query.stop()
     run_while_watched(query)
+
+
+def read(spark: SparkSession, *, format: str = "oncelog-kafka", schema: str | None = None, **options: Any) -> DataFrame:
+    """A stream of values and their partitions, from Kafka or from files, whose batches then have two tasks."""
+    reader = spark.readStream.format(format).options(**options)
+    if schema is None:
+        return reader.load().select("partition", "value")
+    return reader.schema(schema).load().repartition(2, "partition")
 
 
 def waiting_at(gates: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,0 +1,37 @@
+package io.oncelog.spark;
+
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/** A stream on Spark since 4.2, whose wrapper of Python streams limits batches and knows AvailableNow. */
+final class AdmittedStream extends PlannedStream {
+  private final SupportsTriggerAvailableNow admission;
+
+  AdmittedStream(MicroBatchStream python, SupportsTriggerAvailableNow admission, PartitionReaderFactory readers) {
+    super(python, readers);
+    this.admission = admission;
+  }
+
+  @Override
+  public ReadLimit getDefaultReadLimit() {
+    return admission.getDefaultReadLimit();
+  }
+
+  @Override
+  public void prepareForTriggerAvailableNow() {
+    admission.prepareForTriggerAvailableNow();
+  }
+
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    return admission.latestOffset(start, limit);
+  }
+
+  @Override
+  public Offset reportLatestOffset() {
+    return admission.reportLatestOffset();
+  }
+}

@@ -1,0 +1,34 @@
+"""``oncelog jars``: what brings oncelog's jars to a program that Spark starts."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+import click
+
+from oncelog.cli.output import show, show_json
+from oncelog.cli.shell import Command, Settings
+
+BRINGS_JARS = "oncelog.jars"
+"""Entry points of this group return the paths of a package's jars, as ``spark.jars`` takes them."""
+
+
+@click.command(cls=Command)
+@click.argument("names", nargs=-1)
+@click.pass_obj
+def jars(settings: Settings, names: tuple[str, ...]) -> None:
+    """Print the paths of oncelog's jars, as Spark's option --jars takes them.
+
+    NAMES are `spark` (reads of the log) and `kafka` (the connector); by default all that are installed. Use it so:
+
+    spark-submit --jars "$(oncelog jars)" job.py
+    """
+    known = entry_points(group=BRINGS_JARS)
+    unknown = sorted(set(names) - known.names)
+    if unknown:
+        raise click.UsageError(f"there is no jar {unknown[0]!r}; there are {', '.join(sorted(known.names))}")
+    paths = [known[name].load()() for name in sorted(names or known.names)]
+    if settings.as_json:
+        show_json({"jars": paths})
+    else:
+        show(",".join(paths))
