@@ -8,7 +8,7 @@ import click
 
 from oncelog.cli.output import as_json, duration, plural, progress, show, show_json, size
 from oncelog.cli.shell import Command, Settings
-from oncelog.clients.descriptions import UpkeepReport
+from oncelog.clients.maintenance import UpkeepReport
 
 
 @click.command(cls=Command)

@@ -8,7 +8,7 @@ from oncelog.cli.output import duration, printable, quoted, show, show_fields, s
 from oncelog.cli.owners import OWNER_COLUMNS, owner_cells, owner_name, partitions_text, producer_text, round_text
 from oncelog.cli.parameters import DURATION
 from oncelog.cli.shell import ExitCode, Group, Settings
-from oncelog.clients.descriptions import AbortedTransaction
+from oncelog.clients.aborts import AbortedTransaction
 from oncelog.coordinator.inspection import OwnerDescription, TransactionDescription
 from oncelog.protocol.txn_state import PENDING_ONLY, TxnState
 

@@ -29,7 +29,7 @@ def pairs_of(headers: Headers) -> Headers:
         InvalidRecordError: they are no pairs.
     """
     try:
-        return tuple((name, content) for name, content in headers)
+        return tuple([(name, content) for name, content in headers])  # sooner done than from a generator
     except (TypeError, ValueError) as error:
         raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=repr(headers)) from error
 

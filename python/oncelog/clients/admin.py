@@ -6,65 +6,37 @@ background of a log, so somebody has to call `upkeep` now and then (``oncelog gc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 from oncelog import limits
 from oncelog.arguments import check_choice, check_name, check_number
-from oncelog.clients import dump, metadata_report
-from oncelog.clients.descriptions import (
-    AbortedTransaction,
-    GroupPartitionProgress,
-    GroupProgress,
-    PartitionDescription,
-    TopicDescription,
-    TopicListing,
-    UnsettledOwner,
-    UpkeepReport,
-)
+from oncelog.clients import aborts, descriptions, dump, maintenance, metadata_report, offset_lookup
+from oncelog.clients.aborts import AbortedTransaction
+from oncelog.clients.descriptions import GroupProgress, TopicDescription, TopicListing
 from oncelog.clients.dump import Dumped
+from oncelog.clients.maintenance import UpkeepReport
 from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
 from oncelog.clients.services import LogServices
-from oncelog.coordinator import group_removal, groups, inspection, owners, settler, sweeper
-from oncelog.coordinator.groups import GroupDescription
+from oncelog.coordinator import group_removal, groups, inspection, sweeper
 from oncelog.coordinator.inspection import (
     LedgerDescription,
     OwnerDescription,
     TransactionDescription,
     TransactionListing,
 )
-from oncelog.coordinator.settler import Settler
-from oncelog.errors import (
-    CorruptDataError,
-    DataLossError,
-    InvalidTxnStateError,
-    OffsetOutOfRangeError,
-    OutcomeUnknownError,
-    RetriableError,
-    UnknownGroupError,
-    UnknownPartitionError,
-    UnknownTopicError,
-    UsageError,
-)
-from oncelog.ledger.kinds import EMBEDDED
-from oncelog.log import collection, partition_reads, retention, snapshot, topics, verification
+from oncelog.log import collection, retention, topics, verification
 from oncelog.log.collection import Collected
-from oncelog.log.producer_expiry import expire_producers
 from oncelog.log.retention import Removed
-from oncelog.log.snapshot import LogSnapshot
 from oncelog.log.topics import Keep, Retention
 from oncelog.log.verification import Progress, Verified
-from oncelog.protocol import visibility
 from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
 from oncelog.signatures import checked
-from oncelog.types import MAX_LONG, IsolationLevel, OffsetAndMetadata, TopicIdPartition, TopicPartition
+from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 
 OffsetSpec = int | Literal["earliest", "latest"]
 """A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
-
-_ABORTED = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
 
 
 class Admin:
@@ -127,12 +99,7 @@ class Admin:
 
     def list_topics(self) -> list[TopicListing]:
         """All topics, by name."""
-        with self._store.snapshot() as reader:
-            found = topics.states(reader).items()
-        return [
-            TopicListing(name, topic.topic_id, topic.partitions, topic.retention_ms, topic.retention_bytes)
-            for name, topic in found
-        ]
+        return descriptions.list_topics(self._store)
 
     @checked
     def describe_topic(self, name: str) -> TopicDescription:
@@ -141,18 +108,7 @@ class Admin:
         Raises:
             UnknownTopicError: there is none of this name.
         """
-        topic = partition_reads.read_topic(self._store, name)
-        partitions = [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
-        seen = snapshot.take(self._store, partitions)
-        owners = self._describe_owners(seen.owners)
-        described = tuple(_describe_partition(seen, partition, owners) for partition in partitions)
-        return TopicDescription(name, topic.topic_id, topic.retention_ms, topic.retention_bytes, described)
-
-    def _describe_owners(self, owners: Collection[str]) -> dict[str, OwnerDescription]:
-        if not owners:
-            return {}
-        now_ms = sweeper.store_now_ms(self._store)
-        return {owner.path: owner for owner in inspection.describe_owners(self._store, owners, now_ms)}
+        return descriptions.describe_topic(self._store, name)
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
@@ -176,19 +132,7 @@ class Admin:
             UnknownTopicError, UnknownPartitionError: mend the name.
         """
         isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
-        return {tp: self._list_offset(self._identify(tp), spec, isolation) for tp, spec in wanted.items()}
-
-    def _list_offset(self, partition: TopicIdPartition, spec: OffsetSpec, isolation: IsolationLevel) -> int | None:
-        seen = snapshot.take(self._store, [partition])
-        end = seen.end(partition, isolation)
-        if spec == "earliest":
-            return seen.partitions[partition].log_start
-        if spec == "latest":
-            return end
-        services = self._services
-        return snapshot.offset_for_time(
-            self._store, services.files, services.new_index_files(), partition, check_number("timestamp_ms", spec), end
-        )
+        return {tp: offset_lookup.find(self._services, tp, spec, isolation) for tp, spec in wanted.items()}
 
     @checked
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -204,14 +148,12 @@ class Admin:
         Raises:
             OffsetOutOfRangeError: an offset is not within the log; nothing was removed.
         """
-        identified = {tp: self._identify(tp) for tp in before}
-        for tp, offset in before.items():
-            state = partition_reads.read_partition(self._store, identified[tp])
-            retention.check_within(state, identified[tp], check_number("offset", offset, least=-MAX_LONG))
-        self._settle_soon(identified.values())
-        for tp, offset in before.items():
-            retention.delete_records(self._store, self._services.new_index_files(), identified[tp], offset)
-        return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
+        wanted = offset_lookup.within_log(self._store, before)
+        maintenance.settle_soon(self._services, wanted)
+        files = self._services.new_index_files()
+        for partition, offset in wanted.items():
+            retention.delete_records(self._store, files, partition, offset)
+        return {partition.topic_partition: offset_lookup.earliest(self._store, partition) for partition in wanted}
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
@@ -257,23 +199,7 @@ class Admin:
             InvalidProducerIdMappingError: there is no such id.
             InvalidTxnStateError: it has no open transaction: none was begun, or the last one was committed.
         """
-        found = self.describe_transaction(transactional_id)
-        if found.state is TxnState.ONGOING and found.owner is not None and self._abort(found.owner):
-            self._settle_soon(self._existing(found.owner.partitions))
-            return AbortedTransaction(transactional_id, found.round, was_open=True)
-        state = self.describe_transaction(transactional_id).state
-        if state not in _ABORTED:
-            raise InvalidTxnStateError(
-                "no transaction of this id is open, so there is nothing to abort",
-                transactional_id=transactional_id,
-                state=state.value,
-            )
-        return AbortedTransaction(transactional_id, found.round, was_open=False)
-
-    def _abort(self, owner: OwnerDescription) -> bool:
-        if owner.round is not None:
-            return EMBEDDED.abort(self._store, owner.round.prefix, owner.round.number)
-        return self._services.coordinator.force_abort(str(owner.transactional_id), owner.path)
+        return aborts.abort_transaction(self._services, check_name("transactional id", transactional_id))
 
     @checked
     def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
@@ -311,11 +237,7 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
-        for found in self.describe_ledger(prefix).open_rounds:
-            if EMBEDDED.abort(self._store, prefix, found.number):
-                self._settle_soon(self._existing(found.partitions))
-                return found.number
-        return None
+        return aborts.abort_round(self._services, prefix)
 
     # Groups -----------------------------------------------------------------------------------------------------------
 
@@ -330,39 +252,7 @@ class Admin:
         Raises:
             UnknownGroupError: there is no such group.
         """
-        found = self._find_group(group_id)
-        partitions = sorted({*found.offsets, *found.undecided})
-        progress = tuple(self._progress(found, partition) for partition in partitions)
-        return GroupProgress(group_id, found.owning_prefix, progress)
-
-    def _find_group(self, group_id: str) -> GroupDescription:
-        found = groups.describe(self._store, check_name("group id", group_id))
-        if found is None:
-            raise UnknownGroupError("no such consumer group", group_id=group_id)
-        return found
-
-    def _progress(self, group: GroupDescription, partition: TopicIdPartition) -> GroupPartitionProgress:
-        committed = group.offsets.get(partition)
-        log_start: int | None = None
-        log_end: int | None = None
-        lso: int | None = None
-        with suppress(UnknownTopicError):  # deleted since
-            seen = snapshot.take(self._store, [partition])
-            state, lso = seen.partitions[partition], seen.end(partition, IsolationLevel.READ_COMMITTED)
-            log_start, log_end = state.log_start, state.log_end
-        is_beyond_log = committed is not None and log_end is not None and committed.offset > log_end
-        return GroupPartitionProgress(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            offset=committed.offset if committed else None,
-            metadata=committed.metadata if committed else None,
-            log_start=log_start,
-            lso=lso,
-            lag=None if committed is None or lso is None or is_beyond_log else max(lso - committed.offset, 0),
-            is_beyond_log=is_beyond_log,
-            undecided=group.undecided.get(partition, ()),
-        )
+        return descriptions.describe_group(self._store, group_id)
 
     @checked
     def delete_group(self, group_id: str) -> None:
@@ -387,21 +277,8 @@ class Admin:
             GroupOwnedError: a sink owns the group's offsets; delete the group first.
         """
         check_name("group id", group_id)
-        values = {}
-        for tp, offset in offsets.items():
-            partition = self._identify(tp)
-            state = partition_reads.read_partition(self._store, partition)
-            check_number("offset", offset, least=-MAX_LONG)
-            if not state.log_start <= offset <= state.log_end:
-                raise OffsetOutOfRangeError(
-                    "the offset is not within the log",
-                    partition=str(tp),
-                    offset=offset,
-                    log_start=state.log_start,
-                    log_end=state.log_end,
-                )
-            values[partition] = OffsetAndMetadata(offset)
-        groups.commit(self._store, group_id, values)
+        values = offset_lookup.within_log(self._store, offsets)
+        groups.commit(self._store, group_id, {partition: OffsetAndMetadata(at) for partition, at in values.items()})
 
     @checked
     def reset_group(
@@ -455,16 +332,7 @@ class Admin:
             DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
         """
         isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
-        if partition is None:
-            wanted = topics.partitions_of(self._store, topic)
-        else:
-            wanted = [partition_reads.identify(self._store, topic, partition)]
-        if start is not None:
-            check_number("start", start, least=-MAX_LONG)
-            if len(wanted) > 1:
-                raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
-        entries = [dump.dump(self._services, tip, isolation, start) for tip in wanted]
-        return (entry for part in entries for entry in part)
+        return dump.dump(self._services, topic, isolation, number=partition, start=start)
 
     @checked
     def verify(self, *, on_progress: Progress = lambda done, total: None) -> Verified:
@@ -512,28 +380,16 @@ class Admin:
             dry_run: say which records and files would go, and change nothing.
             on_file: called for each file as it is looked at.
         """
-        if dry_run:
-            removed = self.enforce_retention(dry_run=True)
-            return UpkeepReport((), tuple(removed), (), (), 0, self.collect(dry_run=True, on_file=on_file))
-        timed_out = self.time_out()
-        self.settle()
-        return UpkeepReport(
-            timed_out=tuple(timed_out),
-            expired_transactional_ids=tuple(self.expire_transactional_ids()),
-            expired_groups=tuple(self.expire_offsets()),
-            expired_producers=self.expire_producers(),
-            removed=tuple(self.enforce_retention()),  # and the files last: these two need every index whole
-            collected=self.collect(on_file=on_file),
-        )
+        do = maintenance.preview if dry_run else maintenance.run
+        return do(self._services, on_file=on_file)
 
     def time_out(self) -> list[sweeper.Overdue]:
         """Abort every transaction and round that is beyond its time-out; returns them."""
-        return sweeper.sweep_owners(self._store, self._services.coordinator, owners.open_owners(self._store))
+        return maintenance.time_out(self._services)
 
     def settle(self) -> None:
         """Write the control markers of everything decided, and drop what nothing lists any more."""
-        self._settle_soon(self._all_partitions())
-        settler.forget_unlisted(self._store)
+        maintenance.settle(self._services)
 
     @checked
     def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
@@ -549,24 +405,7 @@ class Admin:
         Raises:
             DataLossError, CorruptDataError: the index of a partition is damaged; the others are done.
         """
-        now_ms = min(sweeper.store_now_ms(self._store), self._services.clock.now_ms())
-        files = self._services.new_index_files()
-        removed, damage = [], None
-        partitions = self._all_partitions()
-        if not dry_run:
-            self._settle_soon(partitions)
-        for partition in partitions:
-            try:
-                topic = partition_reads.read_topic(self._store, partition.topic)
-                removed.append(retention.enforce(self._store, files, partition, topic, now_ms, dry_run=dry_run))
-            except UnknownTopicError:
-                continue  # deleted meanwhile
-            except (DataLossError, CorruptDataError) as error:
-                error.fields |= {"topic": partition.topic, "partition": partition.partition}
-                damage = damage or error
-        if damage is not None:
-            raise damage
-        return [one for one in removed if one is not None]
+        return maintenance.enforce_retention(self._services, dry_run=dry_run)
 
     def expire_transactional_ids(self) -> list[str]:
         """Expire transactional ids that were idle for `limits.TRANSACTIONAL_ID_EXPIRATION_MS`; returns them."""
@@ -590,8 +429,7 @@ class Admin:
 
     def expire_producers(self) -> int:
         """Forget producers that did not write to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`."""
-        now_ms = sweeper.store_now_ms(self._store)
-        return sum(expire_producers(self._store, partition, now_ms) for partition in self._all_partitions())
+        return maintenance.forget_idle_producers(self._store)
 
     @checked
     def collect(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Collected:
@@ -601,55 +439,8 @@ class Admin:
             dry_run: say what would be removed, and change nothing.
             on_file: called for each file as it is looked at.
         """
-        if not dry_run:
-            topics.remove_tombstones(self._store, sweeper.store_now_ms(self._store))
-        return collection.collect(
-            self._store,
-            self._services.files,
-            now_ms=lambda: sweeper.store_now_ms(self._store),
-            dry_run=dry_run,
-            on_file=on_file,
-        )
+        return maintenance.collect(self._services, dry_run=dry_run, on_file=on_file)
 
     def count_files(self) -> int:
         """Files of the log, as `collect` will look at them."""
         return collection.count_files(self._services.files)
-
-    # Parts ------------------------------------------------------------------------------------------------------------
-
-    def _identify(self, partition: TopicPartition) -> TopicIdPartition:
-        return partition_reads.identify(self._store, partition.topic, partition.partition)
-
-    def _all_partitions(self) -> list[TopicIdPartition]:
-        with self._store.snapshot() as reader:
-            return topics.all_partitions(reader)
-
-    def _existing(self, partitions: Iterable[TopicPartition]) -> Iterator[TopicIdPartition]:
-        for partition in partitions:
-            with suppress(UnknownTopicError, UnknownPartitionError):  # deleted meanwhile, or created again
-                yield self._identify(partition)
-
-    def _settle_soon(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Settle what is decided. It is visible already, so a failure is left to the next settler."""
-        with suppress(RetriableError, OutcomeUnknownError):
-            Settler(self._store, self._services.clock).settle_now(partitions)
-
-
-def _describe_partition(
-    seen: LogSnapshot, partition: TopicIdPartition, owners: Mapping[str, OwnerDescription]
-) -> PartitionDescription:
-    state = seen.partitions[partition]
-    alone = visibility.plan(seen.plan.snapshot_zxid, {partition: state}, seen.owners).ends[partition]
-    return PartitionDescription(
-        partition=partition.partition,
-        log_start=state.log_start,
-        log_end=state.log_end,
-        lso=max(alone, state.log_start),
-        lso_together=seen.end(partition, IsolationLevel.READ_COMMITTED),
-        size_bytes=state.size_bytes,
-        index_roots=len(state.roots),
-        tail_length=state.tail_nodes,
-        owners=tuple(
-            UnsettledOwner(owners[span.owner], span.first, span.last) for span in state.owners if span.owner in owners
-        ),
-    )

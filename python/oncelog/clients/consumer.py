@@ -1,43 +1,36 @@
 """The consumer: reads assigned partitions in offset order, together in one plan; keeps positions; commits offsets.
 
-Owns its positions and the blocks it planned but did not hand out yet. Partitions are assigned by the caller: there is
-no group membership and no rebalancing. What a plan shows is whole transactions; `max_records` may divide what one
-`poll` hands out, not what is shown.
+Owns the positions of its partitions, beyond which clients/fetcher.py plans and reads. Partitions are assigned by the
+caller: there is no group membership and no rebalancing. What a plan shows is whole transactions; `max_records` may
+divide what one `poll` hands out, not what is shown.
 
 Not safe to share between threads.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Annotated, Self, TypeVar
 
-import pyarrow as pa
-
 from oncelog.arguments import check_name, check_number
+from oncelog.clients import offset_lookup
+from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
 from oncelog.errors import (
-    DataLossError,
     IllegalStateTransitionError,
     OffsetOutOfRangeError,
-    OncelogError,
     PlanOvertakenError,
     UnstableOffsetCommitError,
     UsageError,
 )
-from oncelog.log import partition_reads, snapshot, topics
-from oncelog.log.segment import read_block
+from oncelog.log import partition_reads, retention, snapshot, topics
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.signatures import checked
 from oncelog.types import (
     MAX_LONG,
-    Block,
-    BlockSlice,
     ConsumerRecord,
     IsolationLevel,
     OffsetAndMetadata,
@@ -47,69 +40,8 @@ from oncelog.types import (
 
 T = TypeVar("T")
 
-PLANNED_RECORDS = 1_000_000
-"""Records one partition plans ahead: bounds what the index lookup of a large backlog holds in memory."""
-
 POLL_PAUSE_MS = 20
 """Between two plans while a poll waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerBatch:
-    """Consecutive visible records of one partition, as columns.
-
-    Attributes:
-        base_offset: of the first row; the rows have consecutive offsets.
-        records: columns key, value, headers, timestamp (`codec.RECORD_SCHEMA`).
-    """
-
-    topic: str
-    partition: int
-    base_offset: int
-    records: pa.RecordBatch
-
-
-@dataclass(slots=True)
-class _Assignment:
-    """One assigned partition: where the reader is, and what it planned beyond."""
-
-    partition: TopicIdPartition
-    position: int | None = None
-    planned: deque[BlockSlice] = field(default_factory=deque)
-    planned_end: int | None = None
-    is_paused: bool = False
-
-    def seek(self, position: int | None) -> None:
-        self.position = position
-        self.planned.clear()
-        self.planned_end = None
-
-    def plan(self, visible: snapshot.VisibleRange) -> None:
-        """Hand out `visible` from now on."""
-        self.planned.extend(visible.slices)
-        self.planned_end = visible.end
-        self.pass_planned_end()
-
-    def take(self, max_rows: int) -> BlockSlice:
-        """Take the first rows that are planned, of one block, and go on behind them.
-
-        The position moves first: it tells that something was taken, wherever a Ctrl-C comes.
-        """
-        first = self.planned[0]
-        cut = min(first.first_row + max_rows, first.end_row)
-        self.position = first.base_offset + cut
-        if cut < first.end_row:
-            self.planned[0] = BlockSlice(first.block, first.base_offset, cut, first.end_row)
-        else:
-            self.planned.popleft()
-            self.pass_planned_end()
-        return BlockSlice(first.block, first.base_offset, first.first_row, cut)
-
-    def pass_planned_end(self) -> None:
-        """Once everything planned is handed out, go past the markers and aborted data behind it."""
-        if not self.planned and self.planned_end is not None:
-            self.position = self.planned_end
-            self.planned_end = None
 
 
 class Consumer:
@@ -143,10 +75,10 @@ class Consumer:
         self._group_id = group_id
         self._isolation = isolation_level
         self._reset = auto_offset_reset
-        self._assigned: dict[TopicPartition, _Assignment] = {}
+        self._assigned: dict[TopicPartition, Assignment] = {}
         self._index_files = services.new_index_files()
+        self._fetcher = Fetcher(services, self._index_files, isolation_level)
         self._upkeep = Upkeep(services)
-        self._last_read: tuple[Block, pa.RecordBatch] | None = None
         self._is_closed = False
 
     # Assignment -------------------------------------------------------------------------------------------------------
@@ -162,7 +94,7 @@ class Consumer:
         identified = {tp: partition_reads.identify(self._store, tp.topic, tp.partition) for tp in partitions}
         known = self._assigned
         self._assigned = {
-            tp: known[tp] if tp in known and known[tp].partition == partition else _Assignment(partition)
+            tp: known[tp] if tp in known and known[tp].partition == partition else Assignment(partition)
             for tp, partition in identified.items()
         }
 
@@ -223,7 +155,7 @@ class Consumer:
                 self._plan()
             before = [(assignment, assignment.position) for assignment in self._active()]
             try:
-                found = as_asked(self._take(max_records))
+                found = as_asked(self._fetcher.take(self._active(), max_records))
                 remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
                 if found or remaining_ms <= 0:
                     return found
@@ -234,7 +166,7 @@ class Consumer:
                 raise
             self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
 
-    def _active(self) -> list[_Assignment]:
+    def _active(self) -> list[Assignment]:
         return [assignment for assignment in self._assigned.values() if not assignment.is_paused]
 
     def _plan(self) -> None:
@@ -250,13 +182,10 @@ class Consumer:
             return  # keep what was known; the next plan sees more
         if self._reset_beyond(active, seen):
             return
-        # All or none: where one cannot be read now, the others' parts of a transaction are not handed out alone.
-        found = [self._visible(assignment, seen.end(assignment.partition, self._isolation)) for assignment in active]
-        for assignment, visible in zip(active, found, strict=True):
-            assignment.plan(visible)
+        self._fetcher.plan(active, seen)
         self._upkeep.after_planning(seen)
 
-    def _reset_beyond(self, assignments: Iterable[_Assignment], seen: LogSnapshot) -> bool:
+    def _reset_beyond(self, assignments: Iterable[Assignment], seen: LogSnapshot) -> bool:
         """Leave positions that the log ends before (it is an older copy): as in Kafka, for where the reset says."""
         beyond = [a for a in assignments if (a.position or 0) > seen.partitions[a.partition].log_end]
         if not beyond:
@@ -275,55 +204,6 @@ class Consumer:
         for assignment in beyond:
             assignment.seek(starts[assignment.partition])
         return True
-
-    def _visible(self, assignment: _Assignment, end: int) -> snapshot.VisibleRange:
-        """What the reader gets up to `end`."""
-        position = assignment.position or 0
-        return snapshot.visible_range(
-            self._store,
-            self._index_files,
-            assignment.partition,
-            position,
-            max(end, position),
-            self._isolation,
-            max_records=PLANNED_RECORDS,
-        )
-
-    def _take(self, max_records: int) -> list[ConsumerBatch]:
-        """Hand out what is planned. A block that cannot be read stays planned, and what comes before it is not lost."""
-        taken: list[ConsumerBatch] = []
-        room = max_records
-        for assignment in self._active():
-            while assignment.planned and room > 0:
-                try:
-                    records = self._read(assignment.planned[0].block)
-                except OncelogError as error:
-                    if taken:
-                        return taken
-                    if isinstance(error, DataLossError):
-                        self._check_not_removed(assignment)
-                    raise
-                piece = assignment.take(room)
-                room -= piece.count
-                tp, base_offset = assignment.partition, piece.base_offset + piece.first_row
-                rows = records.slice(piece.first_row, piece.count)
-                taken.append(ConsumerBatch(tp.topic, tp.partition, base_offset, rows))
-        return taken
-
-    def _check_not_removed(self, assignment: _Assignment) -> None:
-        """Say that retention or a deletion removed the file, where it was no damage: a plan may be older than that.
-
-        Raises:
-            DataLossError, UnknownTopicError: it was.
-        """
-        planned = assignment.planned[0]
-        self._visible(assignment, planned.base_offset + planned.end_row)
-
-    def _read(self, block: Block) -> pa.RecordBatch:
-        """The records of a block; small polls come to the same one again and again."""
-        if self._last_read is None or self._last_read[0] != block:
-            self._last_read = (block, read_block(self._services.files, block))
-        return self._last_read[1]
 
     # Positions --------------------------------------------------------------------------------------------------------
 
@@ -344,15 +224,7 @@ class Consumer:
         assignment = self._one(partition)
         check_number("offset", offset, least=-MAX_LONG)
         state = partition_reads.read_partition(self._store, assignment.partition)
-        if not state.log_start <= offset <= state.log_end:
-            raise OffsetOutOfRangeError(
-                "the offset is not within the log",
-                topic=partition.topic,
-                partition=partition.partition,
-                offset=offset,
-                log_start=state.log_start,
-                log_end=state.log_end,
-            )
+        retention.check_within(state, assignment.partition, offset)
         assignment.seek(offset)
 
     @checked
@@ -373,16 +245,13 @@ class Consumer:
     @checked
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition."""
-        identified = self._identified(partitions)
-        return {tp: partition_reads.read_partition(self._store, p).log_start for tp, p in identified.items()}
+        return {tp: offset_lookup.earliest(self._store, p) for tp, p in self._identified(partitions).items()}
 
     @checked
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
-        return {
-            tp: snapshot.take(self._store, [partition]).end(partition, self._isolation)
-            for tp, partition in self._identified(partitions).items()
-        }
+        identified = self._identified(partitions)
+        return {tp: offset_lookup.latest(self._store, p, self._isolation) for tp, p in identified.items()}
 
     @checked
     def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -395,13 +264,11 @@ class Consumer:
         identified = self._identified(timestamps_ms)
         ends = self.end_offsets(timestamps_ms)
         return {
-            tp: snapshot.offset_for_time(
-                self._store, self._services.files, self._index_files, identified[tp], timestamp_ms, ends[tp]
-            )
+            tp: offset_lookup.for_time(self._services, self._index_files, identified[tp], timestamp_ms, ends[tp])
             for tp, timestamp_ms in timestamps_ms.items()
         }
 
-    def _find_positions(self, wanted: Iterable[_Assignment]) -> None:
+    def _find_positions(self, wanted: Iterable[Assignment]) -> None:
         """Where `wanted` start; at the latest offsets, all partitions that have no position start together."""
         missing = [assignment for assignment in wanted if assignment.position is None]
         if not missing:
@@ -418,7 +285,7 @@ class Consumer:
 
     def _reset_positions(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         if self._reset == "earliest":
-            return {p: partition_reads.read_partition(self._store, p).log_start for p in partitions}
+            return {p: offset_lookup.earliest(self._store, p) for p in partitions}
         if self._reset == "latest":
             return self._ends_together(partitions)
         for partition in partitions:
@@ -505,13 +372,13 @@ class Consumer:
             for tp in partitions
         }
 
-    def _one(self, partition: TopicPartition) -> _Assignment:
+    def _one(self, partition: TopicPartition) -> Assignment:
         self._check_open()
         if partition not in self._assigned:
             raise UsageError("the partition is not assigned to this consumer", partition=str(partition))
         return self._assigned[partition]
 
-    def _each(self, partitions: Iterable[TopicPartition]) -> list[_Assignment]:
+    def _each(self, partitions: Iterable[TopicPartition]) -> list[Assignment]:
         return [self._one(partition) for partition in partitions]
 
     def _need_group(self) -> str:
@@ -536,12 +403,3 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def records_of(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
-    """The rows of a batch, one by one."""
-    columns = batch.records.to_pydict()
-    rows = zip(columns["key"], columns["value"], columns["headers"], columns["timestamp_ms"], strict=True)
-    for at, (key, value, headers, timestamp_ms) in enumerate(rows):
-        pairs = tuple((header["key"], header["value"]) for header in headers or ())
-        yield ConsumerRecord(batch.topic, batch.partition, batch.base_offset + at, timestamp_ms, key, value, pairs)

@@ -1,16 +1,24 @@
-"""What the admin client answers about topics, groups and upkeep: values only.
+"""How topics and groups are, for people: what the admin client answers about them, and how it finds out.
 
-Those of transactions and ledgers are in coordinator/inspection.py.
+Transactions and ledgers are described by coordinator/inspection.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from oncelog.coordinator.inspection import OwnerDescription, RoundName
-from oncelog.coordinator.sweeper import Overdue
-from oncelog.log.collection import Collected
-from oncelog.log.retention import Removed
+from oncelog.arguments import check_name
+from oncelog.coordinator import groups, inspection, sweeper
+from oncelog.coordinator.groups import GroupDescription
+from oncelog.coordinator.inspection import OwnerDescription
+from oncelog.errors import UnknownGroupError, UnknownTopicError
+from oncelog.log import partition_reads, snapshot, topics
+from oncelog.log.snapshot import LogSnapshot
+from oncelog.ports import ZnodeStore
+from oncelog.protocol import visibility
+from oncelog.types import IsolationLevel, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +123,82 @@ class GroupProgress:
     partitions: tuple[GroupPartitionProgress, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
-    """What an operator's abort did.
-
-    Attributes:
-        transactional_id: the id that was named.
-        round: the micro-batch's round that was aborted in its stead, with all its participants.
-        was_open: False when it was aborted before.
-    """
-
-    transactional_id: str
-    round: RoundName | None
-    was_open: bool
+def list_topics(store: ZnodeStore) -> list[TopicListing]:
+    """All topics, by name."""
+    with store.snapshot() as reader:
+        found = topics.states(reader).items()
+    return [
+        TopicListing(name, topic.topic_id, topic.partitions, topic.retention_ms, topic.retention_bytes)
+        for name, topic in found
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepReport:
-    """What one round of upkeep did, or (files and records, with `dry_run`) would do.
+def describe_topic(store: ZnodeStore, name: str) -> TopicDescription:
+    """One topic. Raises UnknownTopicError where there is none of this name."""
+    topic = partition_reads.read_topic(store, name)
+    partitions = [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
+    seen = snapshot.take(store, partitions)
+    owners = _describe_owners(store, seen.owners)
+    described = tuple(_describe_partition(seen, partition, owners) for partition in partitions)
+    return TopicDescription(name, topic.topic_id, topic.retention_ms, topic.retention_bytes, described)
 
-    Attributes:
-        timed_out: transactions and rounds that were aborted because they were overdue.
-        removed: what retention took out of partitions.
-        expired_transactional_ids, expired_groups: gone, or (groups) with fewer offsets.
-        expired_producers: idle producers that partitions forgot.
-        collected: files.
-    """
 
-    timed_out: tuple[Overdue, ...]
-    removed: tuple[Removed, ...]
-    expired_transactional_ids: tuple[str, ...]
-    expired_groups: tuple[str, ...]
-    expired_producers: int
-    collected: Collected
+def _describe_owners(store: ZnodeStore, owners: Collection[str]) -> dict[str, OwnerDescription]:
+    if not owners:
+        return {}
+    now_ms = sweeper.store_now_ms(store)
+    return {owner.path: owner for owner in inspection.describe_owners(store, owners, now_ms)}
+
+
+def _describe_partition(
+    seen: LogSnapshot, partition: TopicIdPartition, owners: Mapping[str, OwnerDescription]
+) -> PartitionDescription:
+    state = seen.partitions[partition]
+    alone = visibility.plan(seen.plan.snapshot_zxid, {partition: state}, seen.owners).ends[partition]
+    return PartitionDescription(
+        partition=partition.partition,
+        log_start=state.log_start,
+        log_end=state.log_end,
+        lso=max(alone, state.log_start),
+        lso_together=seen.end(partition, IsolationLevel.READ_COMMITTED),
+        size_bytes=state.size_bytes,
+        index_roots=len(state.roots),
+        tail_length=state.tail_nodes,
+        owners=tuple(
+            UnsettledOwner(owners[span.owner], span.first, span.last) for span in state.owners if span.owner in owners
+        ),
+    )
+
+
+def describe_group(store: ZnodeStore, group_id: str) -> GroupProgress:
+    """One group. Raises UnknownGroupError where there is none of this id."""
+    found = groups.describe(store, check_name("group id", group_id))
+    if found is None:
+        raise UnknownGroupError("no such consumer group", group_id=group_id)
+    partitions = sorted({*found.offsets, *found.undecided})
+    progress = tuple(_progress(store, found, partition) for partition in partitions)
+    return GroupProgress(group_id, found.owning_prefix, progress)
+
+
+def _progress(store: ZnodeStore, group: GroupDescription, partition: TopicIdPartition) -> GroupPartitionProgress:
+    committed = group.offsets.get(partition)
+    log_start: int | None = None
+    log_end: int | None = None
+    lso: int | None = None
+    with suppress(UnknownTopicError):  # deleted since
+        seen = snapshot.take(store, [partition])
+        state, lso = seen.partitions[partition], seen.end(partition, IsolationLevel.READ_COMMITTED)
+        log_start, log_end = state.log_start, state.log_end
+    is_beyond_log = committed is not None and log_end is not None and committed.offset > log_end
+    return GroupPartitionProgress(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        offset=committed.offset if committed else None,
+        metadata=committed.metadata if committed else None,
+        log_start=log_start,
+        lso=lso,
+        lag=None if committed is None or lso is None or is_beyond_log else max(lso - committed.offset, 0),
+        is_beyond_log=is_beyond_log,
+        undecided=group.undecided.get(partition, ()),
+    )

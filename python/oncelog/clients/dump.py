@@ -1,4 +1,4 @@
-"""What one partition holds, entry by entry, for people: records with what became of them, and control markers as such.
+"""What a topic holds, entry by entry, for people: records with what became of them, and control markers as such.
 
 Reads as a consumer does, but hides nothing of what a consumer skips: aborted batches show as such, markers too.
 """
@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from oncelog.clients.consumer import ConsumerBatch, records_of
+from oncelog.arguments import check_number
+from oncelog.clients import offset_lookup
+from oncelog.clients.fetcher import ConsumerBatch, records_of
 from oncelog.clients.services import LogServices
-from oncelog.errors import DataLossError, InvariantViolation, OffsetOutOfRangeError
-from oncelog.log import partition_reads, segment, snapshot
+from oncelog.errors import DataLossError, InvariantViolation, UsageError
+from oncelog.log import partition_reads, retention, segment, snapshot, topics
 from oncelog.log.index import PartitionIndex
 from oncelog.ports import ZnodeReader
 from oncelog.protocol import visibility
 from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.protocol.sequencing import sequence_add
-from oncelog.types import ConsumerRecord, IsolationLevel, Outcome, ProducerIdAndEpoch, TopicIdPartition
+from oncelog.types import MAX_LONG, ConsumerRecord, IsolationLevel, Outcome, ProducerIdAndEpoch, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +94,40 @@ class _Range:
 
 
 def dump(
-    services: LogServices, partition: TopicIdPartition, isolation: IsolationLevel, start: int | None = None
+    services: LogServices, topic: str, isolation: IsolationLevel, *, number: int | None, start: int | None
 ) -> Iterator[Dumped]:
-    """The entries of a partition in order, lazily.
+    """The entries of a topic's partitions, one partition after the other, in order, lazily.
 
     Args:
         services: of the log.
-        partition: of the log.
+        topic: its name.
         isolation: read_committed ends at the last stable offset of the partition, and shows an aborted batch as one
             entry; read_uncommitted goes to the log end, and shows the records of aborted and undecided batches.
-        start: the first offset; the log start if left out.
+        number: of the one partition that is shown; all of them if left out.
+        start: the first offset, of the one partition that is shown; the log start if left out.
 
     Raises:
+        UnknownTopicError, UnknownPartitionError: mend the name.
         OffsetOutOfRangeError: `start` is below the log start or above the log end.
         DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
     """
-    end = snapshot.take(services.store, [partition]).end(partition, isolation)
+    store = services.store
+    wanted = topics.partitions_of(store, topic) if number is None else [partition_reads.identify(store, topic, number)]
+    if start is not None:
+        check_number("start", start, least=-MAX_LONG)
+        if len(wanted) > 1:
+            raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
+    entries = [_dump_partition(services, partition, isolation, start) for partition in wanted]
+    return (entry for part in entries for entry in part)
+
+
+def _dump_partition(
+    services: LogServices, partition: TopicIdPartition, isolation: IsolationLevel, start: int | None
+) -> Iterator[Dumped]:
+    end = offset_lookup.latest(services.store, partition, isolation)
     state, index, owners = _read(services, partition)
     first = state.log_start if start is None else start
-    if not state.log_start <= first <= state.log_end:
-        raise OffsetOutOfRangeError(
-            "the offset is not within the log",
-            partition=str(partition),
-            offset=first,
-            log_start=state.log_start,
-            log_end=state.log_end,
-        )
+    retention.check_within(state, partition, first)
     return _entries(services, _Range(partition, isolation, first, end, state, index, owners))
 
 

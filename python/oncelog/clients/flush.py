@@ -28,9 +28,7 @@ class Flush:
         self._sender = sender
         self._producer = producer
         self._transactional_id = transactional_id
-        self._steps: deque[list[Append]] | None = (
-            None  # left to append, a multi each; None before the files are written
-        )
+        self._steps: deque[list[Append]] | None = None  # left to append, a multi each; None before files are written
 
     @property
     def is_done(self) -> bool:
@@ -52,11 +50,11 @@ class Flush:
             self._sender.append_step(self._steps[0], self._producer, self._transactional_id, self.records.landed)
             self._steps.popleft()
 
-    def commit(self, transactional_id: str) -> ProducerIdAndEpoch:
+    def commit(self) -> ProducerIdAndEpoch:
         """Append the one step that `append` left and commit, at once; returns the identity of the next transaction.
 
         May be called again while the outcome is unknown.
         """
-        steps = self._steps or deque()
-        ensure(len(steps) == 1, "one step is left for the commit")
-        return self._sender.commit(steps[0], self._producer, transactional_id, self.records.landed)
+        steps, transactional_id = self._steps or deque(), self._transactional_id
+        ensure(len(steps) == 1 and transactional_id is not None, "one step of a transaction is left for the commit")
+        return self._sender.commit(steps[0], self._producer, str(transactional_id), self.records.landed)

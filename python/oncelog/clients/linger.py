@@ -1,12 +1,15 @@
 """Records leave a producer by themselves, a moment after they were sent: the flushes beside the user's calls.
 
 Owns the lock by which the calls of a producer and such a flush take turns, and the error of such a flush until a call
-tells the user of it. The producer is the only caller.
+tells the user of it. clients/delivery.py is the only caller.
 
-No record is left behind. Assumptions: the producer calls `begin` while it holds the lock, before it takes a record; the
+No record is left behind. Assumptions: the delivery calls `begin` while it holds the lock, before it takes a record; the
 work in the background ends only when it finds, holding the lock, that nothing is unsent; signals interrupt the main
 thread only. Hence the work goes on while any record is unsent, whatever interrupted the call that took it, and nothing
 interrupts a flush in the background. It continues what an interrupted flush left, as the next `flush` would.
+
+Each send takes the lock, which costs it little: a record that came into a buffer while a flush turns that into columns
+would be lost, and its receipt would say that it is in the log.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from oncelog.arguments import check_name
 from oncelog.clients import partitioner
 from oncelog.log import partition_reads, topics
 from oncelog.log.routing import split_rows
@@ -36,6 +37,7 @@ class Routes:
 
         Raises:
             UnknownTopicError, UnknownPartitionError: there is none.
+            UsageError: no topic has such a name.
         """
         partitions = self._partitions_of(topic)
         if partition is not None:
@@ -74,10 +76,12 @@ class Routes:
 
     def _next_turn(self, topic: str, count: int) -> int:
         """Of this topic alone: two topics written by turns would share out the partitions otherwise."""
-        self._turns[topic] += 1
-        return self._turns[topic] % count
+        turn = self._turns[topic] = self._turns[topic] + 1
+        return turn % count
 
-    def _partitions_of(self, topic: str) -> list[TopicIdPartition]:
-        if topic not in self._partitions:
-            self._partitions[topic] = topics.partitions_of(self._store, topic)
-        return self._partitions[topic]
+    def _partitions_of(self, topic: object) -> list[TopicIdPartition]:
+        found = self._partitions.get(topic) if isinstance(topic, str) else None
+        if found is None:
+            name = check_name("topic's name", topic)
+            found = self._partitions[name] = topics.partitions_of(self._store, name)
+        return found

@@ -42,14 +42,14 @@ class Sender:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._index_files = services.new_index_files()
         self._upkeep = Upkeep(services)
+        self._producer: ProducerIdAndEpoch | None = None
         self._sequences: dict[TopicIdPartition, int] = {}
         self._touched: set[TopicIdPartition] = set()  # since the last settle
         self._known_generation: tuple[int, int] | None = None
 
-    @property
-    def appended_count(self) -> int:
+    def appended_count(self, producer: ProducerIdAndEpoch | None) -> int:
         """How many records were appended under this identity: those of one transaction."""
-        return sum(self._sequences.values())
+        return sum(self._sequences.values()) if producer == self._producer else 0
 
     @contextmanager
     def without_retries(self) -> Iterator[None]:
@@ -59,10 +59,6 @@ class Sender:
             yield
         finally:
             self._delivery_timeout_ms = timeout_ms
-
-    def new_identity(self) -> None:
-        """Sequences begin at 0 again: every transaction has an epoch of its own."""
-        self._sequences.clear()
 
     def append_blocks(
         self,
@@ -93,6 +89,8 @@ class Sender:
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
     ) -> Iterator[list[Append]]:
+        if producer != self._producer:
+            self._producer, self._sequences = producer, {}  # every transaction has an epoch of its own
         owner = own_transaction(transactional_id, producer) if transactional_id else None
         manifests = partition_log.write_manifests(self._services.store, self._index_files, blocks)
         return partition_log.in_steps(

@@ -1,22 +1,16 @@
 """The transaction coordinator, pure: what one request does to one transactional id, and what is written with it.
 
 Owns `step`, the only function that turns the metadata of a transactional id (transaction_metadata.py) into other
-metadata, by a request (coordinator_events.py). It must never read a znode, a clock or a random number: the caller
-puts what it read into the event. Callers: the coordinator service and the rounds of micro-batches; both run `step`
-inside one `transact`, store `Step.metadata` and carry out `Step.instructions` in the same multi.
+metadata, by a request (coordinator_events.py) of an identity that may act (identities.py). It must never read a znode,
+a clock or a random number: the caller puts what it read into the event. Callers: the coordinator service and the rounds
+of micro-batches; both run `step` inside one `transact`, store `Step.metadata` and carry out `Step.instructions` in the
+same multi.
 
 Why a transaction has one outcome. Assumptions: (1) the multi compares the metadata that `step` was given; (2) an
 owner's znode is written by `Decide` alone, and that write is the decision. A `Decide` leaves the state ``ongoing`` in
 the same multi, and no step leads back to ``ongoing`` under the same owner, because every end takes the next epoch and
 an owner is named by its epoch; hence no owner is decided twice (invariant I6). The owner of a micro-batch is its
 *round*, which decides for all its participants at once: here a round's transaction is ended only after its round is.
-
-Identities. ``(producer_id, epoch)`` names the open transaction, and otherwise the one that may begin the next. Every
-end of a transaction takes the next epoch, and beyond 32766 a fresh producer id, so a pair never names two. Requests
-are accepted from `TransactionMetadata.producer` alone, which is that pair but for one case: `InitProducerId` that
-keeps a prepared transaction gives its caller a new pair (``next_producer_id``, ``next_epoch``), fences all older ones,
-and leaves the transaction its own (KIP-939). `TransactionMetadata.last` is the pair before; it serves to recognise a
-retry and for nothing else.
 
 Source: Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` with transactions version 2. Where this differs:
   - An end of a transaction is complete for its producer at once. Kafka answers CONCURRENT_TRANSACTIONS until its
@@ -34,14 +28,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, Final, assert_never, cast
+from typing import assert_never, cast
 
 from oncelog.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
-    ProducerFencedError,
     ensure,
 )
 from oncelog.protocol.coordinator_events import (
@@ -58,23 +51,14 @@ from oncelog.protocol.coordinator_events import (
     InitProducerId,
     Instruction,
     Prepare,
-    ProducerIdNeeded,
     Step,
     TimedOut,
     Transactional,
 )
+from oncelog.protocol.identities import check_identity, fenced, fresh, moved_on, next_identity, story
 from oncelog.protocol.transaction_metadata import TransactionMetadata
-from oncelog.protocol.txn_state import COMPLETIONS, TxnState, transition
-from oncelog.types import (
-    MAX_PRODUCER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    Outcome,
-    ProducerIdAndEpoch,
-    TopicIdPartition,
-)
-
-LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
+from oncelog.protocol.txn_state import COMPLETIONS, TxnState, pass_through, transition
+from oncelog.types import NO_PRODUCER_EPOCH, Outcome, TopicIdPartition
 
 _PREPARE: Mapping[Outcome, TxnState] = MappingProxyType(
     {Outcome.COMMIT: TxnState.PREPARE_COMMIT, Outcome.ABORT: TxnState.PREPARE_ABORT}
@@ -105,14 +89,14 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
         Whatever is raised, nothing changes.
     """
     is_addressed = metadata is None or metadata.transactional_id == event.transactional_id
-    ensure(is_addressed, "an event meets the metadata of its own id", **_story(metadata, event))
+    ensure(is_addressed, "an event meets the metadata of its own id", **story(metadata, event))
     if isinstance(event, InitProducerId):
         return _init_producer_id(metadata, event)
     is_housekeeping = isinstance(event, Complete | Expire)
     if metadata is None or (metadata.state is TxnState.DEAD and not is_housekeeping):
         raise InvalidProducerIdMappingError(
             "The transactional id is unknown or expired; call init_transactions on a new producer",
-            **_story(metadata, event),
+            **story(metadata, event),
         )
     match event:
         case Complete():
@@ -120,7 +104,7 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
         case Expire():
             return _expire(metadata, event)
         case _:
-            is_retry = _check_identity(metadata, event.producer, event)
+            is_retry = check_identity(metadata, event.producer, event)
             return _transactional_step(metadata, event, is_retry=is_retry)
 
 
@@ -142,28 +126,6 @@ def _transactional_step(metadata: TransactionMetadata, event: Transactional, *, 
             assert_never(event)
 
 
-def _check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, event: Event) -> bool:
-    """Compare identities: the one place that does, and the first thing done to any request (invariant I7).
-
-    Returns:
-        whether the request is a retry. True for the identity before the one that may act, in a request that may be
-        the very one that moved it on: an init or an end, as long as no transaction was begun since.
-
-    Raises:
-        ProducerFencedError, InvalidProducerIdMappingError: any other identity.
-    """
-    if given == metadata.producer:
-        return False
-    may_be_retried = isinstance(event, InitProducerId | EndTxn | CompleteTransaction | TimedOut)
-    if given == metadata.last and may_be_retried and metadata.state is not TxnState.ONGOING:
-        return True
-    if given.producer_id != metadata.producer.producer_id and not isinstance(event, InitProducerId):
-        raise InvalidProducerIdMappingError(
-            "The transactional id has another producer id now; close this producer", **_story(metadata, event)
-        )
-    raise _fenced(metadata, event)
-
-
 # Starting -------------------------------------------------------------------------------------------------------------
 
 
@@ -181,9 +143,9 @@ def _init_producer_id(metadata: TransactionMetadata | None, event: InitProducerI
     if metadata.nonce == event.nonce:
         return Step(metadata, (), metadata.producer)
     if event.base_nonce not in {None, metadata.nonce}:
-        raise _fenced(metadata, event)
+        raise fenced(metadata, event)
     if event.expected is not None:
-        _check_identity(metadata, event.expected, event)
+        check_identity(metadata, event.expected, event)
     if metadata.state is not TxnState.ONGOING:
         return _next_incarnation(_completed(metadata), event)
     return _init_over_open_transaction(metadata, event)
@@ -192,7 +154,7 @@ def _init_producer_id(metadata: TransactionMetadata | None, event: InitProducerI
 def _first_incarnation(event: InitProducerId) -> Step:
     metadata = TransactionMetadata(
         transactional_id=event.transactional_id,
-        producer_id=_fresh(event.fresh_producer_id),
+        producer_id=fresh(event.fresh_producer_id),
         epoch=0,
         timeout_ms=event.timeout_ms,
         round=event.round,
@@ -212,7 +174,7 @@ def _next_incarnation(
     if event.expected is not None and event.expected == metadata.last:
         begun = replace(metadata, state=transition(metadata.state, TxnState.EMPTY))
     else:
-        begun = _moved_on(metadata, event.fresh_producer_id, TxnState.EMPTY)
+        begun = moved_on(metadata, event.fresh_producer_id, TxnState.EMPTY)
     begun = replace(
         begun,
         last_epoch=NO_PRODUCER_EPOCH if event.expected is None else begun.last_epoch,
@@ -227,7 +189,7 @@ def _init_over_open_transaction(metadata: TransactionMetadata, event: InitProduc
     if metadata.round is not None:
         return _init_over_round(metadata, event)
     is_consistent = event.owner_outcome is Outcome.OPEN
-    ensure(is_consistent, "the owner of a producer's ongoing transaction is open", **_story(metadata, event))
+    ensure(is_consistent, "the owner of a producer's ongoing transaction is open", **story(metadata, event))
     if metadata.prepared and event.keep_prepared:
         return _keep_prepared(metadata, event)
     ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
@@ -235,7 +197,7 @@ def _init_over_open_transaction(metadata: TransactionMetadata, event: InitProduc
 
 
 def _keep_prepared(metadata: TransactionMetadata, event: InitProducerId) -> Step:
-    identity = _next_identity(metadata.producer, event.fresh_producer_id)
+    identity = next_identity(metadata.producer, event.fresh_producer_id)
     kept = replace(
         metadata,
         state=transition(metadata.state, TxnState.ONGOING),
@@ -257,7 +219,7 @@ def _init_over_round(metadata: TransactionMetadata, event: InitProducerId) -> St
     if event.owner_outcome is Outcome.OPEN and event.round != metadata.round:
         raise ConcurrentTransactionsError(
             "An open micro-batch owns the transaction of this id; wait until its round is decided or aborted",
-            **_story(metadata, event),
+            **story(metadata, event),
         )
     return _next_incarnation(_completed(_ended_by_round(metadata, event)), event)
 
@@ -274,7 +236,7 @@ def _add(
 ) -> Step:
     if metadata.prepared:
         raise InvalidTxnStateError(
-            "The transaction is prepared and takes no more writes; commit or abort it", **_story(metadata, event)
+            "The transaction is prepared and takes no more writes; commit or abort it", **story(metadata, event)
         )
     was_open = metadata.state is TxnState.ONGOING
     _check_owner(metadata, event, was_open=was_open)
@@ -296,16 +258,16 @@ def _add(
 
 def _check_owner(metadata: TransactionMetadata, event: AddPartitions | AddOffsets, *, was_open: bool) -> None:
     if metadata.round is not None:
-        ensure(event.owner == metadata.round, "a round owns what its participants write", **_story(metadata, event))
+        ensure(event.owner == metadata.round, "a round owns what its participants write", **story(metadata, event))
     else:
         is_same = event.owner == metadata.owner
-        ensure(is_same == was_open, "each transaction has an owner of its own", **_story(metadata, event))
+        ensure(is_same == was_open, "each transaction has an owner of its own", **story(metadata, event))
 
 
 def _prepare(metadata: TransactionMetadata, event: Prepare) -> Step:
     token = metadata.open_transaction
     if token is None:
-        raise InvalidTxnStateError("No transaction is open, so none can be prepared", **_story(metadata, event))
+        raise InvalidTxnStateError("No transaction is open, so none can be prepared", **story(metadata, event))
     if metadata.prepared:
         return Step(metadata, (), token)
     prepared = replace(metadata, state=transition(metadata.state, TxnState.ONGOING), prepared=True)
@@ -348,20 +310,20 @@ def _end_txn(
 ) -> Step:
     if metadata.state is TxnState.ONGOING:
         _refuse_for_round(metadata, event)
-        ended = _moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
+        ended = moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
         return Step(ended, (Decide(_owner_of(metadata), outcome),), ended.producer)
     retry, current = _END_TXN[metadata.state][outcome]
     match retry if is_retry else current:
         case _Answer.OK:
             return Step(metadata, (), metadata.producer)
         case _Answer.EMPTY_ABORT:
-            aborted = _completed(_moved_on(_completed(metadata), event.fresh_producer_id, TxnState.PREPARE_ABORT))
+            aborted = _completed(moved_on(_completed(metadata), event.fresh_producer_id, TxnState.PREPARE_ABORT))
             return Step(aborted, (), aborted.producer)
         case _Answer.FENCED:
-            raise _fenced(metadata, event)
+            raise fenced(metadata, event)
         case _:
             raise InvalidTxnStateError(
-                "No transaction is open that could end this way", outcome=outcome, **_story(metadata, event)
+                "No transaction is open that could end this way", outcome=outcome, **story(metadata, event)
             )
 
 
@@ -369,7 +331,7 @@ def _complete_transaction(metadata: TransactionMetadata, event: CompleteTransact
     """Whoever ended the transaction meanwhile, an operator say: what the token asks for is met, or refused."""
     if not is_retry and metadata.prepared_transaction is None:
         raise InvalidTxnStateError(
-            "No transaction is prepared: it was completed before, or never prepared", **_story(metadata, event)
+            "No transaction is prepared: it was completed before, or never prepared", **story(metadata, event)
         )
     outcome = Outcome.COMMIT if event.owner == metadata.owner else Outcome.ABORT
     return _end_txn(metadata, event, outcome, is_retry=is_retry)
@@ -380,7 +342,7 @@ def _time_out(metadata: TransactionMetadata, event: TimedOut, *, is_retry: bool)
         return _end_txn(metadata, event, Outcome.ABORT, is_retry=True)
     if metadata.state is not TxnState.ONGOING or metadata.prepared:
         raise InvalidTxnStateError(
-            "Only a transaction that is open and not prepared times out", **_story(metadata, event)
+            "Only a transaction that is open and not prepared times out", **story(metadata, event)
         )
     _refuse_for_round(metadata, event)
     ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
@@ -399,11 +361,11 @@ def _expire(metadata: TransactionMetadata, event: Expire) -> Step:
         return Step(metadata, (), metadata.producer)
     is_settled_round = _round_is_over(metadata, event)
     if metadata.state in COMPLETIONS or (metadata.state is TxnState.ONGOING and not is_settled_round):
-        raise InvalidTxnStateError("An id with an unfinished transaction does not expire", **_story(metadata, event))
+        raise InvalidTxnStateError("An id with an unfinished transaction does not expire", **story(metadata, event))
     end = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT) if is_settled_round else ()
     dead = replace(
         metadata,
-        state=_pass_through(metadata.state, *end, TxnState.DEAD),
+        state=pass_through(metadata.state, *end, TxnState.DEAD),
         partitions=(),
         pending_groups=(),
         prepared=False,
@@ -416,51 +378,16 @@ def _expire(metadata: TransactionMetadata, event: Expire) -> Step:
 # Parts of a step ------------------------------------------------------------------------------------------------------
 
 
-def _pass_through(state: TxnState, *targets: TxnState) -> TxnState:
-    for target in targets:
-        state = transition(state, target)
-    return state
-
-
-def _moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *states: TxnState) -> TransactionMetadata:
-    """Pass through `states` and take the next identity; the present one becomes the last."""
-    present = metadata.producer
-    identity = _next_identity(present, fresh_producer_id)
-    return replace(
-        metadata,
-        state=_pass_through(metadata.state, *states),
-        producer_id=identity.producer_id,
-        epoch=identity.epoch,
-        previous_producer_id=present.producer_id,
-        last_epoch=present.epoch,
-        next_producer_id=NO_PRODUCER_ID,
-        next_epoch=NO_PRODUCER_EPOCH,
-        prepared=False,
-    )
-
-
-def _next_identity(present: ProducerIdAndEpoch, fresh_producer_id: int | None) -> ProducerIdAndEpoch:
-    if present.epoch >= LAST_USABLE_EPOCH:
-        return ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
-    return ProducerIdAndEpoch(present.producer_id, present.epoch + 1)
-
-
-def _fresh(producer_id: int | None) -> int:
-    if producer_id is None:
-        raise ProducerIdNeeded
-    return producer_id
-
-
 def _ended_by_fence(metadata: TransactionMetadata, fresh_producer_id: int | None) -> tuple[TransactionMetadata, Decide]:
     """End the open transaction against its producer's will."""
-    ended = _moved_on(metadata, fresh_producer_id, TxnState.PREPARE_EPOCH_FENCE, TxnState.PREPARE_ABORT)
+    ended = moved_on(metadata, fresh_producer_id, TxnState.PREPARE_EPOCH_FENCE, TxnState.PREPARE_ABORT)
     return ended, Decide(_owner_of(metadata), Outcome.ABORT)
 
 
 def _ended_by_round(metadata: TransactionMetadata, event: InitProducerId | Complete) -> TransactionMetadata:
     """End the open transaction as its round did; where the round does not list it (any more), it is not committed."""
     outcome = Outcome.COMMIT if event.owner_outcome is Outcome.COMMIT else Outcome.ABORT
-    return _moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
+    return moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
 
 
 def _completed(metadata: TransactionMetadata) -> TransactionMetadata:
@@ -480,31 +407,10 @@ def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
     if metadata.round is not None:
         raise InvalidTxnStateError(
             "A micro-batch owns this transaction; only its round ends it: abort the round instead",
-            **_story(metadata, event),
+            **story(metadata, event),
         )
 
 
 def _owner_of(metadata: TransactionMetadata) -> str:
     """The owner of an open transaction; there is no metadata of one without."""
     return cast(str, metadata.owner)
-
-
-def _fenced(metadata: TransactionMetadata, event: Event) -> ProducerFencedError:
-    return ProducerFencedError(
-        "Another producer, or an abort by the coordinator, took over this transactional id; close this producer",
-        **_story(metadata, event),
-    )
-
-
-def _story(metadata: TransactionMetadata | None, event: Event) -> dict[str, Any]:
-    """Return the fields every error carries: whose request, in which state, which identity was met and which given."""
-    given = event.expected if isinstance(event, InitProducerId) else getattr(event, "producer", None)
-    return {
-        "transactional_id": event.transactional_id,
-        "request": type(event).__name__,
-        "state": None if metadata is None else metadata.state.value,
-        "stored": None if metadata is None else str(metadata.producer),
-        "given": None if given is None else str(given),
-        "owner": None if metadata is None else metadata.owner,
-        "round": None if metadata is None else metadata.round,
-    }

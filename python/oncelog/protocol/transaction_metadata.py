@@ -1,4 +1,4 @@
-"""What is stored of a transactional id. coordinator_core.py is the only one that makes a new one out of an old one."""
+"""What is stored of a transactional id. coordinator_core.py, by identities.py, alone makes a new one of an old one."""
 
 from __future__ import annotations
 

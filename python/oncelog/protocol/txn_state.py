@@ -66,6 +66,13 @@ def transition(current: TxnState, target: TxnState) -> TxnState:
     return target
 
 
+def pass_through(state: TxnState, *targets: TxnState) -> TxnState:
+    """Take one `transition` after the other; returns the last of `targets`."""
+    for target in targets:
+        state = transition(state, target)
+    return state
+
+
 def state_diagram() -> str:
     """Draw the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {TxnState.EMPTY}"]

@@ -31,28 +31,28 @@ KAFKA = "../../connectors/kafka/"
 IDENTITY = [
     Fault(
         "the epoch is not checked",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "    if given == metadata.producer:\n        return False\n    may_be_retried",
         "    return False\n    may_be_retried",
         ("unit/protocol/test_coordinator_core.py",),
     ),
     Fault(
         "any older identity counts as a retry",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "if given == metadata.last and may_be_retried and",
         "if may_be_retried and",
         ("unit/protocol/test_coordinator_core.py",),
     ),
     Fault(
         "a retry is believed while the next transaction is open",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "may_be_retried and metadata.state is not TxnState.ONGOING:",
         "may_be_retried:",
         ("spec/test_end_txn_matrix.py",),
     ),
     Fault(
         "the last epoch is used",
-        "protocol/coordinator_core.py",
+        "protocol/identities.py",
         "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1",
         "LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH",
         ("unit/protocol/test_coordinator_core.py",),
@@ -67,7 +67,7 @@ IDENTITY = [
     Fault(
         "an init that lost its answer fences its successor",
         "protocol/coordinator_core.py",
-        "    if event.base_nonce not in {None, metadata.nonce}:\n        raise _fenced(metadata, event)\n",
+        "    if event.base_nonce not in {None, metadata.nonce}:\n        raise fenced(metadata, event)\n",
         "",
         ("spec/test_coordinator_laws.py", "spec/test_fencing_laws.py", "spec/test_crash_laws.py"),
     ),
@@ -109,7 +109,7 @@ IDENTITY = [
     Fault(
         "a forked child that ends sends what its parent buffered",
         "clients/producer.py",
-        "        if not (self._is_closed or self._is_inherited):\n",
+        "        if not (self._is_closed or self._is_inherited()):\n",
         "        self._process_id = os.getpid()\n        if not self._is_closed:\n",
         ("unit/clients/test_linger.py::test_a_forked_child_that_ends_sends_nothing_of_its_parents_and_says_nothing",),
     ),
@@ -208,42 +208,44 @@ ENDING = [
 SEQUENCES = [
     Fault(
         "a flush without an answer drops its records",
-        "clients/producer.py",
+        "clients/delivery.py",
         "(has_no_answer or not isinstance(error, Exception))",
         "not isinstance(error, Exception)",
         ("unit/clients/test_producer.py::test_a_flush_of_an_idempotent_producer_goes_on_where_it_got_no_answer",),
     ),
     Fault(
         "an interrupted flush drops its records",
-        "clients/producer.py",
+        "clients/delivery.py",
         "(has_no_answer or not isinstance(error, Exception))",
         "has_no_answer",
         ("unit/clients/test_interrupted_producer.py",),
     ),
     Fault(
         "a flush takes its records out of the buffer before it holds them",
-        "clients/producer.py",
+        "clients/delivery.py",
         "            self._unfinished, self._accumulator = flush, Accumulator()\n",
         "            self._accumulator = Accumulator()\n            self._unfinished = flush\n",
         ("unit/clients/test_interrupted_producer.py",),
     ),
     Fault(
         "a producer is ready before it has its next identity",
-        "clients/producer.py",
-        "        state = client_state.transition(self._state, target)\n",
-        "        self._state = state = client_state.transition(self._state, target)\n",
+        "clients/transaction_manager.py",
+        "        state = client_state.transition(self.state, target)\n",
+        "        self.state = state = client_state.transition(self.state, target)\n",
         ("unit/clients/test_interrupted_producer.py",),
     ),
     Fault(
         "records that are sent behind dropped ones keep their identity",
-        "clients/producer.py",
-        "            self._identity = None\n",
-        "",
-        ("unit/clients/test_producer.py",),
+        "clients/transaction_manager.py",
+        "            self.identity = None\n",
+        "            pass\n",
+        (
+            "unit/clients/test_producer.py::test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log",
+        ),
     ),
     Fault(
         "a send that cannot make room takes its record all the same",
-        "clients/producer.py",
+        "clients/delivery.py",
         "        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:\n",
         "        if self._accumulator.size_bytes >= BUFFER_BYTES:\n",
         ("unit/clients/test_producer.py::test_a_send_that_cannot_make_room_takes_nothing",),
@@ -251,13 +253,13 @@ SEQUENCES = [
     Fault(
         "a transaction that could not be aborted stops its producer",
         "clients/producer.py",
-        "        if self._is_left_to_abort:\n            self._abort()\n",
+        "        if self._transactions.is_left_to_abort:\n            self._abort()\n",
         "",
         ("unit/clients/test_producer.py::test_a_transaction_that_found_the_disk_full_is_aborted_before_the_next_one",),
     ),
     Fault(
         "a commit that may have been done is aborted by the next transaction",
-        "clients/producer.py",
+        "clients/transaction_manager.py",
         "        if not self._may_be_committed:\n",
         "        if True:\n",
         (
@@ -266,8 +268,8 @@ SEQUENCES = [
     ),
     Fault(
         "a record waits for the next call for ever",
-        "clients/producer.py",
-        "            linger.begin(self._send_in_background)\n",
+        "clients/delivery.py",
+        "            linger.begin(self._flush_in_background)\n",
         "",
         ("unit/clients/test_linger.py::test_a_record_leaves_a_living_process_without_a_further_call",),
     ),
@@ -413,7 +415,7 @@ VISIBILITY = [
     ),
     Fault(
         "a consumer stops in front of a marker",
-        "clients/consumer.py",
+        "clients/fetcher.py",
         "visible.slices)\n        self.planned_end = visible.end\n        self.pass_planned_end()\n",
         "visible.slices)\n",
         ("unit/clients/test_consumer.py", "spec/test_visibility_laws.py"),
@@ -805,7 +807,7 @@ SETTLING = [
     Fault(
         "a block that kept a failed send to itself ends as if it had committed",
         "clients/producer.py",
-        "            if self._state is ClientState.ABORTABLE_ERROR:\n                raise",
+        "            if self._transactions.state is ClientState.ABORTABLE_ERROR:\n                raise",
         "            if False:\n                raise",
         ("unit/clients/test_producer.py",),
     ),
@@ -1076,7 +1078,7 @@ SPARK = [
     ),
     Fault(
         "an offset above the log end is a lag of nothing",
-        "clients/admin.py",
+        "clients/descriptions.py",
         " and committed.offset > log_end",
         " and False",
         ("unit/clients/test_admin_groups.py",),
@@ -1509,9 +1511,9 @@ ARGUMENTS = [
     ),
     Fault(
         "a record that is refused flushes what was sent before",
-        "clients/producer.py",
-        '        check_name("topic\'s name", topic)\n',
-        '        self._make_room()\n        check_name("topic\'s name", topic)\n',
+        "clients/delivery.py",
+        "            target = self._routes.of_record(topic, key, partition)\n            self._make_room()\n",
+        "            self._make_room()\n            target = self._routes.of_record(topic, key, partition)\n",
         ("unit/clients/test_producer.py",),
     ),
 ]

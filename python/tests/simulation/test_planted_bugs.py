@@ -35,7 +35,7 @@ SEEDS_MAX = 400
 
 
 def _without_the_epoch_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(coordinator_core, "_check_identity", lambda metadata, given, event: False)
+    patch.setattr(coordinator_core, "check_identity", lambda metadata, given, event: False)
 
 
 def _with_an_lso_one_too_high(patch: pytest.MonkeyPatch) -> None:

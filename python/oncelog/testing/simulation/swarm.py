@@ -16,7 +16,7 @@ from types import ModuleType
 from oncelog import limits
 from oncelog.clients import sender
 from oncelog.coordinator import settler
-from oncelog.protocol import coordinator_core
+from oncelog.protocol import identities
 from oncelog.testing.simulation.clients import Client
 from oncelog.testing.simulation.copiers import CopyingClient
 from oncelog.testing.simulation.faults import Fault, RandomFaults
@@ -160,7 +160,7 @@ def _small_limits(chance: Random) -> dict[str, object]:
 _ELSEWHERE: dict[str, ModuleType] = {
     "OWNERS_PER_STEP": settler,
     "PARTITIONS_PER_STEP": settler,
-    "LAST_USABLE_EPOCH": coordinator_core,
+    "LAST_USABLE_EPOCH": identities,
     "GENERATION_KNOWN_MS": sender,
 }
 """Bounds that are not in `limits`."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 import oncelog
 from oncelog import TopicPartition, limits
-from oncelog.clients.consumer import ConsumerBatch
+from oncelog.clients.fetcher import ConsumerBatch
 from oncelog.clients.producer import Producer
 from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError
 from oncelog.runtime import Log

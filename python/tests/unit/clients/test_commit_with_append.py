@@ -168,7 +168,7 @@ def test_epochs_run_out_of_it_as_of_every_end(world: LogWorld) -> None:
     commit_whole(producer, b"first")
     coordinator = log.services.coordinator
     first = coordinator.describe(ID).producer
-    producer._identity = _with_epoch(log, 32766)
+    producer._transactions.identity = _with_epoch(log, 32766)
     commit_whole(producer, b"second")
     commit_whole(producer, b"third")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog import limits
-from oncelog.clients import consumer as consumer_module
+from oncelog.clients import fetcher as fetcher_module
 from oncelog.clients.consumer import Consumer
 from oncelog.coordinator import groups
 from oncelog.errors import (
@@ -142,7 +142,7 @@ def test_a_new_assignment_keeps_the_positions_of_partitions_it_has_already(log: 
 
 
 def test_a_large_backlog_is_planned_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_module, "PLANNED_RECORDS", 4)
+    monkeypatch.setattr(fetcher_module, "PLANNED_RECORDS", 4)
     producer = started(log)
     for at in range(5):
         write_committed(producer, *numbered(f"a{at}", 3))
@@ -162,7 +162,7 @@ class Unreliable:
         self._read = read_block
         self._reads, self._fails_at = 0, fails_at
         self._failure = failure or FileUnavailableError("the test's disk does not answer")
-        monkeypatch.setattr(consumer_module, "read_block", self)
+        monkeypatch.setattr(fetcher_module, "read_block", self)
 
     def __call__(self, *given: Any) -> Any:
         number, self._reads = self._reads, self._reads + 1

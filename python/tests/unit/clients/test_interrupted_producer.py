@@ -14,6 +14,7 @@ from oncelog import clients
 from oncelog.clients.accumulator import Receipt
 from oncelog.clients.producer import Producer
 from oncelog.clients.sender import Sender
+from oncelog.clients.transaction_manager import TransactionManager
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import OncelogError
 from oncelog.protocol import client_state
@@ -21,7 +22,8 @@ from oncelog.protocol.client_state import LEGAL_CALLS, ClientState
 from oncelog.runtime import Log
 from tests.support.log.logs import TOPIC, LogWorld, check_all_there, columns, started, values
 
-FILES = {f"{clients.__path__[0]}/{name}.py" for name in ("accumulator", "producer", "sender", "flush")}
+MODULES = ("accumulator", "delivery", "flush", "producer", "sender", "transaction_manager")
+FILES = {f"{clients.__path__[0]}/{name}.py" for name in MODULES}
 
 Sent = list[tuple[bytes, Receipt]]
 
@@ -110,7 +112,7 @@ def interrupted_transactions(log: Log, step: int) -> Iterator[tuple[str, Produce
 
 
 def is_legal(producer: Producer, call: str) -> bool:
-    return call in LEGAL_CALLS[producer._state]
+    return call in LEGAL_CALLS[producer._transactions.state]
 
 
 def write_next(producer: Producer, topic: str) -> tuple[bytes, Receipt]:
@@ -244,10 +246,10 @@ def test_an_interrupt_in_the_commit_of_the_context_leaves_the_same_commit_to_be_
 
 def test_an_interrupt_behind_a_commit_leaves_a_producer_that_goes_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = started(log)
-    interrupt(monkeypatch, Producer, "_go_on_as")
+    interrupt(monkeypatch, TransactionManager, "_go_on_as")
     with pytest.raises(KeyboardInterrupt), producer.transaction():
         producer.send(TOPIC, b"value", partition=0)
-    assert producer._state is ClientState.COMMITTING_TRANSACTION
+    assert producer._transactions.state is ClientState.COMMITTING_TRANSACTION
     producer.commit_transaction()
     with producer.transaction():
         producer.send(TOPIC, b"next", partition=0)

@@ -166,6 +166,23 @@ def test_a_producer_that_nobody_names_any_more_sends_what_it_took(folder: Path) 
         until(lambda: found(folder) == [b"sent"])
 
 
+def test_a_producer_that_nobody_names_any_more_says_how_many_records_it_could_not_send(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def is_told() -> bool:
+        gc.collect()
+        return "2 records are lost: the topic was deleted" in caplog.text
+
+    with oncelog.open(folder) as log:
+        log.create_topic("gone")
+        producer = log.producer(linger_ms=200)
+        for _ in range(2):
+            producer.send("gone", b"lost")
+        del producer
+        log.admin.delete_topic("gone")
+        until(is_told)
+
+
 def test_a_log_that_is_closed_has_its_producers_send_what_they_took(folder: Path) -> None:
     with oncelog.open(folder) as log:
         producer = log.producer(linger_ms=600_000)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from oncelog import limits
-from oncelog.clients import producer as producer_module
+from oncelog.clients import delivery as delivery_module
 from oncelog.clients.prepared import PreparedTransaction
 from oncelog.clients.producer import Producer
 from oncelog.errors import (
@@ -147,7 +147,7 @@ def test_many_small_batches_become_one_block_and_not_one_each(log: Log) -> None:
 
 
 def test_a_full_buffer_is_flushed_by_the_send_that_finds_it_full(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1000)
+    monkeypatch.setattr(delivery_module, "BUFFER_BYTES", 1000)
     with log.producer() as producer:
         receipts = [producer.send(TOPIC, b"x" * 400, partition=0) for _ in range(4)]
 
@@ -156,7 +156,7 @@ def test_a_full_buffer_is_flushed_by_the_send_that_finds_it_full(log: Log, monke
 
 def test_small_batches_fill_the_buffer_by_what_they_take(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record batch costs some objects beside its records."""
-    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 10_000)
+    monkeypatch.setattr(delivery_module, "BUFFER_BYTES", 10_000)
     with log.producer() as producer:
         receipts = [producer.send_batch(TOPIC, columns(b"x"), partition=0)[0] for _ in range(4)]
 
@@ -165,7 +165,7 @@ def test_small_batches_fill_the_buffer_by_what_they_take(log: Log, monkeypatch: 
 
 def test_a_send_that_cannot_make_room_takes_nothing(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller sends it again, and it is there once."""
-    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(delivery_module, "BUFFER_BYTES", 1)
     store, log = faulty(world)
     with log.producer(delivery_timeout_ms=0) as producer:
         producer.send(TOPIC, b"a", partition=0)
@@ -316,7 +316,7 @@ def test_headers_are_those_of_the_call_whatever_the_caller_does_with_them_afterw
 def test_a_record_that_is_refused_costs_neither_an_identity_nor_a_flush(
     memory_world: LogWorld, monkeypatch: pytest.MonkeyPatch, bad: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(delivery_module, "BUFFER_BYTES", 1)
     producer = memory_world.log.producer()
     before = contents(memory_world)
     with pytest.raises(UsageError):
@@ -614,7 +614,7 @@ def test_a_transaction_that_found_the_disk_full_is_aborted_before_the_next_one(
     write_committed(producer, b"first")
     before, call = AT_FULL_DISK[failing]
     if failing.startswith("send"):
-        monkeypatch.setattr(producer_module, "BUFFER_BYTES", 1)
+        monkeypatch.setattr(delivery_module, "BUFFER_BYTES", 1)
     with pytest.raises((AbortableError, RetriableError)), producer.transaction():
         producer.send(TOPIC, b"aborted", partition=0)
         before(producer)
@@ -803,6 +803,26 @@ def test_what_an_idempotent_producer_buffered_behind_dropped_records_is_sent(wor
         dropped.result()
     assert buffered.result().offset == 1
     assert values(log) == [b"first", b"buffered"]
+
+
+def test_what_is_sent_behind_dropped_records_is_never_taken_for_them_though_they_are_in_the_log(
+    world: LogWorld,
+) -> None:
+    """A flush got no answer, though it was carried out, and failed for good when it was tried again."""
+    store, log = faulty(world)
+    log.create_topic("other")
+    with log.producer(delivery_timeout_ms=0) as producer:
+        producer.send(TOPIC, b"in the log", partition=0)
+        producer.send("other", b"gone")
+        store.fail_next(*UNKNOWN[1])
+        with pytest.raises(OutcomeUnknownError):
+            producer.flush()
+        log.admin.delete_topic("other")
+        with pytest.raises(UnknownTopicError):
+            producer.flush()
+        send(producer, b"next")
+
+    assert values(log) == [b"in the log", b"next"]
 
 
 def test_closing_a_producer_that_gets_no_answer_fails_the_receipts_of_all_it_has(world: LogWorld) -> None:

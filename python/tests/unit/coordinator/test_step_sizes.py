@@ -122,8 +122,9 @@ def test_a_partition_without_room_for_one_more_name_is_pinned_and_free_again_onc
 
 def _append(log: Log, producer: Producer) -> None:
     producer.send(WIDE, b"a", partition=0)
-    producer._is_begun_at_coordinator = True
-    Flush(producer._sender, producer._accumulator, producer._need_identity(), producer._transactional_id).append()
+    producer._transactions.is_begun = True
+    delivery, identity = producer._delivery, producer._transactions.need_identity()
+    Flush(delivery._sender, delivery._accumulator, identity, producer._transactional_id).append()
 
 
 def test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted(

@@ -1,0 +1,237 @@
+"""The delivery of a producer's records: from the call that sends them until they are in the log, or known not to be.
+
+Owns every record that is not in the log yet: those in the buffer, and the flush that is under way. A flush is part of a
+call, or runs in the background (clients/linger.py): they take turns by the linger's lock. Receipts hold their producer,
+hence one that nobody names any more lives on while the background has a record of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from oncelog.clients.accumulator import Accumulator, Headers, Receipt
+from oncelog.clients.flush import Flush
+from oncelog.clients.linger import Linger
+from oncelog.clients.routes import Routes
+from oncelog.clients.sender import Sender
+from oncelog.clients.services import LogServices
+from oncelog.clients.transaction_manager import TransactionManager, abortable
+from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError, UnknownTopicError
+from oncelog.types import ProducerIdAndEpoch
+
+BUFFER_BYTES = 32 * 1024 * 1024
+"""Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
+
+
+class Delivery:
+    """The unsent records of one producer.
+
+    Args:
+        transactions: whose records they are.
+        codec, delivery_timeout_ms, linger_ms: as the user set them.
+
+    Attributes:
+        lost: records that failed since this was set to nothing.
+        untold: of flushes in the background, those whose error no call has raised yet.
+        linger: those flushes.
+    """
+
+    def __init__(
+        self,
+        services: LogServices,
+        transactions: TransactionManager,
+        *,
+        codec: str,
+        delivery_timeout_ms: int,
+        linger_ms: int,
+    ) -> None:
+        self.lost = 0
+        self.untold = 0
+        self._transactions = transactions
+        self._routes = Routes(services.store)
+        self._sender = Sender(services, codec=codec, delivery_timeout_ms=delivery_timeout_ms)
+        self.linger = Linger(
+            services.background, services.clock, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms
+        )
+        self._accumulator = Accumulator()
+        self._unfinished: Flush | None = None  # the next flush goes on with it, or the commit
+
+    def has_unsent(self) -> bool:
+        """Whether a flush has anything to do."""
+        return self._unfinished is not None or bool(self._accumulator.buffers)
+
+    @property
+    def unsent_count(self) -> int:
+        """How many records have no place in the log yet."""
+        return self._accumulator.unsent + (self._unfinished.records.unsent if self._unfinished else 0)
+
+    @property
+    def uncommitted_count(self) -> int:
+        """How many records were sent under the present identity: those of the open transaction."""
+        return self._sender.appended_count(self._transactions.identity) + self.unsent_count
+
+    # Taking -----------------------------------------------------------------------------------------------------------
+
+    def take(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        size_bytes: int,
+        flush: Callable[[], None],
+    ) -> Receipt:
+        """Take one record that was checked; `flush` is what its receipt calls."""
+        with self.linger.lock:
+            target = self._routes.of_record(topic, key, partition)
+            self._make_room()
+            receipt = Receipt(flush, topic, target.partition, timestamp_ms)
+            self._accumulator.add(target, (key, value, headers, timestamp_ms, receipt), size_bytes)
+        return receipt
+
+    def take_batch(
+        self, topic: str, partition: int | None, records: pa.RecordBatch, flush: Callable[[], None]
+    ) -> list[Receipt]:
+        """Take the rows of a record batch in `codec.RECORD_SCHEMA`; a receipt per partition."""
+        receipts = []
+        with self.linger.lock:
+            self._make_room()
+            for target, rows in self._routes.of_rows(topic, records, partition):
+                receipt = Receipt(flush, topic, target.partition, rows.column("timestamp_ms")[0].as_py())
+                self._accumulator.add_batch(target, rows, receipt)
+                receipts.append(receipt)
+        return receipts
+
+    def _make_room(self) -> None:
+        """Before a record is taken: see that it will leave, and that there is room for it."""
+        linger, transactions = self.linger, self._transactions
+        if transactions.transactional_id is None and not (
+            transactions.identity and linger.is_begun and linger.failure is None
+        ):
+            self._raise_failure()
+            transactions.need_identity()
+            linger.begin(self._flush_in_background)
+        unfinished_bytes = self._unfinished.records.size_bytes if self._unfinished else 0
+        if self._accumulator.size_bytes + unfinished_bytes >= BUFFER_BYTES:
+            self.flush()
+
+    # Flushing ---------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Append everything taken so far; raises what `Producer.flush` does."""
+        with self.linger.lock:
+            self._send_all()
+            if isinstance(self.linger.failure, RetriableError | OutcomeUnknownError):
+                self.linger.failure = None  # what had no answer has one now
+            self._raise_failure()
+
+    def flush_but_last(self) -> None:
+        """Flush, but leave the last append, whose files are durable, to the commit."""
+        if self._unfinished is not None:  # a call before was interrupted
+            self.flush()
+        if self._accumulator.buffers:
+            self._send_next(leave=1)
+
+    def _flush_in_background(self) -> bool:
+        """What `Linger` does with the lock; whether anything was unsent. What gets no answer is kept for the next."""
+        self.lost = 0
+        try:
+            with self._sender.without_retries():
+                return self._send_all()
+        finally:
+            self.untold += self.lost
+
+    def _raise_failure(self) -> None:
+        """Tell the user what a flush in the background failed with."""
+        failure, self.linger.failure = self.linger.failure, None
+        if failure is not None:
+            self.untold = 0
+            raise failure
+
+    def _send_all(self) -> bool:
+        """Send all that is unsent; whether there was anything."""
+        if not self.has_unsent():
+            return False
+        while self.has_unsent():
+            self._send_next()
+        if self._transactions.transactional_id is None:
+            self.settle()
+        return True
+
+    def _send_next(self, *, leave: int = 0) -> None:
+        """Send what is unfinished, or else buffered; what cannot be sent fails its receipts, and the transaction.
+
+        Taken out of the buffer it is unfinished at once, hence an interrupt loses none of it.
+        """
+        transactional_id = self._transactions.transactional_id
+        if self._unfinished is None:
+            flush = Flush(self._sender, self._accumulator, self._transactions.need_identity(), transactional_id)
+            self._unfinished, self._accumulator = flush, Accumulator()
+        self._transactions.is_begun = True
+        try:
+            with self._transactions.tracking():
+                self._unfinished.append(leave=leave)
+        except BaseException as error:
+            has_no_answer = isinstance(error, RetriableError | OutcomeUnknownError)
+            if transactional_id is None and (has_no_answer or not isinstance(error, Exception)):
+                raise
+            self._after_failed_send(error)
+            if has_no_answer:
+                # The error could not keep its promise: the same call again would go on without the dropped records.
+                raise abortable(error) from error
+            raise
+        if self._unfinished.is_done:
+            self._unfinished = None
+
+    # Ending -----------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> ProducerIdAndEpoch:
+        """Commit, in one step with the append that `flush_but_last` left, if any; returns the next identity.
+
+        Where the same call again is the way on, what to append is kept.
+        """
+        last = self._unfinished
+        if last is None:
+            return self._transactions.end_txn(commit=True)
+        try:
+            identity = last.commit()
+        except BaseException as error:
+            if isinstance(error, OncelogError) and not isinstance(error, RetriableError | OutcomeUnknownError):
+                self._after_failed_send(error)
+            else:
+                last.records.failed(error)
+            raise
+        last.records.failed(UnknownTopicError("the transaction committed, and the record's topic was deleted since"))
+        self._unfinished = None
+        return identity
+
+    def settle(self) -> None:
+        """Shorten the lists of the partitions written to, when it is time."""
+        self._sender.settle()
+
+    def drop(self) -> None:
+        """Drop what is unsent with its transaction, which is aborted."""
+        self._accumulator, self._unfinished = Accumulator(), None
+
+    def fail(self, error: BaseException) -> None:
+        """Fail what is unsent: its producer goes."""
+        self._drop_unfinished(error)
+        self.lost += self._accumulator.unsent
+        self._accumulator.failed(error)
+        self._accumulator = Accumulator()
+
+    def _after_failed_send(self, error: BaseException) -> None:
+        self._transactions.drop(error)
+        self._drop_unfinished(error)
+        if isinstance(error, UnknownTopicError):
+            self._routes.forget()  # a topic was deleted, and may have been created again
+
+    def _drop_unfinished(self, error: BaseException) -> None:
+        dropped, self._unfinished = self._unfinished, None
+        if dropped is not None:
+            self.lost += dropped.records.unsent
+            dropped.records.failed(error)

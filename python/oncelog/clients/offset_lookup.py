@@ -1,0 +1,55 @@
+"""Offsets as users name them, looked up: the ends of a partition, a time between them, or a number to be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.arguments import check_number
+from oncelog.clients.services import LogServices
+from oncelog.log import partition_reads, retention, snapshot
+from oncelog.log.index_files import IndexFiles
+from oncelog.ports import ZnodeStore
+from oncelog.types import MAX_LONG, IsolationLevel, TopicIdPartition, TopicPartition
+
+
+def earliest(store: ZnodeStore, partition: TopicIdPartition) -> int:
+    """The log start."""
+    return partition_reads.read_partition(store, partition).log_start
+
+
+def latest(store: ZnodeStore, partition: TopicIdPartition, isolation: IsolationLevel) -> int:
+    """Where a reader of the partition alone ends: its last stable offset, or the log end for read_uncommitted."""
+    return snapshot.take(store, [partition]).end(partition, isolation)
+
+
+def for_time(
+    services: LogServices, index_files: IndexFiles, partition: TopicIdPartition, timestamp_ms: int, end: int
+) -> int | None:
+    """The first offset below `end` with a record of `timestamp_ms` or later; None where there is none."""
+    return snapshot.offset_for_time(services.store, services.files, index_files, partition, timestamp_ms, end)
+
+
+def find(services: LogServices, tp: TopicPartition, place: int | str, isolation: IsolationLevel) -> int | None:
+    """The offset at ``earliest``, at ``latest`` or at a timestamp in milliseconds; None where there is none."""
+    partition = partition_reads.identify(services.store, tp.topic, tp.partition)
+    if place == "earliest":
+        return earliest(services.store, partition)
+    end = latest(services.store, partition, isolation)
+    if place == "latest":
+        return end
+    return for_time(services, services.new_index_files(), partition, check_number("timestamp_ms", place), end)
+
+
+def within_log(store: ZnodeStore, offsets: Mapping[TopicPartition, int]) -> dict[TopicIdPartition, int]:
+    """The same, of the partitions that exist now.
+
+    Raises:
+        OffsetOutOfRangeError: one is below the log start or above the log end.
+    """
+    found = {}
+    for tp, offset in offsets.items():
+        partition = partition_reads.identify(store, tp.topic, tp.partition)
+        state = partition_reads.read_partition(store, partition)
+        retention.check_within(state, partition, check_number("offset", offset, least=-MAX_LONG))
+        found[partition] = offset
+    return found
