@@ -21,7 +21,7 @@ from oncelog.protocol.partition import (
     TailNode,
     TopicState,
 )
-from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
+from oncelog.protocol.sequencing import ProducerEntry
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import (
@@ -119,7 +119,7 @@ def _tail_node_from_json(payload: Payload) -> TailNode:
 def _producer_to_json(entry: ProducerEntry) -> Payload:
     return {
         "epoch": entry.epoch,
-        "batches": [[b.first_sequence, b.count, b.base_offset] for b in entry.batches],
+        "batches": [rows.batch_to_row(batch) for batch in entry.batches],
         "open_first_offset": entry.open_first_offset,
         "open_owner": entry.open_owner,
     }
@@ -128,15 +128,10 @@ def _producer_to_json(entry: ProducerEntry) -> Payload:
 def _producer_from_json(payload: Payload) -> ProducerEntry:
     return ProducerEntry(
         epoch=fields.epoch(payload["epoch"]),
-        batches=fields.several(_batch_from_json, payload["batches"]),
+        batches=fields.several(rows.batch_from_row, payload["batches"]),
         open_first_offset=fields.maybe(fields.number, payload["open_first_offset"]),
         open_owner=fields.maybe(fields.path, payload["open_owner"]),
     )
-
-
-def _batch_from_json(row: Json) -> AppendedBatch:
-    first_sequence, count, base_offset = fields.rows(row)
-    return AppendedBatch(fields.sequence(first_sequence), fields.number(count, least=1), fields.number(base_offset))
 
 
 # Owners ---------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 package io.oncelog.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.annotation.JsonFormat;
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.oncelog.spark.blocks.Block;
 import java.io.IOException;
-import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import net.razorvine.pickle.PickleException;
 import net.razorvine.pickle.Unpickler;
@@ -14,13 +13,16 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 
 /**
- * What one task reads, as Python planned it: rows of one partition of a topic, by file and byte range.
+ * What one task reads, as Python planned it: rows of one partition of a topic, by file and byte range. Arrays of JSON
+ * hold it, with the values in the order of the components here.
  *
  * @param folder of the log
  * @param slices in order of offsets
  */
-record ReadTask(Path folder, String topic, int partition, List<Slice> slices) {
-  private static final ObjectMapper JSON = new ObjectMapper();
+@JsonFormat(shape = JsonFormat.Shape.ARRAY)
+record ReadTask(String folder, String topic, int partition, List<Slice> slices) {
+  private static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_MISSING_CREATOR_PROPERTIES);
 
   static {
     // A pickled task is a call of this function of Python's, with the task as JSON (task_partition.py).
@@ -28,40 +30,24 @@ record ReadTask(Path folder, String topic, int partition, List<Slice> slices) {
   }
 
   /** The rows {@code [firstRow, endRow)} of a block whose first row has {@code baseOffset}. */
-  record Slice(Block block, long baseOffset, int firstRow, int endRow) {}
+  @JsonFormat(shape = JsonFormat.Shape.ARRAY)
+  record Slice(Block block, long baseOffset, long firstRow, long endRow) {}
 
   static ReadTask of(InputPartition planned) {
     try {
-      return parse(JSON.readTree((String) new Unpickler().loads(pickled(planned))));
+      return parse((String) new Unpickler().loads(pickled(planned)));
     } catch (IOException | PickleException | ClassCastException problem) {
       throw new IllegalStateException("this jar and the Python package oncelog are not of one version", problem);
     }
+  }
+
+  static ReadTask parse(String json) throws IOException {
+    return JSON.readValue(json, ReadTask.class);
   }
 
   private static byte[] pickled(InputPartition planned) {
     return planned instanceof PythonStreamingInputPartition ofStream
         ? ofStream.pickedPartition()
         : ((PythonInputPartition) planned).pickedPartition();
-  }
-
-  private static ReadTask parse(JsonNode task) {
-    List<Slice> slices = new ArrayList<>();
-    task.get("slices").forEach(slice -> slices.add(slice(slice)));
-    return new ReadTask(
-        Path.of(task.get("path").asText()), task.get("topic").asText(), task.get("partition").asInt(), slices);
-  }
-
-  /** The fields of Python's Block and BlockSlice, in their order there. */
-  private static Slice slice(JsonNode fields) {
-    Block block =
-        new Block(
-            fields.get(0).asText(),
-            fields.get(1).asLong(),
-            fields.get(2).asInt(),
-            fields.get(3).asLong(),
-            fields.get(4).asInt(),
-            fields.get(5).asLong(),
-            fields.get(6).asLong());
-    return new Slice(block, fields.get(7).asLong(), fields.get(8).asInt(), fields.get(9).asInt());
   }
 }
