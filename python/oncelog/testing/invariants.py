@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from oncelog.coordinator import metadata, settler
+from oncelog.coordinator import settler, transactional_ids
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, ensure
 from oncelog.ledger.kinds import EMBEDDED
@@ -146,7 +146,7 @@ def _read(log: Log) -> _Seen:
             seen.partitions[paths.partition(partition)] = _read_partition(reader, files, partition)
         for path in paths_below(reader, paths.TRANSACTIONS):
             transactional_id = paths.name_at(path)
-            stored = metadata.load(reader, transactional_id)
+            stored = transactional_ids.load(reader, transactional_id)
             ensure(stored is not None, "an id that is listed has metadata", path=path)
             seen.ids[transactional_id] = cast(TransactionMetadata, stored)
             _read_owners(reader, path, seen)

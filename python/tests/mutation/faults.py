@@ -118,7 +118,7 @@ IDENTITY = [
 ENDING = [
     Fault(
         "a prepared transaction times out",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "stored.open_transaction is None or stored.prepared:",
         "stored.open_transaction is None:",
         ("spec/test_timeout_laws.py",),
@@ -139,14 +139,14 @@ ENDING = [
     ),
     Fault(
         "a decision does not touch /commits",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         'replace(record, outcome=decision.outcome)))\n    view.set_blind(paths.COMMITS, b"")\n',
         "replace(record, outcome=decision.outcome)))\n",
         ("spec/test_coordinator_laws.py", "unit/coordinator/test_transactions.py"),
     ),
     Fault(
         "an operator's abort hits the id's next transaction",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "if stored is None or stored.open_transaction is None or stored.owner != owner:",
         "if stored is None or stored.open_transaction is None:",
         ("unit/coordinator/test_transactions.py", "unit/clients/test_admin_transactions.py"),
@@ -174,7 +174,7 @@ ENDING = [
     ),
     Fault(
         "an idle id expires although it was just used",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "if znode is None or znode.stat.version != version:",
         "if znode is None:",
         ("unit/coordinator/test_sweeper.py", "spec/test_timeout_laws.py"),
@@ -596,7 +596,7 @@ STEPS = [
     ),
     Fault(
         "a transaction grows until nothing can end it",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "    if len(data) > limits.MAX_TRANSACTION_BYTES:\n",
         "    if False:\n",
         (
