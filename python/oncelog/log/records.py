@@ -1,4 +1,4 @@
-"""Records as Arrow columns: their schema, the door through which a user's batch comes in, and their sizes.
+"""Records as Arrow columns: their schema, the door through which a user's batch comes in, their sizes and parts.
 
 What leaves `normalise` is what every other part relies on: `RECORD_SCHEMA`, no record over the limit, nothing hidden
 below a null. Knows nothing of files.
@@ -6,7 +6,7 @@ below a null. Knows nothing of files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,29 @@ def valid_of(array: pa.Array) -> Numbers:
     """Which entries are not null."""
     valid: Numbers = array.is_valid().to_numpy(zero_copy_only=False)
     return valid
+
+
+def split_rows(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each number, in their order: one stable sort and one copy, never a loop over rows.
+
+    Args:
+        rows: any record batch.
+        numbers: one per row, such as its partition.
+
+    Yields:
+        (number, its rows), by ascending number; a batch with one number alone is not copied.
+    """
+    if rows.num_rows == 0:
+        return
+    if numbers.min() == numbers.max():
+        yield int(numbers[0]), rows
+        return
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    together = rows.take(pa.array(order))
+    for start, end in zip([0, *starts], [*starts, len(ordered)], strict=True):
+        yield int(ordered[start]), together.slice(start, end - start)
 
 
 # Columns --------------------------------------------------------------------------------------------------------------

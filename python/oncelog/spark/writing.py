@@ -23,8 +23,7 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import InvalidRecordError, UnknownPartitionError, UnknownTopicError
 from oncelog.log import generations
 from oncelog.log.files import file_store
-from oncelog.log.records import normalise
-from oncelog.log.routing import split_rows
+from oncelog.log.records import normalise, split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.ports import FileStore
 from oncelog.randomness import random_bytes

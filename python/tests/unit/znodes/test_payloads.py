@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.ledger import payloads as ledger_payloads
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
@@ -164,7 +165,7 @@ KINDS = [
     Kind("owner", payloads.encode_owner, payloads.decode_owner, owner_records),
     Kind("group partition", payloads.encode_group_partition, payloads.decode_group_partition, group_partitions),
     Kind("group", payloads.encode_group, payloads.decode_group, groups),
-    Kind("ledger", payloads.encode_ledger, payloads.decode_ledger, ledgers),
+    Kind("ledger", ledger_payloads.encode_ledger, ledger_payloads.decode_ledger, ledgers),
     Kind("transaction", payloads.encode_transaction, payloads.decode_transaction, transactions()),
 ]
 
@@ -179,7 +180,8 @@ def as_another_wrote_it(payload: Any) -> bytes:
 
 
 def test_every_kind_of_payload_is_tested() -> None:
-    pairs_of_functions = {name.removeprefix("encode_") for name in vars(payloads) if name.startswith("encode_")}
+    names = [*vars(payloads), *vars(ledger_payloads)]
+    pairs_of_functions = {name.removeprefix("encode_") for name in names if name.startswith("encode_")}
 
     assert {kind.name.replace(" ", "_") for kind in KINDS} == pairs_of_functions
 
