@@ -58,8 +58,6 @@ def normalise(batch: pa.RecordBatch | pa.Table, default_timestamp_ms: int) -> pa
         InvalidRecordError: a column is missing, unknown or of a wrong type; the error names it.
         RecordTooLargeError: key, value and headers of one record exceed `limits.MAX_RECORD_BYTES`.
     """
-    if not isinstance(batch, pa.RecordBatch | pa.Table):
-        raise InvalidRecordError("records are a pyarrow.RecordBatch or Table", found=type(batch).__name__)
     _check_columns(batch.schema)
     columns = [_column(batch, field) for field in RECORD_SCHEMA]
     columns[3] = _timestamps(columns[3], default_timestamp_ms)
