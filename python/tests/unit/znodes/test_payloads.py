@@ -42,7 +42,7 @@ from oncelog.types import (
     ProducerIdAndEpoch,
     TopicIdPartition,
 )
-from oncelog.znodes import kinds, paths, payloads
+from oncelog.znodes import kinds, paths, payloads, rows
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
 
 PATH = "/where/it/is"
@@ -312,6 +312,35 @@ def test_a_payload_with_a_foreign_value_in_any_place_is_read_or_is_corrupt(kind:
             error = error_of(kind, as_another_wrote_it(payload))
             assert error is None or error.fields["path"] == PATH
         holder[key] = before
+
+
+BLOCK_ROW = ["data/00000001-a.avro", 0, 0, 2**32 - 1, 1, -1, 2**63 - 1]
+REF_ROW = ["index/00000001-a.avro", 0, 0, 1, 1, 1, 1, -1, None]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, 7), (0, None), (1, -1), (1, 1.0), (1, True), (1, "7"), (1, None), (2, 2**63), (3, 2**32), (4, 0), (5, -2)],
+)
+def test_a_block_with_a_value_that_no_writer_gives_is_refused(at: int, value: object) -> None:
+    rows.block_from_row(BLOCK_ROW)
+
+    with pytest.raises(ValueError, match="not a row of Block"):
+        rows.block_from_row([*BLOCK_ROW[:at], value, *BLOCK_ROW[at + 1 :]])
+
+
+@pytest.mark.parametrize("value", [-1, "7", True])
+def test_what_may_be_null_is_of_its_type_otherwise(value: object) -> None:
+    assert rows.ref_from_row(REF_ROW).aborted_first is None
+
+    with pytest.raises(ValueError, match="not a row of IndexRef"):
+        rows.ref_from_row([*REF_ROW[:-1], value])
+
+
+@pytest.mark.parametrize("row", [BLOCK_ROW[:-1], [*BLOCK_ROW, 0], {}, "1234567"])
+def test_a_row_of_another_length_or_shape_is_refused(row: object) -> None:
+    with pytest.raises(ValueError, match=r"argument|array"):
+        rows.block_from_row(row)
 
 
 def error_of(kind: Kind, data: bytes) -> CorruptDataError | UnsupportedFormatError | None:
