@@ -32,5 +32,5 @@ class TaskPartition(InputPartition):
 def task_partition(text: str) -> TaskPartition:
     """The partition that was pickled."""
     path, topic, partition, rows = json.loads(text)
-    slices = tuple(BlockSlice(Block(*block), *position) for block, *position in rows)
+    slices = tuple(BlockSlice(Block(*row[0]), *row[1:]) for row in rows)
     return TaskPartition(ReadTask(path, topic, partition, slices))
