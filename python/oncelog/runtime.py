@@ -238,8 +238,6 @@ def _log(
 
 
 def _place(root: str, znodes: str | None) -> Place:
-    if not isinstance(znodes, str | None):
-        raise UsageError("znodes is text, such as sqlite:/a/file or zk://host:port/chroot", znodes=repr(znodes))
     return Place.of(znodes or "sqlite", root)
 
 

@@ -5,8 +5,11 @@ Names and value ranges are Kafka's. Ranges of offsets are half-open: ``[start, e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 from oncelog.signatures import checked
 
@@ -23,6 +26,19 @@ MAX_LONG = 2**63 - 1
 
 MAX_PRODUCER_EPOCH = 2**15 - 1
 """Never used by a transaction: the last usable epoch is one below, so that a fence always finds a higher one."""
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest number that is ever stored; a plain `int` has the defaults."""
+
+    least: int = 0
+    most: int = MAX_LONG
+
+
+Count = Annotated[int, Bounds(least=1)]
+Crc32 = Annotated[int, Bounds(most=2**32 - 1)]
+SequenceNumber = Annotated[int, Bounds(most=MAX_SEQUENCE)]
+TimestampMs = Annotated[int, Bounds(least=NO_TIMESTAMP)]
 
 
 class IsolationLevel(StrEnum):
@@ -115,6 +131,9 @@ class ConsumerRecord:
 class Block:
     """A record batch in a data file: what a task hands to the driver, and the driver to the index.
 
+    The rows in znodes and tasks, the columns of a sink's job and the fields in index files are derived from these
+    fields and their order. In Java, Block.java lists the same fields in the same order.
+
     Attributes:
         file: name of the data file below the log's root.
         position: byte at which the batch's Avro block begins.
@@ -127,10 +146,17 @@ class Block:
     file: str
     position: int
     length: int
-    crc32: int
-    count: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
+    crc32: Crc32
+    count: Count
+    min_timestamp_ms: TimestampMs
+    max_timestamp_ms: TimestampMs
+
+
+BLOCK_FIELDS: Final[Mapping[str, type]] = get_type_hints(Block)
+"""Name and type of every field, `str` or `int`, in order."""
+
+block_row: Final[Callable[[Block], tuple[Any, ...]]] = attrgetter(*BLOCK_FIELDS)
+"""The values of a block, in the order of its fields."""
 
 
 @dataclass(frozen=True, slots=True)

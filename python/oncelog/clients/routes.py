@@ -10,7 +10,7 @@ import pyarrow as pa
 from oncelog.arguments import check_name
 from oncelog.clients import partitioner
 from oncelog.log import partition_reads, topics
-from oncelog.log.routing import split_rows
+from oncelog.log.records import split_rows
 from oncelog.ports import ZnodeStore
 from oncelog.types import TopicIdPartition
 

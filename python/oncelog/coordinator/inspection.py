@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from oncelog.coordinator import metadata, owners
+from oncelog.coordinator import owners, transactional_ids
 from oncelog.errors import InvalidProducerIdMappingError
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ports import ZnodeReader, ZnodeStore
@@ -175,7 +175,7 @@ def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescrip
         name = _round_name(path)
         return OwnerDescription(path, None, None, name, record.outcome, False, age_ms, record.timeout_ms, *touched)
     transactional_id = paths.transactional_id_of(path)
-    stored = metadata.load(reader, transactional_id)
+    stored = transactional_ids.load(reader, transactional_id)
     is_prepared = stored is not None and stored.owner == path and stored.prepared
     age_ms = _since(znode.stat.ctime_ms, now_ms)
     return OwnerDescription(
@@ -232,7 +232,7 @@ def _listings(store: ZnodeStore, names: list[str]) -> Iterator[TransactionListin
                 continue
             stored = payloads.decode_transaction(path, znode.data)
             if stored.state is not TxnState.DEAD:
-                state = metadata.effective_state(reader, stored)
+                state = transactional_ids.effective_state(reader, stored)
                 yield TransactionListing(stored.transactional_id, stored.producer, state, _round_name(stored.round))
 
 
@@ -252,7 +252,7 @@ def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) 
         return TransactionDescription(
             transactional_id=transactional_id,
             producer=stored.producer,
-            state=metadata.effective_state(reader, stored),
+            state=transactional_ids.effective_state(reader, stored),
             round=_round_name(stored.round),
             is_prepared=stored.prepared and stored.round is None,
             timeout_ms=stored.timeout_ms,
@@ -315,7 +315,7 @@ def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[
             age_ms=_since(znode.stat.mtime_ms, now_ms),
             timeout_ms=record.timeout_ms,
             partitions=partitions,
-            transactional_ids=tuple(metadata.ids_of(path, record.partitions)),
+            transactional_ids=tuple(transactional_ids.ids_of(path, record.partitions)),
         )
 
 

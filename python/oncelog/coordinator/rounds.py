@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from oncelog import limits
-from oncelog.coordinator import groups, metadata, settler
+from oncelog.coordinator import groups, settler, transactional_ids
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
@@ -184,7 +184,7 @@ class Round:
             producers.append(producer)
         written |= {paths.partition(part.partition) for parts, _ in missing for part in parts}
         grown = replace(record, partitions=tuple(sorted(written)), participants=tuple(producers))
-        metadata.grow_owner(view, self.path, grown)
+        transactional_ids.grow_owner(view, self.path, grown)
         return tails
 
     def _write_participant(
@@ -192,13 +192,15 @@ class Round:
     ) -> tuple[ProducerIdAndEpoch, dict[TopicIdPartition, int]]:
         """Init, begin, append and prepare the participant of log partition `number` (of one or more topics)."""
         transactional_id = self._transactional_id(number)
-        producer = metadata.join_round(view, transactional_id, self.path, self._nonce, fresh_id)
-        metadata.add_partitions(view, transactional_id, producer, [part.partition for part in parts], self.path)
+        producer = transactional_ids.join_round(view, transactional_id, self.path, self._nonce, fresh_id)
+        transactional_ids.add_partitions(
+            view, transactional_id, producer, [part.partition for part in parts], self.path
+        )
         tails = {}
         for part in parts:
             request = Append(part.partition, producer, 0, self.path, part.blocks, part.manifest_file)
             tails[part.partition] = partition_log.append(view, request).tail_nodes
-        metadata.prepare(view, transactional_id, producer)
+        transactional_ids.prepare(view, transactional_id, producer)
         return producer, tails
 
     def _transactional_id(self, number: int) -> str:
@@ -207,7 +209,7 @@ class Round:
     def _read_ahead(self, view: ZnodeView, partitions: Sequence[TopicIdPartition]) -> None:
         ids = {partition.partition: self._transactional_id(partition.partition) for partition in partitions}
         view.get_many(paths.transaction(transactional_id) for transactional_id in ids.values())
-        stored = {number: metadata.load(view, transactional_id) for number, transactional_id in ids.items()}
+        stored = {number: transactional_ids.load(view, transactional_id) for number, transactional_id in ids.items()}
         participants = ((partition, stored[partition.partition]) for partition in partitions)
         partition_log.read_ahead(
             view, ((partition, [] if found is None else [found.producer_id]) for partition, found in participants)
@@ -228,7 +230,7 @@ class Round:
         offsets.check_unmoved({partition: value.offset for partition, value in held.items()})
         order = groups.next_order(view, offsets.group_id, owning_prefix=self._prefix, nonce=self._nonce)
         listed = {*record.groups, *groups.stage(view, offsets.group_id, end, self.path, order)}
-        metadata.grow_owner(view, self.path, replace(record, groups=tuple(sorted(listed))))
+        transactional_ids.grow_owner(view, self.path, replace(record, groups=tuple(sorted(listed))))
 
     def _complete(self, view: ZnodeView, ledger: QueryLedger, record: OwnerRecord) -> OwnerRecord:
         if self._has_staged:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog import limits
-from oncelog.coordinator import metadata, owners
+from oncelog.coordinator import owners, transactional_ids
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import PlanOvertakenError, StepTooLargeError
 from oncelog.ledger.kinds import EMBEDDED
@@ -260,7 +260,9 @@ def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bo
     if partition_reads.read_owner(view, part.owner) is None:
         return True  # another settler was faster
     is_kept = _is_remembered(view, part.owner)
-    is_complete = metadata.fold(view, part.owner, replace(part.state, partitions=()) if is_kept else part.state)
+    is_complete = transactional_ids.fold(
+        view, part.owner, replace(part.state, partitions=()) if is_kept else part.state
+    )
     if is_complete and part.is_last and not is_kept and part.owner not in unfinished:
         view.delete(part.owner)
     return is_complete

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oncelog import limits
-from oncelog.coordinator import metadata
+from oncelog.coordinator import transactional_ids
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot
@@ -104,9 +104,9 @@ def expire_transactional_ids(store: ZnodeStore) -> list[str]:
         idle_ms = now_ms - znode.stat.mtime_ms
         if payloads.decode_transaction(path, znode.data).state is TxnState.DEAD:
             if idle_ms > limits.TOMBSTONE_MS:
-                store.transact(lambda view, i=transactional_id: metadata.remove_tombstone(view, i))  # type: ignore[misc]
+                store.transact(lambda view, i=transactional_id: transactional_ids.remove_tombstone(view, i))  # type: ignore[misc]
         elif idle_ms > limits.TRANSACTIONAL_ID_EXPIRATION_MS:
             version = znode.stat.version
-            if store.transact(lambda view, i=transactional_id, v=version: metadata.expire(view, i, v)):  # type: ignore[misc]
+            if store.transact(lambda view, i=transactional_id, v=version: transactional_ids.expire(view, i, v)):  # type: ignore[misc]
                 expired.append(transactional_id)
     return expired

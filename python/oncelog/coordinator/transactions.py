@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from oncelog import limits
-from oncelog.coordinator import groups, metadata
+from oncelog.coordinator import groups, transactional_ids
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.errors import InvalidProducerIdMappingError
 from oncelog.log import partition_log, partition_reads
@@ -64,7 +64,7 @@ class TransactionCoordinator:
         seen: list[str] = []  # the stored nonce that each write was based on; to find itself fenced is no base
 
         def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
-            found = metadata.load(view, transactional_id)
+            found = transactional_ids.load(view, transactional_id)
             base_nonce = seen[-1] if is_repeated and seen else None  # without one, no attempt came as far as a write
             if base_nonce is None:
                 seen.append(found.nonce if found else "")
@@ -74,12 +74,12 @@ class TransactionCoordinator:
                 max_timeout_ms=limits.MAX_TRANSACTION_TIMEOUT_MS,
                 nonce=nonce,
                 base_nonce=base_nonce,
-                owner_outcome=metadata.owner_outcome(view, found),
+                owner_outcome=transactional_ids.owner_outcome(view, found),
                 expected=expected,
                 keep_prepared=keep_prepared,
                 fresh_producer_id=fresh_producer_id,
             )
-            step = metadata.apply(view, event)
+            step = transactional_ids.apply(view, event)
             return Initialised(step.answer, step.metadata.prepared_transaction)
 
         return self._run(init)
@@ -95,7 +95,7 @@ class TransactionCoordinator:
             partitions = [request.partition for request in appends]
             owner = own_transaction(transactional_id, producer)
             partition_log.read_for(view, appends, also=[paths.transaction(transactional_id), owner])
-            metadata.add_partitions(view, transactional_id, producer, partitions, owner)
+            transactional_ids.add_partitions(view, transactional_id, producer, partitions, owner)
             return [partition_log.append(view, request) for request in appends]
 
         return resolving(lambda: self._store.transact(append))
@@ -120,17 +120,21 @@ class TransactionCoordinator:
                 transactional_id=transactional_id, producer=producer, commit=True, fresh_producer_id=fresh_producer_id
             )
             partition_log.read_for(view, appends, also=[paths.transaction(transactional_id), owner])
-            stored = metadata.load(view, transactional_id)
+            stored = transactional_ids.load(view, transactional_id)
             if stored is None or stored.producer != producer:  # unknown, fenced, or an earlier try won
-                identity = metadata.apply(view, end).answer
+                identity = transactional_ids.apply(view, end).answer
                 return [_landed_before(view, request) for request in appends], identity
             if stored.open_transaction is None and _is_one_phase(appends):
                 (request,) = appends
-                identity = metadata.commit_at_once(view, stored, producer, request.partition, owner, fresh_producer_id)
+                identity = transactional_ids.commit_at_once(
+                    view, stored, producer, request.partition, owner, fresh_producer_id
+                )
                 return [partition_log.append(view, replace(request, commits=True))], identity
-            metadata.add_partitions(view, transactional_id, producer, [request.partition for request in appends], owner)
+            transactional_ids.add_partitions(
+                view, transactional_id, producer, [request.partition for request in appends], owner
+            )
             appended: list[Appended | None] = [partition_log.append(view, request) for request in appends]
-            return appended, metadata.apply(view, end).answer
+            return appended, transactional_ids.apply(view, end).answer
 
         return self._run(commit)
 
@@ -146,10 +150,10 @@ class TransactionCoordinator:
 
         def stage(view: ZnodeView, some: groups.GroupOffsets) -> None:
             event = events.AddOffsets(transactional_id=transactional_id, producer=producer, group=group_id, owner=owner)
-            metadata.apply(view, event)
+            transactional_ids.apply(view, event)
             order = groups.next_order(view, group_id)
             listed = groups.stage(view, group_id, some, owner, order)
-            metadata.add_groups_to_owner(view, owner, listed)
+            transactional_ids.add_groups_to_owner(view, owner, listed)
 
         def run(some: groups.GroupOffsets) -> None:
             resolving(lambda: self._store.transact(lambda view: stage(view, some)))
@@ -159,7 +163,9 @@ class TransactionCoordinator:
 
     def prepare(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Promise that the open transaction can be committed; returns its token (KIP-939)."""
-        return resolving(lambda: self._store.transact(lambda view: metadata.prepare(view, transactional_id, producer)))
+        return resolving(
+            lambda: self._store.transact(lambda view: transactional_ids.prepare(view, transactional_id, producer))
+        )
 
     def end_txn(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> ProducerIdAndEpoch:
         """Commit or abort: one multi that decides the owner; returns the identity of the next transaction."""
@@ -172,7 +178,7 @@ class TransactionCoordinator:
                 fresh_producer_id=fresh_producer_id,
             )
             view.get_many([paths.transaction(transactional_id), own_transaction(transactional_id, producer)])
-            return metadata.apply(view, event).answer
+            return transactional_ids.apply(view, event).answer
 
         return self._run(end)
 
@@ -192,7 +198,7 @@ class TransactionCoordinator:
                 owner=own_transaction(transactional_id, token),
                 fresh_producer_id=fresh_producer_id,
             )
-            return metadata.apply(view, event).answer
+            return transactional_ids.apply(view, event).answer
 
         return self._run(complete)
 
@@ -210,7 +216,7 @@ class TransactionCoordinator:
         """
 
         def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
-            aborted = metadata.force_abort(view, transactional_id, owner, fresh_producer_id)
+            aborted = transactional_ids.force_abort(view, transactional_id, owner, fresh_producer_id)
             return aborted or (is_repeated and _is_aborted(view, owner))
 
         return self._run(abort)
@@ -219,7 +225,7 @@ class TransactionCoordinator:
         """Abort and fence an open, unprepared transaction by the path of its owner; whether this call did it."""
 
         def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
-            aborted = metadata.time_out(view, owner, fresh_producer_id)
+            aborted = transactional_ids.time_out(view, owner, fresh_producer_id)
             return aborted or (is_repeated and _is_aborted(view, owner))
 
         return self._run(abort)
@@ -230,7 +236,7 @@ class TransactionCoordinator:
         Raises:
             InvalidProducerIdMappingError: no such id.
         """
-        found = metadata.load(self._store, transactional_id)
+        found = transactional_ids.load(self._store, transactional_id)
         if found is None:
             raise InvalidProducerIdMappingError("no such transactional id", transactional_id=transactional_id)
         return found

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from oncelog.ledger.kinds import LedgerKind
+from oncelog.ledger.payloads import decode_ledger
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol import batch_ledger
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import paths
 from oncelog.znodes.walking import paths_below
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ def _query_ids(store: ZnodeStore, root: str) -> QueryIds:
         some = ledgers[at : at + LEDGERS_PER_READ]
         for path, znode in zip(some, store.get_many(some), strict=True):
             if znode is not None:
-                found[path] = payloads.decode_ledger(path, znode.data).query_id
+                found[path] = decode_ledger(path, znode.data).query_id
     return found
 
 

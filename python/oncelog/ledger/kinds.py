@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from oncelog.arguments import check_name
 from oncelog.errors import CorruptDataError, UnknownPrefixError, UsageError
+from oncelog.ledger.payloads import decode_ledger, encode_ledger
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.types import Outcome
@@ -86,7 +87,7 @@ class LedgerKind(Generic[R]):
         """What the ledger says of a prefix; None before its first batch."""
         path = self.path(prefix)
         znode = reader.get(path)
-        return None if znode is None else payloads.decode_ledger(path, znode.data)
+        return None if znode is None else decode_ledger(path, znode.data)
 
     def require(self, reader: ZnodeReader, prefix: str) -> QueryLedger:
         """What the ledger says of a prefix.
@@ -146,14 +147,14 @@ class LedgerKind(Generic[R]):
     def znodes(self, reader: ZnodeReader) -> Iterator[tuple[str, Callable[[str, bytes], object]]]:
         """Every znode of every ledger, and what reads it: for who looks for damage."""
         for path in paths_below(reader, self.root):
-            yield path, payloads.decode_ledger
+            yield path, decode_ledger
             yield from ((found, self.decode) for found in paths_below(reader, paths.rounds_of(path)))
 
     # Within a step
 
     def put(self, view: ZnodeView, prefix: str, ledger: QueryLedger, *, is_new: bool = False) -> None:
         """Store the ledger of a prefix."""
-        (view.create if is_new else view.set)(self.path(prefix), payloads.encode_ledger(ledger))
+        (view.create if is_new else view.set)(self.path(prefix), encode_ledger(ledger))
 
     def put_round(self, view: ZnodeView, prefix: str, number: int, record: R) -> None:
         """Store a round that is there already."""

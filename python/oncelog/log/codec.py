@@ -26,6 +26,7 @@ from oncelog.log.columns import BATCH_SCHEMA, CODECS, FORMAT_VERSION, Field, che
 from oncelog.log.records import RECORD_SCHEMA, normalise
 from oncelog.ports import OutputFile
 from oncelog.randomness import random_bytes
+from oncelog.types import Block
 
 __all__ = [
     "CODECS",
@@ -108,16 +109,11 @@ class Header(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBlock:
+class EncodedBlock(NamedTuple):
     """A record batch ready to be written: its bytes in parts, and what the index says about them."""
 
     parts: Sequence[bytes | memoryview]
-    length: int
-    crc32: int
-    count: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
+    block: Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +146,8 @@ def _header_but_marker() -> bytes:
     return output.getvalue()[:-SYNC_BYTES]
 
 
-def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes) -> EncodedBlock:
-    """A record batch of `RECORD_SCHEMA` as one block of a data file."""
+def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes, place: Place) -> EncodedBlock:
+    """A record batch of `RECORD_SCHEMA` as one block of a data file, which is to be written at `place`."""
     batch, buffers = batch_columns.encode(records, codec)
     body_length = sum(buffer.size for buffer in buffers)
     fields = BytesIO()
@@ -167,7 +163,8 @@ def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes) -> Enc
     for part in parts:
         length += len(part)
         crc32 = zlib.crc32(part, crc32)
-    return EncodedBlock(parts, length, crc32, batch["count"], batch["min_timestamp_ms"], batch["max_timestamp_ms"])
+    bounds = batch["min_timestamp_ms"], batch["max_timestamp_ms"]
+    return EncodedBlock(parts, Block(*place, length, crc32, batch["count"], *bounds))
 
 
 def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None) -> DecodedBlock:

@@ -2,10 +2,11 @@
 
 Assumptions: a file's name carries the generation its writer read before the first byte; the step that first names a
 file refuses names older than the previous generation; a generation lasts at least limits.GENERATION_MIN_AGE_MS, and for
-as long as a writer from before it is at work (holds.py). Hence a file older than the previous generation that no index
-names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition have
-been found so, and that old, by a collection at least that long ago: one that was younger may have been named, and read,
-since. That time counts from after the look at the indexes.
+as long as a writer from before it is at work (generations.py). Hence a file older than the previous generation that no
+index names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition
+have been found so, and that old, by a collection at least that long ago: one that was younger may have been named, and
+read, since. That time counts from after the look at the indexes, and is kept in znodes between two collections: the
+*candidates*.
 
 Crash points: after the generation was raised, after each removal, after the candidates were stored: each leaves less
 work.
@@ -13,22 +14,29 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from oncelog import limits
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import FileUnavailableError, UnknownTopicError
-from oncelog.log import candidates, generations, holds, partition_reads, topics
-from oncelog.log.holds import Hold
+from oncelog.log import generations, partition_reads, topics
+from oncelog.log.generations import Hold
 from oncelog.log.index_files import IndexFiles
-from oncelog.ports import FileStore, Stat, ZnodeStore, ZnodeView
+from oncelog.ports import FileStore, ZnodeStore, ZnodeView
+from oncelog.randomness import random_id
 from oncelog.znodes import paths
-from oncelog.znodes.log_payloads import encode_generation
+from oncelog.znodes.log_payloads import Candidates, decode_candidates, encode_candidates
 
 FAILURES_TO_STOP = 10
 """So many removals may fail before the others are left to the next collection."""
+
+NAMES_PER_ZNODE = 3000
+"""Bounds a znode of names to about 200 kB."""
+
+MAX_PARTS = 99
+"""Bounds what is kept to 300,000 names: collections can remove as many in an hour."""
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
 
@@ -74,9 +82,8 @@ def collect(
         FileUnavailableError: some file cannot be removed now; the others were.
     """
     began_ms = now_ms()
-    seen = _next_generation(store, began_ms)
-    generation = seen.next if dry_run else _raise_generation(store, seen)
-    found_before = candidates.read(store)
+    generation, held_by = generations.raised(store, began_ms, dry_run=dry_run)
+    found_before = read_candidates(store)
     referenced = referenced_files(store, IndexFiles(files))
     looked_ms = now_ms()
     due, waiting, young, foreign = {}, {}, [], []
@@ -97,13 +104,13 @@ def collect(
             waiting[name] = found_ms
     reach(CrashPoint.COLLECT)
     if not dry_run:
-        holds.release_overdue(store, looked_ms)
+        generations.release_overdue(store, looked_ms)
         failures = _remove(files, due)
-        candidates.write(store, waiting | {name: found_before[name] for name in failures})
+        _keep_candidates(store, waiting | {name: found_before[name] for name in failures})
         for failure in failures.values():
             raise failure
     reach(CrashPoint.COLLECTED)
-    return Collected(generation, tuple(due), (*waiting, *young), tuple(foreign), sum(due.values()), seen.held_by)
+    return Collected(generation, tuple(due), (*waiting, *young), tuple(foreign), sum(due.values()), held_by)
 
 
 def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailableError]:
@@ -145,37 +152,47 @@ def _all_files(files: FileStore) -> Iterable[tuple[str, int, int]]:
         yield from files.names(folder)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The generation as a collection found it: `next` is what it works at, the present one or the one behind it."""
-
-    present: int
-    next: int
-    version: int
-    held_by: tuple[Hold, ...]
+# Candidates -----------------------------------------------------------------------------------------------------------
+#
+# The first znode has the oldest finds, and names those that have the others. A part is written before the znode that
+# names it, and removed once none does: what is read is what one collection wrote, or less of it, where another one
+# writes at the same time. What is missing is found anew, and only goes later.
 
 
-def _next_generation(store: ZnodeStore, now_ms: int) -> _Seen:
-    """What to raise the generation to: it stays until it is old enough and no writer from before it is at work.
-
-    The generation is read first: whoever began before it was set last has a znode by then.
-    """
-    with store.snapshot() as reader:
-        present = generations.current(reader)
-        znode = reader.get(paths.GENERATION)
-        stat = znode.stat if znode is not None else Stat(0, 0, now_ms, now_ms, 0)
-        if now_ms - stat.mtime_ms < limits.GENERATION_MIN_AGE_MS:
-            return _Seen(present, present, stat.version, ())
-        held_by = holds.before(reader, stat, now_ms)
-    return _Seen(present, present if held_by else present + 1, stat.version, held_by)
+def read_candidates(store: ZnodeStore) -> dict[str, int]:
+    """When the files that nothing names were found first, in milliseconds of the store's time, by name."""
+    first = _read(store, paths.CANDIDATES)
+    found_ms = dict(first.found_ms)
+    for part in first.parts:
+        found_ms |= _read(store, paths.candidates_part(part)).found_ms
+    return found_ms
 
 
-def _raise_generation(store: ZnodeStore, seen: _Seen) -> int:
-    def step(view: ZnodeView) -> int:
-        znode = view.get(paths.GENERATION)
-        if seen.next == seen.present or znode is None or znode.stat.version != seen.version:
-            return generations.current(view)  # another collection may have raised it
-        view.set(paths.GENERATION, encode_generation(seen.next))
-        return seen.next
+def _keep_candidates(store: ZnodeStore, found_ms: Mapping[str, int]) -> None:
+    """Keep these in place of what is kept; of more than can be kept, those that were found first."""
+    rows = sorted(found_ms.items(), key=lambda row: (row[1], row[0]))
+    oldest, *others = [dict(rows[at : at + NAMES_PER_ZNODE]) for at in range(0, max(len(rows), 1), NAMES_PER_ZNODE)]
+    parts = {f"{random_id()}-{number}": chunk for number, chunk in enumerate(others[:MAX_PARTS])}
+    for part, chunk in parts.items():
+        _put(store, paths.candidates_part(part), encode_candidates(Candidates(chunk), is_first=False))
+    _put(store, paths.CANDIDATES, encode_candidates(Candidates(oldest, list(parts)), is_first=True))
+    for left_over in sorted(set(store.children(paths.CANDIDATES)) - parts.keys()):
+        _put(store, paths.candidates_part(left_over), None)
 
-    return store.transact(step)
+
+def _read(store: ZnodeStore, path: str) -> Candidates:
+    znode = store.get(path)
+    return Candidates({}) if znode is None else decode_candidates(path, znode.data)
+
+
+def _put(store: ZnodeStore, path: str, data: bytes | None) -> None:
+    """Create or set a znode; remove it where there is no data."""
+
+    def step(view: ZnodeView) -> None:
+        is_there = view.get(path) is not None
+        if data is not None:
+            (view.set if is_there else view.create)(path, data)
+        elif is_there:
+            view.delete(path)
+
+    store.transact(step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from oncelog.errors import CorruptDataError, DataLossError, ensure
@@ -16,19 +17,17 @@ from oncelog.log import codec
 from oncelog.ports import FileStore
 from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, TailNode
 from oncelog.protocol.sequencing import sequence_add
-from oncelog.types import NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch
+from oncelog.types import BLOCK_FIELDS, NO_TIMESTAMP, Block, Outcome, ProducerIdAndEpoch
 
 T = TypeVar("T")
 
 CACHED_FILES = 64
 
+# An entry of the index has the count itself.
 _BLOCK_FIELDS: list[dict[str, Any]] = [
-    {"name": "file", "type": "string"},
-    {"name": "position", "type": "long"},
-    {"name": "length", "type": "long"},
-    {"name": "crc32", "type": "long"},
-    {"name": "min_timestamp_ms", "type": "long"},
-    {"name": "max_timestamp_ms", "type": "long"},
+    {"name": name, "type": "string" if kind is str else "long"}
+    for name, kind in BLOCK_FIELDS.items()
+    if name != "count"
 ]
 _BLOCK_SCHEMA: dict[str, Any] = {"type": "record", "name": "Block", "fields": _BLOCK_FIELDS}
 _PAIR_SCHEMA: dict[str, Any] = {
@@ -88,26 +87,14 @@ MANIFEST_SCHEMA: dict[str, Any] = {
 
 
 def _block_row(block: Block) -> dict[str, Any]:
-    return {
-        "file": block.file,
-        "position": block.position,
-        "length": block.length,
-        "crc32": block.crc32,
-        "min_timestamp_ms": block.min_timestamp_ms,
-        "max_timestamp_ms": block.max_timestamp_ms,
-    }
+    return {name: getattr(block, name) for name in BLOCK_FIELDS}  # a schema without the count passes it over
 
 
-def _block_of(row: dict[str, Any], count: int) -> Block:
-    return Block(
-        row["file"],
-        row["position"],
-        row["length"],
-        row["crc32"],
-        count,
-        row["min_timestamp_ms"],
-        row["max_timestamp_ms"],
-    )
+_in_order = itemgetter(*BLOCK_FIELDS)
+
+
+def _block_of(row: dict[str, Any]) -> Block:
+    return Block(*_in_order(row))
 
 
 def _entry_row(entry: IndexEntry) -> dict[str, Any]:
@@ -137,7 +124,7 @@ def _entry_of(row: dict[str, Any]) -> IndexEntry:
         ProducerIdAndEpoch(row["producer_id"], row["epoch"]),
         row["base_sequence"],
         row["owner"],
-        _block_of(row["block"], row["count"]) if row["block"] else None,
+        _block_of({**row["block"], "count": row["count"]}) if row["block"] else None,
         marker
         and Marker(
             Outcome(marker["outcome"]),
@@ -202,7 +189,7 @@ class IndexFiles:
 
     def write_manifest(self, name: str, blocks: Sequence[Block]) -> None:
         """Write the blocks of one large append; they get their offsets in the append itself."""
-        self._write(name, MANIFEST_SCHEMA, ({**_block_row(block), "count": block.count} for block in blocks))
+        self._write(name, MANIFEST_SCHEMA, map(_block_row, blocks))
 
     def write_leaf(self, name: str, entries: Sequence[IndexEntry]) -> IndexRef:
         """Write consecutive entries; returns the ref that names them."""
@@ -223,7 +210,7 @@ class IndexFiles:
         if node.manifest is None:
             return node.entries
         manifest = node.manifest
-        blocks = self._read(manifest.file, MANIFEST_SCHEMA, lambda row: _block_of(row, row["count"]), _are_blocks)
+        blocks = self._read(manifest.file, MANIFEST_SCHEMA, _block_of, _are_blocks)
         entries = []
         offset, sequence = node.base_offset, manifest.base_sequence
         for block in blocks:

@@ -1,4 +1,4 @@
-"""Records as Arrow columns: their schema, the door through which a user's batch comes in, and their sizes.
+"""Records as Arrow columns: their schema, the door through which a user's batch comes in, their sizes and parts.
 
 What leaves `normalise` is what every other part relies on: `RECORD_SCHEMA`, no record over the limit, nothing hidden
 below a null. Knows nothing of files.
@@ -6,7 +6,7 @@ below a null. Knows nothing of files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,6 @@ def normalise(batch: pa.RecordBatch | pa.Table, default_timestamp_ms: int) -> pa
         InvalidRecordError: a column is missing, unknown or of a wrong type; the error names it.
         RecordTooLargeError: key, value and headers of one record exceed `limits.MAX_RECORD_BYTES`.
     """
-    if not isinstance(batch, pa.RecordBatch | pa.Table):
-        raise InvalidRecordError("records are a pyarrow.RecordBatch or Table", found=type(batch).__name__)
     _check_columns(batch.schema)
     columns = [_column(batch, field) for field in RECORD_SCHEMA]
     columns[3] = _timestamps(columns[3], default_timestamp_ms)
@@ -92,6 +90,29 @@ def valid_of(array: pa.Array) -> Numbers:
     """Which entries are not null."""
     valid: Numbers = array.is_valid().to_numpy(zero_copy_only=False)
     return valid
+
+
+def split_rows(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each number, in their order: one stable sort and one copy, never a loop over rows.
+
+    Args:
+        rows: any record batch.
+        numbers: one per row, such as its partition.
+
+    Yields:
+        (number, its rows), by ascending number; a batch with one number alone is not copied.
+    """
+    if rows.num_rows == 0:
+        return
+    if numbers.min() == numbers.max():
+        yield int(numbers[0]), rows
+        return
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    starts = np.flatnonzero(np.diff(ordered)) + 1
+    together = rows.take(pa.array(order))
+    for start, end in zip([0, *starts], [*starts, len(ordered)], strict=True):
+        yield int(ordered[start]), together.slice(start, end - start)
 
 
 # Columns --------------------------------------------------------------------------------------------------------------

@@ -116,21 +116,12 @@ class SegmentWriter:
 
     def _write(self, records: pa.RecordBatch) -> Block:
         file = self._current = self._current or self._new_file()
-        block = avro.encode_block(records, self._codec, file.sync_marker)
-        position = file.output.position
-        for part in block.parts:
+        parts, block = avro.encode_block(records, self._codec, file.sync_marker, Place(file.name, file.output.position))
+        for part in parts:
             file.output.write(part)
         if file.output.position >= self._roll_bytes:
             self._finish_file()
-        return Block(
-            file.name,
-            position,
-            block.length,
-            block.crc32,
-            block.count,
-            block.min_timestamp_ms,
-            block.max_timestamp_ms,
-        )
+        return block
 
     def _new_file(self) -> _DataFile:
         name = f"{self._prefix}{random_id()}.avro"

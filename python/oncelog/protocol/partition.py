@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from oncelog.types import Block, Outcome, ProducerIdAndEpoch
+from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class IndexRef:
     entries: int
     records: int
     size_bytes: int
-    max_timestamp_ms: int
+    max_timestamp_ms: TimestampMs
     aborted_first: int | None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from oncelog.errors import InvalidTxnStateError, OutOfOrderSequenceError, ProducerFencedError, ensure
 from oncelog.limits import DEDUPE_WINDOW
-from oncelog.types import MAX_SEQUENCE, NO_SEQUENCE, ProducerIdAndEpoch
+from oncelog.types import MAX_SEQUENCE, NO_SEQUENCE, Count, ProducerIdAndEpoch, SequenceNumber
 
 _SEQUENCES = MAX_SEQUENCE + 1
 
@@ -33,8 +33,8 @@ def sequence_distance(start: int, end: int) -> int:
 class AppendedBatch:
     """One batch a partition remembers, to recognise it when it comes again."""
 
-    first_sequence: int
-    count: int
+    first_sequence: SequenceNumber
+    count: Count
     base_offset: int
 
     @property

@@ -7,16 +7,12 @@ ReadTask.java) sees a call of `task_partition` and reads its argument.
 from __future__ import annotations
 
 import json
-from operator import attrgetter
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from oncelog.spark.planner import ReadTask
-from oncelog.types import Block, BlockSlice
-
-_BLOCK = ("file", "position", "length", "crc32", "count", "min_timestamp_ms", "max_timestamp_ms")
-_in_order = attrgetter(*(f"block.{name}" for name in _BLOCK), "base_offset", "first_row", "end_row")
+from oncelog.types import Block, BlockSlice, block_row
 
 
 class TaskPartition(InputPartition):
@@ -28,13 +24,13 @@ class TaskPartition(InputPartition):
 
     def __reduce__(self) -> tuple[Any, ...]:
         task = self.task
-        slices = [_in_order(piece) for piece in task.slices]
-        fields = {"path": task.path, "topic": task.topic, "partition": task.partition, "slices": slices}
+        slices = [(block_row(piece.block), piece.base_offset, piece.first_row, piece.end_row) for piece in task.slices]
+        fields = (task.path, task.topic, task.partition, slices)
         return task_partition, (json.dumps(fields, separators=(",", ":")),)
 
 
 def task_partition(text: str) -> TaskPartition:
     """The partition that was pickled."""
-    fields = json.loads(text)
-    slices = tuple(BlockSlice(Block(*piece[: len(_BLOCK)]), *piece[len(_BLOCK) :]) for piece in fields["slices"])
-    return TaskPartition(ReadTask(fields["path"], fields["topic"], fields["partition"], slices))
+    path, topic, partition, rows = json.loads(text)
+    slices = tuple(BlockSlice(Block(*row[0]), *row[1:]) for row in rows)
+    return TaskPartition(ReadTask(path, topic, partition, slices))

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
-from oncelog.log import holds
+from oncelog.log import generations
 from oncelog.ports import ZnodeStore
 from oncelog.spark import group_offsets, schema
 from oncelog.spark.kit import context
@@ -49,7 +49,7 @@ class _Writer:
         self._options = options
         log = open_log(options.path, options.znodes)
         writer = f"a write of Spark into {options.topic or 'topics its rows name'}"
-        self._hold = holds.take(log.services.store, writer, options.checkpoint_location or "")
+        self._hold = generations.hold(log.services.store, writer, options.checkpoint_location or "")
         self._task = write_task(log, options)
 
     def _write(self, rows: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -66,7 +66,7 @@ class _Writer:
         """The write is over. A hold that cannot be given back now ends by itself."""
         held = {self._hold, *also, *(message.hold for message in messages if isinstance(message, TaskMessage))}
         with suppress(RetriableError, OutcomeUnknownError):
-            holds.release(self._store(), held)
+            generations.release(self._store(), held)
 
     def _store(self) -> ZnodeStore:
         return open_log(self._options.path, self._options.znodes).services.store
@@ -105,7 +105,7 @@ class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
         except BaseException:
             self._release(messages)
             raise
-        self._release(messages, *holds.of_stream(self._store(), self._hold))
+        self._release(messages, *generations.holds_of_stream(self._store(), self._hold))
 
     def _commit(self, sent: Sequence[TaskMessage], batch_id: int) -> None:
         options = self._options

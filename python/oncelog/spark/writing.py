@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +23,11 @@ from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import InvalidRecordError, UnknownPartitionError, UnknownTopicError
 from oncelog.log import generations
 from oncelog.log.files import file_store
-from oncelog.log.records import normalise
-from oncelog.log.routing import split_rows
+from oncelog.log.records import normalise, split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.ports import FileStore
 from oncelog.randomness import random_bytes
-from oncelog.types import Block, TopicPartition
+from oncelog.types import BLOCK_FIELDS, Block, TopicPartition, block_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -165,19 +164,8 @@ def _now_ms() -> int:
 
 # As a Spark job -------------------------------------------------------------------------------------------------------
 
-_COLUMNS = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "file": pa.string(),
-    "position": pa.int64(),
-    "length": pa.int64(),
-    "crc32": pa.int64(),
-    "count": pa.int32(),
-    "min_timestamp_ms": pa.int64(),
-    "max_timestamp_ms": pa.int64(),
-}
-_SPARK_NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long"}
-_DDL = ", ".join(f"{name} {_SPARK_NAMES[kind]}" for name, kind in _COLUMNS.items())
+_COLUMNS = {"topic": str, "partition": int, **BLOCK_FIELDS}
+_DDL = ", ".join(f"{name} {'string' if kind is str else 'long'}" for name, kind in _COLUMNS.items())
 
 
 def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
@@ -208,6 +196,5 @@ def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch], files: FileSto
 
 
 def _metadata(written: list[Written]) -> pa.RecordBatch:
-    rows = [(piece.topic, piece.partition, *astuple(piece.block)) for piece in written]
-    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), _COLUMNS.values(), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
+    rows = [(piece.topic, piece.partition, *block_row(piece.block)) for piece in written]
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], names=list(_COLUMNS))

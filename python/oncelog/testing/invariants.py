@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from oncelog.coordinator import metadata, settler
+from oncelog.coordinator import settler, transactional_ids
 from oncelog.coordinator.settler import Settler
 from oncelog.errors import OncelogError, ensure
 from oncelog.ledger.kinds import EMBEDDED
+from oncelog.ledger.payloads import decode_ledger
 from oncelog.log import partition_reads, topics
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
@@ -146,12 +147,12 @@ def _read(log: Log) -> _Seen:
             seen.partitions[paths.partition(partition)] = _read_partition(reader, files, partition)
         for path in paths_below(reader, paths.TRANSACTIONS):
             transactional_id = paths.name_at(path)
-            stored = metadata.load(reader, transactional_id)
+            stored = transactional_ids.load(reader, transactional_id)
             ensure(stored is not None, "an id that is listed has metadata", path=path)
             seen.ids[transactional_id] = cast(TransactionMetadata, stored)
             _read_owners(reader, path, seen)
         for path in paths_below(reader, paths.QUERIES):
-            seen.ledgers[paths.name_at(path)] = payloads.decode_ledger(path, _listed(reader, path).data)
+            seen.ledgers[paths.name_at(path)] = decode_ledger(path, _listed(reader, path).data)
             _read_owners(reader, paths.rounds_of(path), seen)
         for path in _below(reader, paths.GROUPS, 4):
             pending = payloads.decode_group_partition(path, _listed(reader, path).data).pending

@@ -14,8 +14,6 @@ from oncelog.znodes.rules import ROOT, split_path
 
 T = TypeVar("T")
 
-MAX_CRC32 = 2**32 - 1
-
 
 def number(value: Any, least: int = 0, most: int = MAX_LONG) -> int:
     """A whole number within ``[least, most]``: a count, an offset, a size, a time."""

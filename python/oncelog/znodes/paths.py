@@ -4,10 +4,10 @@
     /clock                                       set to read the store's time
     /commits                                     set by every deciding write (protocol/visibility.py)
     /producer_ids                                the next block of producer ids
-    /files/generation                            the collection generation (log/collection.py)
-    /files/candidates                            unreferenced files, and when they were found (log/candidates.py)
+    /files/generation                            the collection generation (log/generations.py)
+    /files/candidates                            unreferenced files, and when they were found (log/collection.py)
     /files/candidates/<part>                     more of them
-    /files/holds/<id>                            a write that keeps the generation from being raised (log/holds.py)
+    /files/holds/<id>                            a write that holds the generation (log/generations.py)
     /topics/<t>                                  topic id, partitions, configuration
     /topics/<t>/<topic id>/<p>                   PartitionState
     /topics/<t>/<topic id>/<p>/producers/<pid>   ProducerEntry

@@ -12,7 +12,6 @@ from typing import Any
 
 from oncelog.limits import MAX_PARTITIONS
 from oncelog.ports import Znode
-from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
 from oncelog.protocol.partition import (
     Manifest,
@@ -21,7 +20,7 @@ from oncelog.protocol.partition import (
     TailNode,
     TopicState,
 )
-from oncelog.protocol.sequencing import AppendedBatch, ProducerEntry
+from oncelog.protocol.sequencing import ProducerEntry
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import (
@@ -119,7 +118,7 @@ def _tail_node_from_json(payload: Payload) -> TailNode:
 def _producer_to_json(entry: ProducerEntry) -> Payload:
     return {
         "epoch": entry.epoch,
-        "batches": [[b.first_sequence, b.count, b.base_offset] for b in entry.batches],
+        "batches": [rows.batch_to_row(batch) for batch in entry.batches],
         "open_first_offset": entry.open_first_offset,
         "open_owner": entry.open_owner,
     }
@@ -128,15 +127,10 @@ def _producer_to_json(entry: ProducerEntry) -> Payload:
 def _producer_from_json(payload: Payload) -> ProducerEntry:
     return ProducerEntry(
         epoch=fields.epoch(payload["epoch"]),
-        batches=fields.several(_batch_from_json, payload["batches"]),
+        batches=fields.several(rows.batch_from_row, payload["batches"]),
         open_first_offset=fields.maybe(fields.number, payload["open_first_offset"]),
         open_owner=fields.maybe(fields.path, payload["open_owner"]),
     )
-
-
-def _batch_from_json(row: Json) -> AppendedBatch:
-    first_sequence, count, base_offset = fields.rows(row)
-    return AppendedBatch(fields.sequence(first_sequence), fields.number(count, least=1), fields.number(base_offset))
 
 
 # Owners ---------------------------------------------------------------------------------------------------------------
@@ -203,7 +197,7 @@ def owner_state(path: str, znode: Znode) -> OwnerState:
     return OwnerState(owner.outcome, znode.stat.mzxid, participants, owner.partitions, owner.groups)
 
 
-# Groups and queries ---------------------------------------------------------------------------------------------------
+# Groups ---------------------------------------------------------------------------------------------------------------
 
 
 def _group_partition_to_json(state: GroupPartitionState) -> Payload:
@@ -255,38 +249,11 @@ def _group_to_json(group: GroupRecord) -> Payload:
     return asdict(group)
 
 
-def _ledger_to_json(ledger: QueryLedger) -> Payload:
-    return asdict(ledger)
-
-
 def _group_from_json(payload: Payload) -> GroupRecord:
     return GroupRecord(
         owning_prefix=fields.maybe(fields.text, payload["owning_prefix"]),
         is_deleted=fields.flag(payload["is_deleted"]),
         nonce=fields.maybe(fields.text, payload["nonce"]),
-    )
-
-
-def _ledger_from_json(payload: Payload) -> QueryLedger:
-    return QueryLedger(
-        query_id=fields.text(payload["query_id"]),
-        sink_name=fields.text(payload["sink_name"]),
-        run_id=fields.text(payload["run_id"]),
-        superseded_runs=fields.several(fields.text, payload["superseded_runs"]),
-        current_round=fields.number(payload["current_round"]),
-        last=fields.maybe(_last_batch_from_json, payload["last"]),
-        group_id=fields.maybe(fields.text, payload["group_id"]),
-    )
-
-
-def _last_batch_from_json(payload: Json) -> LastBatch:
-    if payload.keys() != set(LastBatch.__slots__):
-        raise ValueError("other fields than those of a batch")
-    return LastBatch(
-        batch_id=fields.signed(payload["batch_id"]),
-        fingerprint=fields.text(payload["fingerprint"]),
-        round=fields.number(payload["round"]),
-        run_id=fields.text(payload["run_id"]),
     )
 
 
@@ -334,7 +301,6 @@ _producer = Kind(_producer_to_json, _producer_from_json, ProducerEntry.__slots__
 _owner = Kind(_owner_to_json, _owner_from_json, OwnerRecord.__slots__)
 _group_partition = Kind(_group_partition_to_json, _group_partition_from_json, GroupPartitionState.__slots__)
 _group = Kind(_group_to_json, _group_from_json, GroupRecord.__slots__)
-_ledger = Kind(_ledger_to_json, _ledger_from_json, QueryLedger.__slots__)
 _transaction = Kind(_transaction_to_json, _transaction_from_json, TransactionMetadata.__slots__)
 
 encode_topic, decode_topic = _topic.encode, _topic.decode
@@ -344,5 +310,4 @@ encode_producer, decode_producer = _producer.encode, _producer.decode
 encode_owner, decode_owner = _owner.encode, _owner.decode
 encode_group_partition, decode_group_partition = _group_partition.encode, _group_partition.decode
 encode_group, decode_group = _group.encode, _group.decode
-encode_ledger, decode_ledger = _ledger.encode, _ledger.decode
 encode_transaction, decode_transaction = _transaction.encode, _transaction.decode

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from operator import attrgetter
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from oncelog.protocol.partition import IndexEntry, IndexRef, Marker, OwnerSpan
-from oncelog.types import NO_SEQUENCE, Block, Outcome, ProducerIdAndEpoch
+from oncelog.protocol.sequencing import AppendedBatch
+from oncelog.types import NO_SEQUENCE, Block, Bounds, Outcome, ProducerIdAndEpoch
 from oncelog.znodes import fields
+
+T = TypeVar("T")
 
 Row = Any
 
 
+def _flat(kind: type[T]) -> tuple[Callable[[T], Row], Callable[[Row], T]]:
+    """The functions of a dataclass of texts and numbers: its row has them in order, each within its bounds."""
+    hints = get_type_hints(kind, include_extras=True)
+    allowed = [_types_and_bounds(hint) for hint in hints.values()]
+
+    def from_row(row: Row) -> T:
+        for value, (types, least, most) in zip(fields.rows(row), allowed, strict=True):
+            found = type(value)
+            if found not in types or (found is int and not least <= value <= most):
+                raise ValueError(f"not a row of {kind.__name__}: {value!r}")
+        return kind(*row)
+
+    return attrgetter(*hints), from_row
+
+
+def _types_and_bounds(hint: Any) -> tuple[tuple[type, ...], int, int]:
+    types = get_args(hint) if isinstance(hint, UnionType) else (str if hint is str else int,)
+    return (types, *getattr(hint, "__metadata__", (Bounds(),))[0])
+
+
+block_to_row, block_from_row = _flat(Block)
+ref_to_row, ref_from_row = _flat(IndexRef)
+batch_to_row, batch_from_row = _flat(AppendedBatch)
+
+
 def pair_to_row(pair: ProducerIdAndEpoch) -> Row:
     return [pair.producer_id, pair.epoch]
-
-
-def block_to_row(block: Block) -> Row:
-    return [
-        block.file,
-        block.position,
-        block.length,
-        block.crc32,
-        block.count,
-        block.min_timestamp_ms,
-        block.max_timestamp_ms,
-    ]
-
-
-def block_from_row(row: Row) -> Block:
-    file, position, length, crc32, count, min_timestamp_ms, max_timestamp_ms = fields.rows(row)
-    return Block(
-        file=fields.text(file),
-        position=fields.number(position),
-        length=fields.number(length),
-        crc32=fields.number(crc32, most=fields.MAX_CRC32),
-        count=fields.number(count, least=1),
-        min_timestamp_ms=fields.timestamp_ms(min_timestamp_ms),
-        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
-    )
 
 
 def marker_to_row(marker: Marker) -> Row:
@@ -74,35 +80,6 @@ def entry_from_row(row: Row) -> IndexEntry:
         owner=fields.maybe(fields.path, owner),
         block=fields.maybe(block_from_row, block),
         marker=fields.maybe(marker_from_row, marker),
-    )
-
-
-def ref_to_row(ref: IndexRef) -> Row:
-    return [
-        ref.file,
-        ref.level,
-        ref.start,
-        ref.end,
-        ref.entries,
-        ref.records,
-        ref.size_bytes,
-        ref.max_timestamp_ms,
-        ref.aborted_first,
-    ]
-
-
-def ref_from_row(row: Row) -> IndexRef:
-    file, level, start, end, entries, records, size_bytes, max_timestamp_ms, aborted_first = fields.rows(row)
-    return IndexRef(
-        file=fields.text(file),
-        level=fields.number(level),
-        start=fields.number(start),
-        end=fields.number(end),
-        entries=fields.number(entries),
-        records=fields.number(records),
-        size_bytes=fields.number(size_bytes),
-        max_timestamp_ms=fields.timestamp_ms(max_timestamp_ms),
-        aborted_first=fields.maybe(fields.number, aborted_first),
     )
 
 

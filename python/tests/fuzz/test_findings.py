@@ -36,7 +36,8 @@ STREAM = {"path": "/log", "subscribe": "t"}
 
 def test_an_lz4_buffer_that_holds_less_than_it_says_is_refused_and_not_filled_from_memory() -> None:
     rows = [(None, b"0123456789abcdef" * 20, None, 5), (None, b"0123456789abcdef" * 21, None, 5)]
-    block = bytearray(b"".join(codec.encode_block(record_batch(rows), "lz4", bytes(16)).parts))  # type: ignore[arg-type]
+    parts, _ = codec.encode_block(record_batch(rows), "lz4", bytes(16), Place("data/x"))  # type: ignore[arg-type]
+    block = bytearray(b"".join(parts))
     size = BytesIO()
     codec._write("long", 16 * 41, size)
     longer = BytesIO()

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from oncelog.log import codec
+from oncelog.log.codec import Place
 from oncelog.types import Block
 
 FOLDER = Path(__file__).parent
@@ -59,10 +60,9 @@ def data_file(codec_name: str, name: str) -> tuple[bytes, list[Block]]:
     data = codec.file_header(SYNC_MARKER)
     blocks = []
     for rows in BATCHES:
-        encoded = codec.encode_block(record_batch(rows), codec_name, SYNC_MARKER)
-        bounds = encoded.min_timestamp_ms, encoded.max_timestamp_ms
-        blocks.append(Block(name, len(data), encoded.length, encoded.crc32, encoded.count, *bounds))
-        data += b"".join(encoded.parts)
+        parts, block = codec.encode_block(record_batch(rows), codec_name, SYNC_MARKER, Place(name, len(data)))
+        blocks.append(block)
+        data += b"".join(parts)
     return data, blocks
 
 

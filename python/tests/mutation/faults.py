@@ -118,7 +118,7 @@ IDENTITY = [
 ENDING = [
     Fault(
         "a prepared transaction times out",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "stored.open_transaction is None or stored.prepared:",
         "stored.open_transaction is None:",
         ("spec/test_timeout_laws.py",),
@@ -139,14 +139,14 @@ ENDING = [
     ),
     Fault(
         "a decision does not touch /commits",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         'replace(record, outcome=decision.outcome)))\n    view.set_blind(paths.COMMITS, b"")\n',
         "replace(record, outcome=decision.outcome)))\n",
         ("spec/test_coordinator_laws.py", "unit/coordinator/test_transactions.py"),
     ),
     Fault(
         "an operator's abort hits the id's next transaction",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "if stored is None or stored.open_transaction is None or stored.owner != owner:",
         "if stored is None or stored.open_transaction is None:",
         ("unit/coordinator/test_transactions.py", "unit/clients/test_admin_transactions.py"),
@@ -174,7 +174,7 @@ ENDING = [
     ),
     Fault(
         "an idle id expires although it was just used",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "if znode is None or znode.stat.version != version:",
         "if znode is None:",
         ("unit/coordinator/test_sweeper.py", "spec/test_timeout_laws.py"),
@@ -598,7 +598,7 @@ STEPS = [
     ),
     Fault(
         "a transaction grows until nothing can end it",
-        "coordinator/metadata.py",
+        "coordinator/transactional_ids.py",
         "    if len(data) > limits.MAX_TRANSACTION_BYTES:\n",
         "    if False:\n",
         (
@@ -834,7 +834,7 @@ SETTLING = [
     ),
     Fault(
         "a collection forgets the files that one znode cannot name",
-        "log/candidates.py",
+        "log/collection.py",
         "for number, chunk in enumerate(others[:MAX_PARTS])}",
         "for number, chunk in enumerate(others[:0])}",
         ("unit/log/test_collection.py",),
@@ -855,37 +855,37 @@ SETTLING = [
     ),
     Fault(
         "a collection raises the generation while a round of it is open",
-        "log/holds.py",
+        "log/generations.py",
         "(*_open_rounds(reader, now_ms), *live)",
         "live",
         ("unit/log/test_holds.py", "unit/spark/test_driver.py"),
     ),
     Fault(
         "a collection raises the generation while Spark writes files of it",
-        "log/holds.py",
+        "log/generations.py",
         "(*_open_rounds(reader, now_ms), *live)",
         "_open_rounds(reader, now_ms)",
         ("unit/log/test_holds.py", "unit/spark/test_stream_writer.py"),
     ),
     Fault(
         "a round that is overdue holds files for ever",
-        "log/holds.py",
+        "log/generations.py",
         " and now_ms - znode.stat.mtime_ms <= record.timeout_ms:",
         ":",
         ("unit/log/test_holds.py",),
     ),
     Fault(
         "all holds of the dead are removed in one step",
-        "log/holds.py",
+        "log/generations.py",
         "in_parts(list(held), release_some)",
         "release_some(list(held))",
         ("unit/log/test_holds.py",),
     ),
     Fault(
         "a slow collection sets the generation back",
-        "log/collection.py",
-        " or znode.stat.version != seen.version:",
-        ":",
+        "log/generations.py",
+        "if its_stat.version != stat.version:",
+        "if False:",
         ("unit/log/test_holds.py",),
     ),
 ]
@@ -918,6 +918,13 @@ FILES = [
         "            _collect(blocks, gathered.flush())\n            writer.finish()\n",
         "            _collect(blocks, gathered.flush())\n",
         ("unit/clients/test_producer.py",),
+    ),
+    Fault(
+        "a block is read from a znode with numbers that no writer gives",
+        "znodes/rows.py",
+        " or (found is int and not least <= value <= most):",
+        ":",
+        ("unit/znodes/test_payloads.py",),
     ),
     Fault(
         "the CRC of a block is not compared",

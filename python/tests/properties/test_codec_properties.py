@@ -69,7 +69,7 @@ def test_any_slice_of_any_batch_comes_back_and_so_does_any_choice_of_its_columns
 ) -> None:
     columns = data.draw(st.lists(st.sampled_from(codec.RECORD_SCHEMA.names), unique=True, min_size=1))
 
-    block = b"".join(codec.encode_block(data.draw(cut_out(wanted)), codec_name, SYNC_MARKER).parts)
+    block = b"".join(codec.encode_block(data.draw(cut_out(wanted)), codec_name, SYNC_MARKER, PLACE).parts)
     whole = codec.decode_block(block, PLACE).records
     pruned = codec.decode_block(block, PLACE, columns).records
 

@@ -401,7 +401,7 @@ def decides_in_two_steps(patch_: pytest.MonkeyPatch) -> None:
         def ledger_first(view: ZnodeView) -> None:
             ledger = EMBEDDED.require(view, PREFIX)
             after = batch_ledger.decided(ledger, request(driver.batch, f"run-{driver.run}"), round_.number)
-            view.set(EMBEDDED.path(PREFIX), payloads.encode_ledger(after))
+            EMBEDDED.put(view, PREFIX, after)
 
         ledger = EMBEDDED.read(store, PREFIX)
         if ledger is not None and ledger.last is not None and ledger.last.batch_id == driver.batch:

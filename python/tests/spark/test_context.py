@@ -15,7 +15,7 @@ from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
 from tests.support.spark.journal_source import JournalSource
 from tests.support.spark.queries import forget_last_commit, numbers, run, run_batches, run_plan
-from tests.support.spark.releases import since_4_2
+from tests.support.spark.releases import since_4_3
 
 OFFSET_LOG_VERSION = "spark.sql.streaming.offsetLog.formatVersion"
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
@@ -163,7 +163,7 @@ def test_the_checkpoint_tells_what_the_running_query_told(
             assert replace(found, run_id=told.run_id, checkpoint_root=told.checkpoint_root) == told
 
 
-@since_4_2
+@since_4_3
 def test_named_sources_come_in_the_order_of_their_names_and_a_new_one_has_no_start(
     spark: SparkSession, tmp_path: Path, set_conf: dict[str, str]
 ) -> None:

@@ -25,7 +25,7 @@ from oncelog.log.partition_log import Append
 from oncelog.log.segment import read_block
 from oncelog.runtime import Log
 from oncelog.spark import schema
-from oncelog.types import Block, ProducerIdAndEpoch
+from oncelog.types import Block, ProducerIdAndEpoch, block_row
 from tests.fuzz.mutators import varint
 from tests.golden.write_v1 import BATCHES, FOLDER, data_file
 from tests.support.log.logs import numbered, partition, started, state, write_committed
@@ -259,6 +259,9 @@ DAMAGES: dict[str, tuple[Damage, type[Exception], str]] = {
     "another count": (
         lambda data, block: (data, replace(block, count=4)), CorruptDataError,
         "differs='count', expected=4, found=5"),
+    "an endless length": (
+        lambda data, block: (data, replace(block, length=2**40)), CorruptDataError,
+        "differs='length', expected=1099511627776"),
     "no records": (changed(1, 0), CorruptDataError, "a block of a data file does not hold a record batch"),
     "an endless number": (changed(1, 0xFF), CorruptDataError, "a block of a data file does not hold a record batch"),
     "other times": (
@@ -300,10 +303,7 @@ class JvmBlocks:
         """The records of a block; None where it is refused as damaged."""
         kinds = ("binary", "binary", "timestamp", "array<struct<key:binary,value:binary>>")
         key, value, timestamp, headers = vectors = [self._vector(1, self._types.fromDDL(kind)) for kind in kinds]
-        named = self._blocks.Block(
-            block.file, block.position, block.length, block.crc32, block.count, block.min_timestamp_ms,
-            block.max_timestamp_ms,
-        )  # fmt: skip
+        named = self._blocks.Block(*block_row(block))
         try:
             self._reader.read(named, 0, block.count, self._blocks.RecordVectors(*vectors))
         except PySparkException as error:

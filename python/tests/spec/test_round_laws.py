@@ -10,7 +10,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.clients.producer import Producer
-from oncelog.coordinator import groups, metadata, rounds
+from oncelog.coordinator import groups, rounds, transactional_ids
 from oncelog.coordinator.rounds import Round
 from oncelog.errors import (
     BatchRefusedError,
@@ -514,7 +514,7 @@ def test_a_batch_over_hundreds_of_partitions_of_two_topics_is_one_flip_in_bounde
             world.settle()
         rounds.forget_old_rounds(log.services.store, PREFIX)
 
-        stored = metadata.load(log.services.store, f"{PREFIX}-7")
+        stored = transactional_ids.load(log.services.store, f"{PREFIX}-7")
         assert stored is not None
         assert stored.epoch == 2, "each participant is initialised once a round, and ended once"
 

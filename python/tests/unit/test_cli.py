@@ -27,7 +27,7 @@ from oncelog.cli import main
 from oncelog.cli.output import duration, moment, printable, quoted, readable, size
 from oncelog.cli.shell import Command, Root
 from oncelog.limits import MAX_NAME_BYTES
-from oncelog.log import holds
+from oncelog.log import generations
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
 from tests.style.tree import ROOT
@@ -496,7 +496,7 @@ def test_collecting_names_the_writes_for_which_files_stay(
     shell: Shell, log: oncelog.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "GENERATION_MIN_AGE_MS", 0)
-    held = holds.take(log.services.store, "a write of Spark")
+    held = generations.hold(log.services.store, "a write of Spark")
     shell("gc")
 
     assert re.fullmatch(

@@ -10,7 +10,7 @@ from typing import Any
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.log import candidates, generations
+from oncelog.log import collection, generations
 from oncelog.ports import Stat, Znode
 from oncelog.protocol.batch_ledger import LastBatch, QueryLedger
 from oncelog.protocol.group_offsets import CommittedOffset, GroupPartitionState, PendingOffset
@@ -236,7 +236,7 @@ class SmallPayload(Target):
         if at == 1:
             return generations.current(store)
         if at == 3:
-            return candidates.read(store)
+            return collection.read_candidates(store)
         return store.transact(lambda view: producer_ids._next_block(view, "mine"))
 
 

@@ -19,7 +19,7 @@ from oncelog import limits, runtime
 from oncelog.clients.accumulator import Receipt
 from oncelog.clients.background import Threads
 from oncelog.clients.producer import Producer
-from oncelog.coordinator import metadata, sweeper
+from oncelog.coordinator import sweeper, transactional_ids
 from oncelog.coordinator.sweeper import Overdue
 from oncelog.errors import FileWriteError
 from oncelog.log import partition_log, partition_reads, topics
@@ -437,7 +437,7 @@ def columns(*sent: bytes | None, **more: list[object]) -> pa.RecordBatch:
 def set_epoch(log: Log, transactional_id: str, epoch: int) -> None:
     """Rewrite an idle id's metadata, as if it had come to `epoch` by as many transactions."""
     store = log.services.store
-    stored = metadata.load(store, transactional_id)
+    stored = transactional_ids.load(store, transactional_id)
     assert stored is not None
     assert stored.open_transaction is None
     data = payloads.encode_transaction(replace(stored, epoch=epoch))

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.clients.prepared import PreparedTransaction
-from oncelog.coordinator import metadata
+from oncelog.coordinator import transactional_ids
 from oncelog.errors import InvalidTxnStateError
 from oncelog.log import partition_log, partition_reads, topics
 from oncelog.log.partition_log import Append
@@ -86,7 +86,7 @@ def fill(world: LogWorld) -> Busy:
     write_open(prepared, b"promised")
     token = prepared.prepare_transaction()
     begin(log, 0, prefix="other", query_id="other").write(written(log, {1: [b"of an open round"]}))
-    stored = metadata.load(log.services.store, "open")
+    stored = transactional_ids.load(log.services.store, "open")
     assert stored is not None
     return Busy(world, stored.producer, token)
 
@@ -246,7 +246,7 @@ def test_a_prepared_transaction_is_completed_by_its_token_after_the_copy(busy: B
 
 
 def test_what_was_decided_before_the_copy_stays_decided(busy: Busy, moved: Log) -> None:
-    stored = metadata.load(moved.services.store, "unsettled-abort")
+    stored = transactional_ids.load(moved.services.store, "unsettled-abort")
     assert stored is not None
 
     with pytest.raises(InvalidTxnStateError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.coordinator import groups, metadata, rounds
+from oncelog.coordinator import groups, rounds, transactional_ids
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, RunSupersededError
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ledger.progress import GroupProgress
@@ -48,7 +48,7 @@ def test_what_is_written_is_prepared_and_owned_by_the_round(log: Log) -> None:
     round_ = begin(log, 0)
     round_.write(written(log, {0: [b"a"], 1: [b"b"]}))
     record = record_of(log, round_.number)
-    stored = metadata.load(log.services.store, f"{PREFIX}-1")
+    stored = transactional_ids.load(log.services.store, f"{PREFIX}-1")
 
     assert record.partitions == tuple(paths.partition(where) for where in partitions(log, TOPIC))
     assert stored is not None

@@ -9,7 +9,7 @@ import pytest
 from oncelog import limits
 from oncelog.clients.flush import Flush
 from oncelog.clients.producer import Producer
-from oncelog.coordinator import metadata
+from oncelog.coordinator import transactional_ids
 from oncelog.errors import PartitionPinnedError, StepTooLargeError, UnstableOffsetCommitError, UsageError
 from oncelog.log import topics
 from oncelog.runtime import Log
@@ -265,4 +265,4 @@ def test_parts_are_halved_as_often_as_they_are_too_large_and_stay_in_order() -> 
     assert done == [1, 2, 3, 4, 5, 20, 6]
     assert in_parts([], run) == []
     with pytest.raises(StepTooLargeError):
-        in_parts([1], lambda some: metadata.ensure_room("/path", b"x" * (limits.MAX_TRANSACTION_BYTES + 1)))
+        in_parts([1], lambda some: transactional_ids.ensure_room("/path", b"x" * (limits.MAX_TRANSACTION_BYTES + 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog import limits
-from oncelog.coordinator import metadata, owners, sweeper
+from oncelog.coordinator import owners, sweeper, transactional_ids
 from oncelog.coordinator.sweeper import Overdue
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.protocol.txn_state import TxnState
@@ -133,16 +133,16 @@ def test_tombstones_of_expired_ids_go_after_a_day(world: LogWorld) -> None:
     started(world.log)
     world.time.pass_ms(limits.TRANSACTIONAL_ID_EXPIRATION_MS + 1)
     assert sweeper.expire_transactional_ids(store) == ["copier"]
-    stored = metadata.load(store, "copier")
+    stored = transactional_ids.load(store, "copier")
     assert stored is not None
     assert stored.state is TxnState.DEAD
     world.time.pass_ms(limits.TOMBSTONE_MS)
     assert sweeper.expire_transactional_ids(store) == []
-    assert metadata.load(store, "copier") is not None
+    assert transactional_ids.load(store, "copier") is not None
     world.time.pass_ms(1)
     sweeper.expire_transactional_ids(store)
 
-    assert metadata.load(store, "copier") is None
+    assert transactional_ids.load(store, "copier") is None
     assert started(world.log) is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from oncelog.errors import InvalidOptionError, InvariantViolation
 from oncelog.log import codec, columns
 from oncelog.log.codec import Place
+from oncelog.types import Block
 from tests.unit.log.batches import EVERYTHING, Row, batch_of, rows_of, values_batch
 
 PLACE = Place("data/a.avro", 100)
@@ -22,7 +24,7 @@ INCOMPRESSIBLE = np.random.default_rng(1).bytes(10_000)
 
 
 def block_of(batch: pa.RecordBatch, codec_name: str = "zstd") -> bytes:
-    return b"".join(codec.encode_block(batch, codec_name, SYNC_MARKER).parts)
+    return b"".join(codec.encode_block(batch, codec_name, SYNC_MARKER, PLACE).parts)
 
 
 def stored(batch: pa.RecordBatch, codec_name: str = "zstd") -> dict[str, Any]:
@@ -65,12 +67,13 @@ def test_a_slice_is_stored_alone(start: int, length: int) -> None:
     assert block_of(batch.slice(start, length)) == block_of(batch_of(EVERYTHING[start : start + length]))
 
 
-def test_a_batch_says_its_count_and_bounds_of_time() -> None:
-    encoded = codec.encode_block(batch_of(EVERYTHING), "zstd", SYNC_MARKER)
-    decoded = codec.decode_block(b"".join(encoded.parts), PLACE)
+def test_a_batch_says_where_it_is_its_count_and_bounds_of_time() -> None:
+    parts, block = codec.encode_block(batch_of(EVERYTHING), "zstd", SYNC_MARKER, PLACE)
+    data = b"".join(parts)
+    decoded = codec.decode_block(data, PLACE)
 
     expected = (4, 1_699_999_999_000, 1_700_000_070_000)
-    assert (encoded.count, encoded.min_timestamp_ms, encoded.max_timestamp_ms) == expected
+    assert block == Block("data/a.avro", 100, len(data), zlib.crc32(data), *expected)
     assert (decoded.count, decoded.min_timestamp_ms, decoded.max_timestamp_ms) == expected
 
 
@@ -196,4 +199,4 @@ def test_only_known_codecs_are_written() -> None:
 )
 def test_only_normalised_batches_with_records_are_written(spoil: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
     with pytest.raises(InvariantViolation):
-        codec.encode_block(spoil(batch_of(EVERYTHING)), "zstd", SYNC_MARKER)
+        codec.encode_block(spoil(batch_of(EVERYTHING)), "zstd", SYNC_MARKER, PLACE)

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog import limits
 from oncelog.errors import FileUnavailableError
-from oncelog.log import candidates, collection, generations, partition_log
+from oncelog.log import collection, generations, partition_log
 from oncelog.log.collection import Collected
 from oncelog.log.partition_log import Append
 from oncelog.runtime import Log
@@ -148,12 +148,12 @@ def test_a_file_that_is_named_in_time_is_no_orphan(world: LogWorld) -> None:
     assert values(world.log) == [b"a"]
 
 
-@pytest.mark.parametrize("names_per_znode", [candidates.NAMES_PER_ZNODE, 1])
+@pytest.mark.parametrize("names_per_znode", [collection.NAMES_PER_ZNODE, 1])
 def test_a_process_that_dies_within_a_collection_costs_no_data_and_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_per_znode: int
 ) -> None:
     """conformance: 14."""
-    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", names_per_znode)
+    monkeypatch.setattr(collection, "NAMES_PER_ZNODE", names_per_znode)
     for at in range(20):
         with log_world(tmp_path / str(at)) as world:
             world.log.create_topic(TOPIC)
@@ -245,7 +245,7 @@ def test_a_store_that_removes_nothing_is_not_asked_for_every_file(
 def test_any_number_of_files_goes_at_once_when_its_time_has_come(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 2)
+    monkeypatch.setattr(collection, "NAMES_PER_ZNODE", 2)
     names = {orphan(world) for _ in range(5)}
     found(world)
     assert len(world.store().children(paths.CANDIDATES)) == 2
@@ -257,8 +257,8 @@ def test_any_number_of_files_goes_at_once_when_its_time_has_come(
 def test_what_does_not_fit_into_its_memory_waits_a_collection_longer(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "NAMES_PER_ZNODE", 1)
-    monkeypatch.setattr(candidates, "MAX_PARTS", 1)
+    monkeypatch.setattr(collection, "NAMES_PER_ZNODE", 1)
+    monkeypatch.setattr(collection, "MAX_PARTS", 1)
     names = {orphan(world) for _ in range(5)}
     removed: list[str] = []
     for _ in range(5):

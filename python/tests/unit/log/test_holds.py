@@ -10,7 +10,7 @@ import pytest
 from oncelog import limits
 from oncelog.errors import CorruptDataError
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.log import collection, generations, holds
+from oncelog.log import collection, generations
 from oncelog.log.collection import Collected
 from oncelog.ports import ZnodeView
 from oncelog.runtime import Log
@@ -67,18 +67,18 @@ def test_a_round_that_is_aborted_or_overdue_keeps_nothing(world: LogWorld, end: 
 
 def test_a_hold_keeps_the_generation_until_it_is_released(world: LogWorld, log: Log) -> None:
     store = log.services.store
-    before, after = holds.take(store, "a job"), holds.take(store, "another one")
+    before, after = generations.hold(store, "a job"), generations.hold(store, "another one")
     assert [later(world).generation for _ in range(3)] == [2, 2, 2]
     assert sorted(hold.owner for hold in later(world).held_by) == sorted([before, after])
-    late = holds.take(store, "a job of now")
-    holds.release(store, [before, after])
-    holds.release(store, [before])
+    late = generations.hold(store, "a job of now")
+    generations.release(store, [before, after])
+    generations.release(store, [before])
     assert later(world).generation == 3, "a later writer bears this generation or the one before"
     assert later(world).held_by[0].owner == late
 
 
 def test_a_hold_that_nobody_releases_ends_by_itself(world: LogWorld, log: Log) -> None:
-    holds.take(log.services.store, "a job that died")
+    generations.hold(log.services.store, "a job that died")
     later(world)
     world.time.pass_ms(limits.HOLD_TIMEOUT_MS)
 
@@ -92,7 +92,7 @@ def test_more_holds_than_a_step_takes_end_all_the_same(
     """Else collection would fail for good behind a day of jobs that were killed."""
     monkeypatch.setattr(rules, "MULTI_MAX_OPS", 10)
     for _ in range(15):
-        holds.take(log.services.store, "a job that died")
+        generations.hold(log.services.store, "a job that died")
     world.time.pass_ms(limits.HOLD_TIMEOUT_MS + 1)
     log.admin.collect()
 
@@ -101,13 +101,13 @@ def test_more_holds_than_a_step_takes_end_all_the_same(
 
 def test_a_hold_whose_answer_is_lost_is_taken_once(world: LogWorld) -> None:
     store = FaultyStore(world.store(), Fault.LOST_REPLY, at=0)
-    held = holds.take(store, "a job")
+    held = generations.hold(store, "a job")
 
     assert [f"{paths.HOLDS}/{name}" for name in world.store().children(paths.HOLDS)] == [held]
 
 
 def test_a_young_generation_is_held_by_nobody_and_a_dry_run_says_what_the_run_will(world: LogWorld, log: Log) -> None:
-    holds.take(log.services.store, "a job")
+    generations.hold(log.services.store, "a job")
     later(world)
     assert log.admin.collect().held_by == ()
     world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
@@ -135,11 +135,11 @@ def test_a_slow_collection_does_not_set_the_generation_back(world: LogWorld, log
     assert generation(log) == 3
 
 
-def test_a_damaged_hold_is_damage_and_names_its_znode(log: Log) -> None:
-    path = holds.take(log.services.store, "a job")
+def test_a_damaged_hold_is_damage_and_names_its_znode(world: LogWorld, log: Log) -> None:
+    path = generations.hold(log.services.store, "a job")
     log.services.store.transact(lambda view: view.set(path, b"[]"))
     with pytest.raises(CorruptDataError, match=path):
-        holds.before(log.services.store, log.services.store.get(paths.GENERATION).stat, 0)  # type: ignore[union-attr]
+        later(world)
 
     (problem,) = log.admin.verify().problems
     assert problem.place == path

@@ -13,6 +13,7 @@ import pytest
 
 from oncelog.errors import CorruptDataError, OncelogError, UnsupportedFormatError
 from oncelog.log import codec, columns
+from oncelog.log.codec import Place
 from oncelog.log.files import LocalFileStore
 from oncelog.log.segment import SegmentWriter, read_block, scan_file
 from oncelog.types import Block
@@ -193,16 +194,15 @@ def test_a_newer_layout_asks_for_an_upgrade(
     sync_marker = codec.new_sync_marker()
     with monkeypatch.context() as newer:
         newer.setattr(columns, "FORMAT_VERSION", 2)
-        encoded = codec.encode_block(batch_of(ROWS), "zstd", sync_marker)
+        place = Place("data/x", len(codec.file_header(sync_marker)))
+        parts, block = codec.encode_block(batch_of(ROWS), "zstd", sync_marker, place)
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/x").write_bytes(codec.file_header(sync_marker) + b"".join(encoded.parts))
-    position = len(codec.file_header(sync_marker))
-    block = Block("data/x", position, encoded.length, encoded.crc32, 4, 0, 0)
+    (tmp_path / "data/x").write_bytes(codec.file_header(sync_marker) + b"".join(parts))
 
     for read in (lambda: read_block(files, block), lambda: next(scan_file(files, "data/x"))):
         with pytest.raises(UnsupportedFormatError) as caught:
             read()
-        assert caught.value.fields == {"file": "data/x", "position": position, "version": 2, "known": 1}
+        assert caught.value.fields == {"file": "data/x", "position": place.position, "version": 2, "known": 1}
 
 
 def test_a_newer_header_asks_for_an_upgrade(files: LocalFileStore, tmp_path: Path) -> None:

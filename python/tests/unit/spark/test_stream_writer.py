@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructType
 import oncelog
 from oncelog import limits
 from oncelog.errors import BatchRefusedError, UnknownTopicError
-from oncelog.log import holds
+from oncelog.log import generations
 from oncelog.runtime import Log
 from oncelog.spark.kit.options import Use
 from oncelog.spark.logs import close_logs
@@ -113,7 +113,7 @@ def test_a_write_that_is_aborted_or_fails_holds_no_files_any_more(log: Log, job:
     assert log.services.store.children(paths.HOLDS) == []
     failing = Job(log, job.writer)
     log.admin.delete_topic(TOPIC)
-    failing.message.hold = holds.take(log.services.store, "a task's")
+    failing.message.hold = generations.hold(log.services.store, "a task's")
     with pytest.raises(UnknownTopicError):
         failing.commit()
 
@@ -122,8 +122,8 @@ def test_a_write_that_is_aborted_or_fails_holds_no_files_any_more(log: Log, job:
 
 def test_a_stream_gives_back_what_its_stopped_runs_held_and_nothing_of_others(log: Log, writer: StreamWriter) -> None:
     """A batch that is stopped in its midst says nothing to anyone."""
-    holds.take(log.services.store, "a run that was stopped", writer._options.checkpoint_location or "")
-    others = holds.take(log.services.store, "another stream", "/another/ck")
+    generations.hold(log.services.store, "a run that was stopped", writer._options.checkpoint_location or "")
+    others = generations.hold(log.services.store, "another stream", "/another/ck")
     Job(log, writer).commit()
 
     assert [f"{paths.HOLDS}/{name}" for name in log.services.store.children(paths.HOLDS)] == [others]

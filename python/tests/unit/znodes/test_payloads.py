@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.ledger import payloads as ledger_payloads
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.limits import DEDUPE_WINDOW, MAX_PARTITIONS
 from oncelog.ports import Stat, Znode
@@ -41,7 +42,7 @@ from oncelog.types import (
     ProducerIdAndEpoch,
     TopicIdPartition,
 )
-from oncelog.znodes import kinds, paths, payloads
+from oncelog.znodes import kinds, paths, payloads, rows
 from oncelog.znodes.payloads import GroupRecord, OwnerRecord
 
 PATH = "/where/it/is"
@@ -164,7 +165,7 @@ KINDS = [
     Kind("owner", payloads.encode_owner, payloads.decode_owner, owner_records),
     Kind("group partition", payloads.encode_group_partition, payloads.decode_group_partition, group_partitions),
     Kind("group", payloads.encode_group, payloads.decode_group, groups),
-    Kind("ledger", payloads.encode_ledger, payloads.decode_ledger, ledgers),
+    Kind("ledger", ledger_payloads.encode_ledger, ledger_payloads.decode_ledger, ledgers),
     Kind("transaction", payloads.encode_transaction, payloads.decode_transaction, transactions()),
 ]
 
@@ -179,7 +180,8 @@ def as_another_wrote_it(payload: Any) -> bytes:
 
 
 def test_every_kind_of_payload_is_tested() -> None:
-    pairs_of_functions = {name.removeprefix("encode_") for name in vars(payloads) if name.startswith("encode_")}
+    names = [*vars(payloads), *vars(ledger_payloads)]
+    pairs_of_functions = {name.removeprefix("encode_") for name in names if name.startswith("encode_")}
 
     assert {kind.name.replace(" ", "_") for kind in KINDS} == pairs_of_functions
 
@@ -310,6 +312,35 @@ def test_a_payload_with_a_foreign_value_in_any_place_is_read_or_is_corrupt(kind:
             error = error_of(kind, as_another_wrote_it(payload))
             assert error is None or error.fields["path"] == PATH
         holder[key] = before
+
+
+BLOCK_ROW = ["data/00000001-a.avro", 0, 0, 2**32 - 1, 1, -1, 2**63 - 1]
+REF_ROW = ["index/00000001-a.avro", 0, 0, 1, 1, 1, 1, -1, None]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, 7), (0, None), (1, -1), (1, 1.0), (1, True), (1, "7"), (1, None), (2, 2**63), (3, 2**32), (4, 0), (5, -2)],
+)
+def test_a_block_with_a_value_that_no_writer_gives_is_refused(at: int, value: object) -> None:
+    rows.block_from_row(BLOCK_ROW)
+
+    with pytest.raises(ValueError, match="not a row of Block"):
+        rows.block_from_row([*BLOCK_ROW[:at], value, *BLOCK_ROW[at + 1 :]])
+
+
+@pytest.mark.parametrize("value", [-1, "7", True])
+def test_what_may_be_null_is_of_its_type_otherwise(value: object) -> None:
+    assert rows.ref_from_row(REF_ROW).aborted_first is None
+
+    with pytest.raises(ValueError, match="not a row of IndexRef"):
+        rows.ref_from_row([*REF_ROW[:-1], value])
+
+
+@pytest.mark.parametrize("row", [BLOCK_ROW[:-1], [*BLOCK_ROW, 0], {}, "1234567"])
+def test_a_row_of_another_length_or_shape_is_refused(row: object) -> None:
+    with pytest.raises(ValueError, match=r"argument|array"):
+        rows.block_from_row(row)
 
 
 def error_of(kind: Kind, data: bytes) -> CorruptDataError | UnsupportedFormatError | None:

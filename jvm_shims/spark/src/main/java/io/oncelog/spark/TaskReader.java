@@ -2,6 +2,7 @@ package io.oncelog.spark;
 
 import io.oncelog.spark.blocks.BlockReader;
 import java.io.IOException;
+import java.nio.file.Path;
 import java.util.Iterator;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
@@ -16,7 +17,7 @@ final class TaskReader implements PartitionReader<ColumnarBatch> {
   TaskReader(ReadTask task, StructType schema) {
     slices = task.slices().iterator();
     columns = new SourceColumns(schema, task.topic(), task.partition());
-    blocks = new BlockReader(task.folder());
+    blocks = new BlockReader(Path.of(task.folder()));
   }
 
   @Override
@@ -26,7 +27,7 @@ final class TaskReader implements PartitionReader<ColumnarBatch> {
     }
     ReadTask.Slice slice = slices.next();
     blocks.read(slice.block(), slice.firstRow(), slice.endRow(), columns.records());
-    columns.show(slice.baseOffset() + slice.firstRow(), slice.endRow() - slice.firstRow());
+    columns.show(slice.baseOffset() + slice.firstRow(), Math.toIntExact(slice.endRow() - slice.firstRow()));
     return true;
   }
 

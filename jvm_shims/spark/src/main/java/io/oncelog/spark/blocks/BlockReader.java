@@ -35,7 +35,7 @@ public final class BlockReader implements Closeable {
    * @throws UnsupportedFormatError a newer oncelog wrote it
    * @throws FileUnavailableError the file cannot be read now
    */
-  public void read(Block block, int first, int end, RecordVectors into) {
+  public void read(Block block, long first, long end, RecordVectors into) {
     load(block);
     try {
       decode(block, first, end, into);
@@ -67,9 +67,10 @@ public final class BlockReader implements Closeable {
     checkSame(block, "crc32", block.crc32(), crc32.getValue());
   }
 
-  private void decode(Block block, int first, int end, RecordVectors into) throws IOException {
-    AvroCursor cursor = new AvroCursor(bytes, block.length());
-    long contentEnd = framing(cursor, block.length());
+  private void decode(Block block, long first, long end, RecordVectors into) throws IOException {
+    int length = (int) block.length(); // so many were read
+    AvroCursor cursor = new AvroCursor(bytes, length);
+    long contentEnd = framing(cursor, length);
     checkVersion(block, cursor.readInt());
     BatchFields fields = BatchFields.read(cursor);
     long bodyLength = cursor.readLong();
@@ -84,7 +85,7 @@ public final class BlockReader implements Closeable {
     checkSame(block, "max_timestamp_ms", block.maxTimestampMs(), fields.maxTimestampMs());
     Bytes stored = new Bytes(bytes, cursor.position(), (int) bodyLength);
     Body body = new Body(stored, fields.compression(), decompressor);
-    new RecordDecoder(fields, body, first, end).decode(into);
+    new RecordDecoder(fields, body, Math.toIntExact(first), Math.toIntExact(end)).decode(into);
   }
 
   /** Passes the framing of a block; returns where its content ends. */

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.log.routing import split_rows
+from oncelog.log.records import split_rows
 
 
 @given(st.lists(st.integers(0, 5), max_size=50))
