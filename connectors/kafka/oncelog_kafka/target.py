@@ -406,10 +406,15 @@ class KafkaAttempt:
         )
 
     def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
-        """Whether this query wrote an offset with a batch before the previous one, and nobody since."""
+        """Whether this query wrote an offset with a batch before the previous one, and nobody since.
+
+        What the query wrote that this one took over is earlier than all of its batches.
+        """
         said = tokens.read(offset.metadata)
         request = self._request
-        return said is not None and said.query_id == request.query_id and said.batch_id < request.batch_id - 1
+        if said is None or said.query_id != request.query_id:
+            return said is not None and said.query_id == request.takeover
+        return said.batch_id < request.batch_id - 1
 
     # Fencing
 

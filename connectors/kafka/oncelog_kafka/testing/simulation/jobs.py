@@ -14,8 +14,8 @@ from oncelog.testing.simulation.world import World
 from oncelog_kafka.participants import Participant, ParticipantId
 from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.target import Written
-from oncelog_kafka.testing.brokers import Cluster
 from oncelog_kafka.testing.lines import ProcessLine
+from oncelog_kafka.testing.simulation.cluster import GuardedCluster
 from oncelog_kafka.testing.tasks import TaskProducer, Work
 
 TASK_ATTEMPTS = 3
@@ -35,7 +35,7 @@ LOOK_MS = 20
 class Place:
     """Where a query writes: the cluster, a topic and its number of partitions."""
 
-    cluster: Cluster
+    cluster: GuardedCluster
     topic: str
     partitions: int
 
