@@ -46,7 +46,7 @@ class ProcessLine:
         world = self._process.world
 
         def arrive() -> None:
-            world.note(NETWORK, Operation.BROKER_WRITE, what)
+            world.note(NETWORK, Operation.BROKER_WRITE, f"{what} of {self._process.name}")
             request()
 
         world.scheduler.start(arrive, world.chance.randrange(DELIVERED_WITHIN_MS))

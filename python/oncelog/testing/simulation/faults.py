@@ -174,3 +174,33 @@ class CrashesAt:
         self._count = 0
         self.struck += 1
         return Fault.CRASH_BEFORE
+
+
+class StrikesAt:
+    """Chosen faults at chosen operations.
+
+    Args:
+        strikes: each a fault and a number: of the operation, among those that can meet the fault. The first is counted
+            from the beginning, each further one from the one before it.
+
+    Attributes:
+        struck: how many of them there was an operation for.
+        met: how many operations could have met the one that is next.
+    """
+
+    def __init__(self, strikes: Sequence[tuple[Fault, int]]) -> None:
+        self._left = list(strikes)
+        self.struck = 0
+        self.met = 0
+
+    def of(self, operation: Operation) -> Fault | None:
+        if not self._left or self._left[0][0] not in OF_OPERATION[operation]:
+            return None
+        fault, number = self._left[0]
+        self.met += 1
+        if self.met <= number:
+            return None
+        self._left.pop(0)
+        self.met = 0
+        self.struck += 1
+        return fault

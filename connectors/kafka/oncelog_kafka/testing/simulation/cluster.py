@@ -19,7 +19,8 @@ from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.transactions import Identity, Known, State
 
-PREFIX = "query"
+PREFIX, TASK = "query", "task"
+"""Of the transactional ids, and of the names of tasks' processes."""
 
 LAGS_MS = 3_000
 """For how long a broker may not have heard that it coordinates an id no more, and show what was."""
@@ -39,8 +40,9 @@ class Look:
 class GuardedCluster(Cluster):
     """Brokers that nobody may ask to abort what a decision names, and that note who was shown what.
 
-    A task's own init may: given up by its client and sent again, it can reach the brokers behind the decision. They
-    cannot tell it from a new one, and the loss is named and rewritten like that of a time-out.
+    An init of a task, of its own id, may: given up and sent again, the first one can reach the brokers behind the
+    decision (tests/test_late_inits.py). They cannot tell it from a new one, and the loss is named and rewritten like
+    that of a time-out. An init that a driver or an operator sends never may, however late it arrives.
 
     Their clock runs evenly, whatever becomes of the clocks of drivers and of the store.
 
@@ -68,7 +70,9 @@ class GuardedCluster(Cluster):
         """
         known = self.ids.get(transactional_id)
         is_open = known is not None and known.state is State.ONGOING
-        if is_open and self._world.trace[-1].process != NETWORK and transactional_id in self._named():
+        step = self._world.trace[-1]
+        is_late = step.process == NETWORK and str(step.what).startswith(f"init {transactional_id} of {TASK}.")
+        if is_open and not is_late and transactional_id in self._named():
             raise LawBrokenError(f"{transactional_id}: it is decided, not committed yet, and somebody aborts it")
         return super().init(transactional_id, timeout_ms)
 

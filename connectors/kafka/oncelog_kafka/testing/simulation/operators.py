@@ -32,7 +32,12 @@ AWAY_MS, LOADS_MS = 150_000, 1_000
 
 
 class Operator:
-    """One query's."""
+    """One query's.
+
+    Attributes:
+        out_of_reach, same_machine: see the constants of these names.
+        given_up: ids of participants whose rows may be missing.
+    """
 
     def __init__(self, query: SinkQuery) -> None:
         self._query = query
@@ -40,6 +45,7 @@ class Operator:
         self._named_lost: set[str] = set()
         self._has_lost_checkpoint = False
         self._beginner: Process | None = None
+        self.out_of_reach, self.same_machine = OUT_OF_REACH, SAME_MACHINE
         self.given_up: set[str] = set()
 
     def note_loss(self, error: ParticipantLostError) -> None:
@@ -85,7 +91,7 @@ class Operator:
         aborted, or its last requests have arrived. What it decided it may not have carried out yet.
         """
         query, store, chance = self._query, process.open().services.store, self._world.chance
-        if not query.is_calm and chance.random() < SAME_MACHINE:
+        if not query.is_calm and chance.random() < self.same_machine:
             query.place.cluster.move_coordinators(chance.randrange(SHARDS), AWAY_MS, LOADS_MS)
         self._stop_drivers(process)
         self._beginner = process
@@ -108,7 +114,7 @@ class Operator:
         for driver in self._query.drivers:
             if driver is process or driver.is_dead:
                 continue
-            if driver is self._beginner or world.chance.random() >= OUT_OF_REACH:
+            if driver is self._beginner or world.chance.random() >= self.out_of_reach:
                 driver.crash()
                 continue
             duration_ms = world.chance.choice(STANDS_STILL_MS)

@@ -74,14 +74,14 @@ class Traits:
 
     Attributes:
         has_group: whether its progress is in a group as well.
-        is_speculative: whether its tasks may get copies.
+        copies: how probable a copy of a task is; see `SimulatedJob`.
         losses: how probable it is at the beginning of a life that its checkpoint is lost.
         set_backs: the same, that an older checkpoint is restored.
         falls: how probable it is that a driver's machine dies right behind a decision.
     """
 
     has_group: bool = False
-    is_speculative: bool = False
+    copies: float = 0.0
     losses: float = 0.0
     set_backs: float = 0.0
     falls: float = 0.0
@@ -273,7 +273,7 @@ class SinkQuery(Client):
             self.place,
             rows,
             self.prepared,
-            is_speculative=self._traits.is_speculative and not self.is_calm,
+            copies=0.0 if self.is_calm else self._traits.copies,
             is_calm=self.is_calm,
         )
         progress = GroupProgress(GROUP, {SOURCE: start} if batch_id else {}, {SOURCE: end}) if self.has_group else None

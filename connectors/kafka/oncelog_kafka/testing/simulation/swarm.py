@@ -32,6 +32,9 @@ LOSSES, SET_BACKS, FALLS = (0.0, 0.0, 0.4), (0.0, 0.0, 0.2), (0.0, 0.3, 0.6)
 """How probable it is, as a driver begins, that the checkpoint is lost, and that an older one is restored; and right
 behind a decision, that the driver's machine dies."""
 
+SPECULATIVE = 0.02
+"""How probable a second attempt of a task is, at each look, where there are copies."""
+
 LASTS_MS = 300_000
 """Within it a reader looks, most often at the beginning."""
 
@@ -104,7 +107,7 @@ def _query(world: World) -> SinkQuery:
         more |= {"onTimedOutParticipant": "rewrite", "participants": chance.randint(1, 3)}
     traits = Traits(
         has_group=chance.random() < 0.5,
-        is_speculative=chance.random() < 0.5,
+        copies=SPECULATIVE if chance.random() < 0.5 else 0.0,
         losses=chance.choice(LOSSES),
         set_backs=chance.choice(SET_BACKS),
         falls=chance.choice(FALLS),
