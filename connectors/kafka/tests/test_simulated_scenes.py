@@ -7,7 +7,7 @@ import pytest
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.faults import Fault
 from oncelog_kafka.target import KafkaAttempt
-from oncelog_kafka.testing.simulation.exhaustive import VARIANTS, Played, pairs, places_of, singles
+from oncelog_kafka.testing.simulation.exhaustive import VARIANTS, Played, Variant, pairs, places_of, singles
 from oncelog_kafka.testing.simulation.scenes import SCENES
 
 A_FEW = Shard(1, 20)
@@ -23,6 +23,13 @@ def test_a_fault_anywhere_breaks_no_law(name: str) -> None:
     assert found.places > 20
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", SCENES)
+def test_where_nothing_goes_wrong_nothing_is_left_open(name: str, variant: Variant) -> None:
+    """A retry or a copy of a task that lost would hold back every reader until the next lease, or its time-out."""
+    assert Played(name, (), variant).failure is None
+
+
 def test_a_second_crash_anywhere_breaks_no_law() -> None:
     found = pairs("Takeover", 20, VARIANTS[1:2])
 
@@ -31,7 +38,7 @@ def test_a_second_crash_anywhere_breaks_no_law() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(variant: tuple[int, bool]) -> None:
+def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(variant: Variant) -> None:
     """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
     played = Played("TakeoverThatLoses", (), variant)
 

@@ -17,6 +17,7 @@ from oncelog.testing.simulation.faults import Fault, NoFaults, StrikesAt
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.swarm import described
 from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+from oncelog_kafka.participants import ONGOING
 from oncelog_kafka.testing.brokers import Settings
 from oncelog_kafka.testing.simulation.cluster import GuardedCluster
 from oncelog_kafka.testing.simulation.jobs import Place
@@ -104,14 +105,18 @@ class _Stage:
             world.faults = NoFaults()
             world.scheduler.wait(OVER_MS)
             self._watcher.look()
+            left = query.place.cluster.list_ids([ONGOING])
+            if left and not kinds:
+                raise LawBrokenError(f"nothing went wrong, and transactions are left open: {left}")
             query.catch_up(world.process("driver"))
             self._watcher.look()
 
         world.scheduler.start(direct)
         world.scheduler.run()
         judge(query)
-        if query.operator.given_up and not (self._scene.may_lose or Fault.DELAYED_REQUEST in kinds):
-            raise LawBrokenError(f"given up, though nothing had time to time out: {query.operator.given_up}")
+        may_lose = bool(kinds) and (self._scene.may_lose or Fault.DELAYED_REQUEST in kinds)
+        if query.operator.given_up and not (self._scene.loses or may_lose):
+            raise LawBrokenError(f"given up, though it could be committed: {query.operator.given_up}")
 
     def _work(self) -> None:
         """One driver after the other, until one comes to its end; one that stands still has a successor at once."""

@@ -16,7 +16,7 @@ Follow = Callable[[Callable[[Process], None]], bool]
 
 REWRITES: Mapping[str, object] = {
     "onTimedOutParticipant": "rewrite",
-    "participants": 2,
+    "participants": 3,
     "transactionTimeoutMs": 5_000,
 }
 
@@ -33,13 +33,15 @@ class Scene:
         batches: of the source.
         more: options of the sink.
         traits: of the query.
-        may_lose: whether transactions may time out behind their decision.
+        may_lose: whether a fault may take so long that transactions time out behind their decision.
+        loses: whether some do in any case, and nobody writes them again.
     """
 
     batches: ClassVar[int] = 1
     more: ClassVar[Mapping[str, object]] = {}
     traits: ClassVar[Traits] = Traits()
     may_lose: ClassVar[bool] = False
+    loses: ClassVar[bool] = False
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
         """What happened before; no fault strikes."""
@@ -83,6 +85,28 @@ class Rewrite(Replay):
         query.world.scheduler.wait(TIMED_OUT_MS)
 
 
+class RewriteOfAPart(Scene):
+    """A part of the batch was committed before its driver died, the rest timed out."""
+
+    more = REWRITES
+    may_lose = True
+
+    def prepare(self, query: SinkQuery, follow: Follow) -> None:
+        follow(lambda process: _killed_at(KafkaCrashPoint.ENDED, process, query))
+        query.world.scheduler.wait(TIMED_OUT_MS)
+
+
+class Reinitialised(Scene):
+    """Every part was committed before its driver died, and the ids were used again since: only the tokens tell."""
+
+    def prepare(self, query: SinkQuery, follow: Follow) -> None:
+        follow(lambda process: _killed_at(KafkaCrashPoint.ENDED, process, query, times=2))
+        cluster = query.place.cluster
+        cluster.settle()
+        for name in list(cluster.ids):
+            cluster.init(name, TIMED_OUT_MS)
+
+
 class Takeover(Replay):
     """The checkpoint is lost with the driver, whose decision is not carried out."""
 
@@ -109,7 +133,7 @@ class TakeoverThatLoses(Takeover):
 
     batches = 3
     more: ClassVar[Mapping[str, object]] = {"transactionTimeoutMs": 20_000}
-    may_lose = True
+    loses = True
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
         super().prepare(query, follow)
@@ -117,9 +141,14 @@ class TakeoverThatLoses(Takeover):
         query.world.scheduler.wait(TIMED_OUT_MS)
 
 
-def _killed_at(point: str, process: Process, query: SinkQuery) -> None:
+def _killed_at(point: str, process: Process, query: SinkQuery, *, times: int = 1) -> None:
+    left = [point] * times
+
     def die(reached: str) -> None:
-        if reached == point:
+        if reached != point:
+            return
+        left.pop()
+        if not left:
             crash_points.arm(None)
             process.die_after()
 
@@ -146,6 +175,8 @@ SCENES: dict[str, type[Scene]] = {
         Speculation,
         Replay,
         Rewrite,
+        RewriteOfAPart,
+        Reinitialised,
         Takeover,
         TakeoverBesideADriver,
         TakeoverThatLoses,
