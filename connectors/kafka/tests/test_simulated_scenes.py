@@ -20,7 +20,7 @@ def test_a_fault_anywhere_breaks_no_law(name: str) -> None:
     found = singles(name, A_FEW)
 
     assert found.failures == {}
-    assert found.places > 20
+    assert found.places > 5
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -38,9 +38,10 @@ def test_a_second_crash_anywhere_breaks_no_law() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(variant: Variant) -> None:
+@pytest.mark.parametrize("name", ["TakeoverThatLoses", "TakeoverTwice"])
+def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(name: str, variant: Variant) -> None:
     """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
-    played = Played("TakeoverThatLoses", (), variant)
+    played = Played(name, (), variant)
 
     assert played.failure is None
     assert played.world.counts["participants given up"] == 2

@@ -1469,8 +1469,15 @@ SINK = [
     Fault(
         "a group that stayed behind stops a query that took over",
         KAFKA + "oncelog_kafka/target.py",
-        "return said is not None and said.query_id == request.takeover",
+        "return said.query_id == request.takeover or self._ledger.remembers(said.round, said.nonce)",
         "return False",
+        (SCENES + "::test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up",),
+    ),
+    Fault(
+        "a group that stayed behind stops a query that took over from one that decided nothing",
+        KAFKA + "oncelog_kafka/target.py",
+        "return said.query_id == request.takeover or self._ledger.remembers(said.round, said.nonce)",
+        "return said.query_id == request.takeover",
         (SCENES + "::test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up",),
     ),
     Fault(

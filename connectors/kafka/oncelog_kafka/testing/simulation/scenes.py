@@ -141,6 +141,17 @@ class TakeoverThatLoses(Takeover):
         query.world.scheduler.wait(TIMED_OUT_MS)
 
 
+class TakeoverTwice(TakeoverThatLoses):
+    """The same, behind a query in between that took over and decided nothing."""
+
+    def prepare(self, query: SinkQuery, follow: Follow) -> None:
+        Takeover.prepare(self, query, follow)
+        follow(lambda process: _killed_at(KafkaCrashPoint.WRITTEN, process, query))
+        query.operator.lose_checkpoint()
+        follow(lambda process: _killed_at(CrashPoint.ROUND_DECIDED, process, query))
+        query.world.scheduler.wait(TIMED_OUT_MS)
+
+
 def _killed_at(point: str, process: Process, query: SinkQuery, *, times: int = 1) -> None:
     left = [point] * times
 
@@ -180,6 +191,7 @@ SCENES: dict[str, type[Scene]] = {
         Takeover,
         TakeoverBesideADriver,
         TakeoverThatLoses,
+        TakeoverTwice,
     )
 }
 """By name."""
