@@ -82,9 +82,11 @@ sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pause
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive singles $(OF_SHARD) --processes $(WORKERS)
 
 sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
+	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and ledger/, 92 % of the package (5 minutes)

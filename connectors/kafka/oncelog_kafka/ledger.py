@@ -69,6 +69,11 @@ class Ledger:
             rounds = KAFKA_LEDGERS.read_rounds(reader, self.request.prefix)
         return {number: found for number, found in rounds.items() if found.is_unfinished}
 
+    def remembers(self, number: int, nonce: str) -> bool:
+        """Whether this attempt is one of the ledger's; False also of one that is long over."""
+        found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
+        return found is not None and found.nonce == nonce
+
     def decide(
         self,
         round_: OpenRound[KafkaRound],

@@ -406,10 +406,17 @@ class KafkaAttempt:
         )
 
     def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
-        """Whether this query wrote an offset with a batch before the previous one, and nobody since."""
+        """Whether this query wrote an offset with a batch before the previous one, and nobody since.
+
+        What another query wrote that had this history is earlier than all batches of this one.
+        """
         said = tokens.read(offset.metadata)
         request = self._request
-        return said is not None and said.query_id == request.query_id and said.batch_id < request.batch_id - 1
+        if said is None:
+            return False
+        if said.query_id == request.query_id:
+            return said.batch_id < request.batch_id - 1
+        return said.query_id == request.takeover or self._ledger.remembers(said.round, said.nonce)
 
     # Fencing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +11,11 @@ from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka import end_txn, finishing, inspection, ledger, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.target import KafkaTarget
+from oncelog_kafka.target import KafkaAttempt, KafkaTarget
 from oncelog_kafka.testing.simulation.swarm import run
 
 SEEDS = range(150)
-SEEDS_MAX = 500
+SEEDS_MAX = 600
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -33,7 +33,11 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
 @pytest.mark.parametrize(
     "what",
     [
+        "batches of a query that took over",
         "batches replayed",
+        "checkpoints lost",
+        "fault: clock jump",
+        "fault: stale read",
         "lives ended by RunSupersededError",
         "lives ended by ParticipantLostError",
         "losers aborted",
@@ -46,6 +50,20 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
 )
 def test_the_runs_meet(report: Report, what: str) -> None:
     assert report.counts[what] > 0
+
+
+@pytest.mark.parametrize("seed", [1470, 91689])
+def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(seed: int) -> None:
+    """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
+    assert run(seed).failure is None
+
+
+def test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused() -> None:
+    """The law is in the run: whoever takes it for the decided one breaks it."""
+    outcome = run(223)
+
+    assert outcome.failure is None
+    assert outcome.world.counts["batches planned anew"] > 0
 
 
 def test_a_seed_is_the_same_run_each_time() -> None:
@@ -97,6 +115,21 @@ def _with_a_replay_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "unfinished", lambda self: {})
 
 
+def _with_a_recovery_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KafkaAttempt, "_recover", KafkaAttempt._fence_old)
+
+
+def _with_a_decision_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(target, "find_unprepared", lambda *arguments: {})
+
+
+def _with_a_fence_that_spares_nothing(patch: pytest.MonkeyPatch) -> None:
+    def fence(self: KafkaAttempt, transactional_ids: Sequence[str]) -> None:
+        self._brokers.fence(transactional_ids, self._target.timeout_ms)
+
+    patch.setattr(KafkaAttempt, "_fence", fence)
+
+
 def _with_one_lease_for_all_runs(patch: pytest.MonkeyPatch) -> None:
     sound = KafkaTarget.take_lease
     patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or 1)
@@ -112,6 +145,9 @@ PLANTS: dict[str, Plant] = {
         _with_a_driver_that_never_finds_itself_superseded,
         _with_a_replay_that_finishes_nothing,
         _with_one_lease_for_all_runs,
+        _with_a_recovery_that_finishes_nothing,
+        _with_a_decision_without_a_look,
+        _with_a_fence_that_spares_nothing,
     )
 }
 

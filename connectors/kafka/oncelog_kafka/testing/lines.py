@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from oncelog.testing.simulation.faults import Fault, Operation
@@ -14,10 +15,16 @@ T = TypeVar("T")
 
 
 class ProcessLine:
-    """`requests.Line` of one process."""
+    """`requests.Line` of one process.
 
-    def __init__(self, process: Process) -> None:
+    Args:
+        process: whose.
+        lagging: within it the brokers answer as one does that has not heard of the newest yet; by default none does.
+    """
+
+    def __init__(self, process: Process, lagging: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._process = process
+        self._lagging = lagging
 
     def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
         process = self._process
@@ -26,7 +33,8 @@ class ProcessLine:
             self._deliver_later(what, request)
         if fault in (Fault.UNAVAILABLE, Fault.LOST_REQUEST, Fault.DELAYED_REQUEST):
             raise NoAnswerError(what)
-        answer = request()
+        with self._lagging() if fault is Fault.STALE_READ else nullcontext():
+            answer = request()
         if fault is Fault.CRASH_AFTER:
             process.die_after()
         if fault is Fault.LOST_REPLY:
@@ -38,7 +46,7 @@ class ProcessLine:
         world = self._process.world
 
         def arrive() -> None:
-            world.note(NETWORK, Operation.BROKER_WRITE, what)
+            world.note(NETWORK, Operation.BROKER_WRITE, f"{what} of {self._process.name}")
             request()
 
         world.scheduler.start(arrive, world.chance.randrange(DELIVERED_WITHIN_MS))

@@ -6,11 +6,13 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation import exhaustive
+from oncelog.testing.simulation.exhaustive import Explored
 from oncelog.testing.simulation.runner import Report, Run, run_all, seeds_of
 from oncelog.testing.simulation.swarm import run
 
@@ -20,35 +22,39 @@ FAILURES_SHOWN = 5
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for; 0 if no law was broken."""
-    return run_command(arguments, run, "oncelog.testing.simulation", __doc__, has_scenarios=True)
+    return run_command(arguments, run, exhaustive.explore, "oncelog.testing.simulation", __doc__)
 
 
-def run_command(
-    arguments: Sequence[str], run: Run, program: str, description: str | None, *, has_scenarios: bool = False
-) -> int:
+class Explore(Protocol):
+    """Runs every scenario with a fault at every place."""
+
+    def __call__(self, *, with_pairs: bool, processes: int, shard: Shard) -> Iterable[Explored]: ...
+
+
+def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: str, description: str | None) -> int:
     """The command line of a swarm.
 
     Args:
         arguments: of the command.
         run: runs one seed.
+        explore: runs the scenarios.
         program: its module.
         description: for its help.
-        has_scenarios: whether it has `exhaustive`.
     """
     logging.getLogger("oncelog").addHandler(logging.NullHandler())  # processes that die with records are the daily run
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")
     parser.add_argument("--trace", action="store_true", help="print every step of every seed")
-    if has_scenarios:
-        parser.add_argument(
-            "--exhaustive", choices=("singles", "pairs"), help="crash at every operation, or at every two"
-        )
+    parser.add_argument(
+        "--exhaustive", choices=("singles", "pairs"), help="a fault at every operation, or at every two"
+    )
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report there, as JSON")
     asked = parser.parse_args(arguments)
-    if has_scenarios and asked.exhaustive:
-        return exhaustive.main(with_pairs=asked.exhaustive == "pairs", processes=asked.processes)
+    if asked.exhaustive:
+        with_pairs = asked.exhaustive == "pairs"
+        return exhaustive.shown(explore(with_pairs=with_pairs, processes=asked.processes, shard=asked.shard))
     seeds = [seed for seed in seeds_of(asked.seeds) if asked.shard.holds(f"seed {seed}")]
     if asked.trace:
         return max(_traced(run, seed) for seed in seeds)

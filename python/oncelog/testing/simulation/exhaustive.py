@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, count
@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from random import Random
 
 from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError, RunSupersededError
+from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.clients import GaveUpError
 from oncelog.testing.simulation.faults import CrashesAt, NoFaults
 from oncelog.testing.simulation.laws import judge
@@ -60,14 +61,14 @@ class Explored:
         scenario: its name.
         places: how many crashes, or pairs of them, there are.
         runs: how many it took.
-        failures: what broke, by crashes.
+        failures: what broke, by what tells the run from others: its crashes.
         is_pairs: whether there were two in each run.
     """
 
     scenario: str
     places: int
     runs: int
-    failures: dict[tuple[int, ...], str]
+    failures: Mapping[tuple[object, ...], str]
     is_pairs: bool = False
 
 
@@ -128,7 +129,8 @@ def _until_none_strikes(
 
 def _explored(name: str, runs: Iterable[Played]) -> Explored:
     places: set[tuple[int, ...]] = set()
-    failures, total = {}, 0
+    failures: dict[tuple[object, ...], str] = {}
+    total = 0
     for played in runs:
         total += 1
         if played.struck == len(played.crashes):
@@ -138,8 +140,8 @@ def _explored(name: str, runs: Iterable[Played]) -> Explored:
     return Explored(name, len(places), total, failures)
 
 
-def explore(*, with_pairs: bool, processes: int) -> Iterator[Explored]:
-    """Every scenario with every crash, and with every two of them if asked for."""
+def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explored]:
+    """Every scenario with every crash, and with every two of them if asked for; all of it in each shard."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         for name, alone in zip(SCENARIOS, pool.map(singles, SCENARIOS), strict=True):
             yield alone
@@ -149,15 +151,15 @@ def explore(*, with_pairs: bool, processes: int) -> Iterator[Explored]:
                 yield Explored(name, sum(p.places for p in parts), sum(p.runs for p in parts), failures, is_pairs=True)
 
 
-def main(*, with_pairs: bool, processes: int) -> int:
-    """Print what `explore` finds; 0 if no law was broken."""
+def shown(explored: Iterable[Explored]) -> int:
+    """Print what was explored; 0 if no law was broken."""
     failed = total = 0
-    for found in explore(with_pairs=with_pairs, processes=processes):
+    for found in explored:
         kind = "pairs of crashes" if found.is_pairs else "crashes"
-        sys.stdout.write(f"{found.scenario:<18} {found.places:>6,} {kind}, {found.runs:,} runs, ")
+        sys.stdout.write(f"{found.scenario:<20} {found.places:>6,} {kind}, {found.runs:,} runs, ")
         sys.stdout.write(f"{len(found.failures)} violations\n")
-        for crashes, text in sorted(found.failures.items()):
-            sys.stdout.write(f"  crashes at {', '.join(map(str, crashes))}: {text}\n")
+        for places, text in sorted(found.failures.items(), key=str):
+            sys.stdout.write(f"  crashes at {', '.join(map(str, places))}: {text}\n")
         sys.stdout.flush()
         failed += len(found.failures)
         total += found.places

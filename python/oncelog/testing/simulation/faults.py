@@ -73,7 +73,13 @@ OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
     Operation.FILE_READ: (Fault.CRASH_BEFORE, Fault.FAILED_FILE, Fault.PAUSE),
     Operation.FILE_LIST: (Fault.CRASH_BEFORE, Fault.PAUSE),
     Operation.FILE_DELETE: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAILED_FILE, Fault.PAUSE),
-    Operation.BROKER_READ: (Fault.CRASH_BEFORE, Fault.UNAVAILABLE, Fault.PAUSE),
+    Operation.BROKER_READ: (
+        Fault.CRASH_BEFORE,
+        Fault.UNAVAILABLE,
+        Fault.PAUSE,
+        Fault.STALE_READ,
+        Fault.CLOCK_JUMP,
+    ),
     Operation.BROKER_WRITE: (
         Fault.CRASH_BEFORE,
         Fault.CRASH_AFTER,
@@ -82,6 +88,7 @@ OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
         Fault.DELAYED_REQUEST,
         Fault.UNAVAILABLE,
         Fault.PAUSE,
+        Fault.CLOCK_JUMP,
     ),
 }
 """The faults that each kind of operation can meet."""
@@ -107,11 +114,16 @@ class RandomFaults:
     Args:
         chance: where the chance comes from.
         rates: how probable each fault is at each operation that can meet it; those left out never happen.
+
+    Attributes:
+        counts: how often each struck.
+        kinds: those that may.
     """
 
     def __init__(self, chance: Random, rates: Mapping[Fault, float]) -> None:
         self._chance = chance
         self.counts: Counter[Fault] = Counter()
+        self.kinds = frozenset(rates)
         self._bounds: dict[Operation, tuple[tuple[float, Fault], ...]] = {}
         for operation, faults in OF_OPERATION.items():
             total, bounds = 0.0, []
@@ -162,3 +174,33 @@ class CrashesAt:
         self._count = 0
         self.struck += 1
         return Fault.CRASH_BEFORE
+
+
+class StrikesAt:
+    """Chosen faults at chosen operations.
+
+    Args:
+        strikes: each a fault and a number: of the operation, among those that can meet the fault. The first is counted
+            from the beginning, each further one from the one before it.
+
+    Attributes:
+        struck: how many of them there was an operation for.
+        met: how many operations could have met the one that is next.
+    """
+
+    def __init__(self, strikes: Sequence[tuple[Fault, int]]) -> None:
+        self._left = list(strikes)
+        self.struck = 0
+        self.met = 0
+
+    def of(self, operation: Operation) -> Fault | None:
+        if not self._left or self._left[0][0] not in OF_OPERATION[operation]:
+            return None
+        fault, number = self._left[0]
+        self.met += 1
+        if self.met <= number:
+            return None
+        self._left.pop(0)
+        self.met = 0
+        self.struck += 1
+        return fault

@@ -72,6 +72,10 @@ class Process:
         self.world.note(self.name, "dies")
         self.world.disk.abandon(self, self.world.chance)
 
+    def pause(self, duration_ms: int) -> None:
+        """Stand still from now on, wherever the process is, then go on as if nothing had been."""
+        self._stopped_until_ms = max(self._stopped_until_ms, self.world.scheduler.now_ms + duration_ms)
+
     # Operations
 
     def ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
@@ -94,7 +98,7 @@ class Process:
             raise Crashed
         if fault is Fault.PAUSE:
             duration_ms = world.pause_ms()
-            self._stopped_until_ms = world.scheduler.now_ms + duration_ms
+            self.pause(duration_ms)
             self.on_pause()
             self.wait(duration_ms)
             return None

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -103,6 +103,7 @@ class World:
         history: what the clients asked for and were answered.
         counts: what happened how often.
         operations: how many so far.
+        on_write: told the operations of every multi right after it was applied; what it raises ends the run.
         leaving, gone: names of topics whose deletion was begun, and of those whose deletion was answered.
     """
 
@@ -116,6 +117,7 @@ class World:
         self.history: list[Event] = []
         self.counts: Counter[str] = Counter()
         self.operations = 0
+        self.on_write: Callable[[Sequence[Op]], None] = self.check_named_files
         self.leaving: set[str] = set()
         self.gone: set[str] = set()
         self._wall_offset_ms = self._latest_wall_ms = STARTED_MS
@@ -224,7 +226,7 @@ class World:
             except MultiFailedError:
                 self.counts["late requests refused"] += 1
             else:
-                self.check_named_files(ops)
+                self.on_write(ops)
 
         self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))
 

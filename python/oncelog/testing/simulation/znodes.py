@@ -156,7 +156,7 @@ class ProcessStore(Transacting):
                 self._process.world.deliver_later(ops)
             raise self._unknown()
         self._shared.apply(ops, is_fresh)
-        self._process.world.check_named_files(ops)
+        self._process.world.on_write(ops)
         if fault is Fault.CRASH_AFTER:
             self._process.die_after()
         if fault is Fault.REPEATED_REQUEST:

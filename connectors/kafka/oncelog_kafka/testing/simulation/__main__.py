@@ -1,11 +1,12 @@
-"""``python -m oncelog_kafka.testing.simulation``: run seeds of the Kafka sink; see docs/simulation.md."""
+"""``python -m oncelog_kafka.testing.simulation``: seeds of the Kafka sink, or every fault of its scenes."""
 
 from __future__ import annotations
 
 import sys
 
 from oncelog.testing.simulation.__main__ import run_command
+from oncelog_kafka.testing.simulation.exhaustive import explore
 from oncelog_kafka.testing.simulation.swarm import run
 
 if __name__ == "__main__":
-    sys.exit(run_command(sys.argv[1:], run, "oncelog_kafka.testing.simulation", __doc__))
+    sys.exit(run_command(sys.argv[1:], run, explore, "oncelog_kafka.testing.simulation", __doc__))

@@ -14,8 +14,8 @@ from oncelog.testing.simulation.world import World
 from oncelog_kafka.participants import Participant, ParticipantId
 from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.target import Written
-from oncelog_kafka.testing.brokers import Cluster
 from oncelog_kafka.testing.lines import ProcessLine
+from oncelog_kafka.testing.simulation.cluster import TASK, GuardedCluster
 from oncelog_kafka.testing.tasks import TaskProducer, Work
 
 TASK_ATTEMPTS = 3
@@ -23,9 +23,6 @@ TASK_ATTEMPTS = 3
 
 STAGE_TRIED_AGAIN = 0.1
 """How probable it is that a stage that goes on is given up, and begun anew."""
-
-SPECULATIVE = 0.02
-"""How probable a second attempt of a task is, at each look, while one runs."""
 
 LOOK_MS = 20
 """How often a driver looks at its tasks."""
@@ -35,7 +32,7 @@ LOOK_MS = 20
 class Place:
     """Where a query writes: the cluster, a topic and its number of partitions."""
 
-    cluster: Cluster
+    cluster: GuardedCluster
     topic: str
     partitions: int
 
@@ -48,7 +45,7 @@ class SimulatedJob:
         driver: whose job it is.
         place: where its rows go.
         rows: numbers, by Spark's partition.
-        is_speculative: whether tasks may get a copy.
+        copies: how probable a second attempt of a task is, at each look, while one runs.
         is_calm: no stage is tried again.
         prepared: takes a note of the rows of every prepared participant, by transactional id.
     """
@@ -61,13 +58,13 @@ class SimulatedJob:
         rows: Sequence[Sequence[int]],
         prepared: dict[str, list[int]],
         *,
-        is_speculative: bool,
+        copies: float,
         is_calm: bool = False,
     ) -> None:
         self.world = world
         self.driver = driver
         self.place = place
-        self.is_speculative = is_speculative
+        self.copies = copies
         self.prepared = prepared
         self._is_calm = is_calm
         self._rows = rows
@@ -76,7 +73,7 @@ class SimulatedJob:
         return len(self._rows)
 
     def speculates(self) -> bool:
-        return self.is_speculative
+        return self.copies > 0
 
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
         """Run every task until one of its attempts has prepared its part.
@@ -148,14 +145,14 @@ class _Task:
             if self._attempts >= TASK_ATTEMPTS:
                 raise AbortableError("a task of the batch failed every time")
             self._start()
-        elif self._job.is_speculative and len(self._running) == 1 and self._job.world.chance.random() < SPECULATIVE:
+        elif len(self._running) == 1 and self._job.copies and self._job.world.chance.random() < self._job.copies:
             self._job.world.counts["speculative tasks"] += 1
             self._start()
 
     def _start(self) -> None:
         job, attempt = self._job, self._attempts
         self._attempts += 1
-        process = job.world.process("task")
+        process = job.world.process(TASK)
         self._running.append(process)
         work = self._work(attempt)
         timeout_ms = int(self._settings["producer"]["transaction.timeout.ms"])

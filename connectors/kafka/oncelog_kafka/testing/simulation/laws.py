@@ -2,50 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from oncelog.limits import TRANSACT_DEADLINE_MS
+from oncelog.ports import Create, Op, Set
 from oncelog.testing.simulation.clients import number_of
-from oncelog.testing.simulation.world import NETWORK, LawBrokenError, World
+from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, STARTED_MS, LawBrokenError, World
+from oncelog.types import Outcome
+from oncelog_kafka.kafka_rounds import KafkaRound, decode_round
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import ONGOING
+from oncelog_kafka.participants import ONGOING, Participant, look_ms, margin_ms
 from oncelog_kafka.ports import CommittedOffset
-from oncelog_kafka.testing.brokers import Cluster, Settings
-from oncelog_kafka.testing.simulation.queries import GROUP, PREFIX, SOURCE, SinkQuery
-from oncelog_kafka.testing.transactions import Identity, State
+from oncelog_kafka.testing.simulation.cluster import PREFIX, GuardedCluster
+from oncelog_kafka.testing.simulation.queries import GROUP, SOURCE, SinkQuery
+from oncelog_kafka.testing.transactions import Identity
+
+_ROUNDS = KAFKA_LEDGERS.round_path(PREFIX, 0).rpartition("/")[0] + "/"
 
 
-class GuardedCluster(Cluster):
-    """Brokers that nobody may ask to abort what a decision names.
-
-    A task's own init may: given up by its client and sent again, it can reach the brokers behind the decision. They
-    cannot tell it from a new one, and the loss is named and rewritten like that of a time-out.
+class Auditor:
+    """Looks at every decision when it is written: it rests on a look at each of its participants.
 
     Args:
         world: whose znodes hold the ledger.
-        settings: see `Cluster`.
-        marker_delay_ms: see `Cluster`.
+        cluster: that the participants are in.
+        has_sound_clocks: whether no clock jumps: then each participant had its margin left.
+        on_decision: told each new decision.
     """
 
-    def __init__(self, world: World, settings: Settings, *, marker_delay_ms: Callable[[], int]) -> None:
-        super().__init__(world.wall_ms, settings, marker_delay_ms=marker_delay_ms)
+    def __init__(
+        self,
+        world: World,
+        cluster: GuardedCluster,
+        on_decision: Callable[[KafkaRound], None],
+        *,
+        has_sound_clocks: bool,
+    ) -> None:
         self._world = world
+        self._cluster = cluster
+        self._on_decision = on_decision
+        self._has_sound_clocks = has_sound_clocks
+        self._decided: set[str] = set()
+        self._named: set[str] = set()
+        world.on_write = self.look
 
-    def init(self, transactional_id: str, timeout_ms: int) -> tuple[str, Identity | None]:
-        """See `Cluster`.
+    def look(self, ops: Sequence[Op]) -> None:
+        """Judge what was written.
 
         Raises:
-            LawBrokenError: the id's transaction is open, and a decision that is not carried out names it.
+            LawBrokenError: a decision names what its driver did not look at, or not in time.
         """
-        known = self.ids.get(transactional_id)
-        is_open = known is not None and known.state is State.ONGOING
-        if is_open and self._world.trace[-1].process != NETWORK and transactional_id in self._named():
-            raise LawBrokenError(f"{transactional_id}: it is decided, not committed yet, and somebody aborts it")
-        return super().init(transactional_id, timeout_ms)
+        for found in _decisions(ops):
+            if found.nonce not in self._decided:
+                self._decided.add(found.nonce)
+                self._on_decision(found)
+            for participant in found.participants:
+                if participant.transactional_id not in self._named:
+                    self._named.add(participant.transactional_id)
+                    self._judge(participant)
 
-    def _named(self) -> set[str]:
-        rounds = KAFKA_LEDGERS.read_rounds(self._world.znodes.store, PREFIX).values()
-        participants = [participant for one in rounds if one.is_unfinished for participant in one.participants]
-        return {participant.transactional_id for participant in participants if not participant.is_lost}
+    def _judge(self, one: Participant) -> None:
+        who = Identity(one.transactional_id, one.producer_id, one.epoch)
+        look = self._cluster.looks.get(who)
+        if look is None:
+            raise LawBrokenError(f"{who}: it is decided, and nobody has looked whether it is open")
+        known = self._cluster.ids.get(one.transactional_id)
+        timeout_ms = known.timeout_ms if known is not None else 0
+        age_ms = STARTED_MS + self._world.scheduler.now_ms - look.at_ms
+        if age_ms > look_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS:
+            raise LawBrokenError(f"{who}: it is decided by a look that is {age_ms} ms old")
+        if self._has_sound_clocks and look.left_ms < margin_ms(timeout_ms):
+            raise LawBrokenError(f"{who}: it is decided, though it had only {look.left_ms} ms left")
+
+
+def _decisions(ops: Iterable[Op]) -> Iterator[KafkaRound]:
+    for op in ops:
+        if isinstance(op, (Create, Set)) and op.path.startswith(_ROUNDS):
+            found = decode_round(op.path, op.data)
+            if found.outcome is Outcome.COMMIT:
+                yield found
 
 
 class Watcher:
@@ -70,10 +105,8 @@ class Watcher:
             if found.get(partition, [])[: len(before)] != before:
                 raise LawBrokenError(f"partition {partition}: what a reader saw has changed")
         self._seen = found
-        ledger = KAFKA_LEDGERS.read(self._world.znodes.store, PREFIX)
-        last = ledger.last.batch_id if ledger is not None and ledger.last is not None else -1
-        batch_of = _batches(self._query)
-        early = sorted({n for rows in found.values() for _, n in rows if batch_of[n] > last})
+        batch_of, decided = _batches(self._query), self._query.decided()
+        early = sorted({n for rows in found.values() for _, n in rows if batch_of.get(n, decided) >= decided})
         if early:
             raise LawBrokenError(f"rows of a batch that is not decided are visible: {early}")
         for partition, rows in found.items():
@@ -88,19 +121,19 @@ def judge(query: SinkQuery) -> None:
     Raises:
         LawBrokenError: a law does not hold.
     """
-    place = query.place
+    place, given_up = query.place, query.operator.given_up
     left = place.cluster.list_ids([ONGOING])
     if left:
         raise LawBrokenError(f"transactions are left open: {left}")
     place.cluster.settle()
     found = sorted(number_of(value) for _, _, value in place.cluster.values(place.topic))
     expected = set(_batches(query))
-    given_up = {n for name in query.given_up for n in query.prepared.get(name, ())}
-    missing, extra = expected - set(found) - given_up, set(found) - expected
+    missing_by_loss = {n for name in given_up for n in query.prepared.get(name, ())}
+    missing, extra = expected - set(found) - missing_by_loss, set(found) - expected
     doubled = len(found) - len(set(found))
     if missing or extra or doubled:
         raise LawBrokenError(f"{missing=} {extra=} {doubled=}")
-    for name in query.given_up:
+    for name in given_up:
         rows = set(query.prepared[name])
         if rows & set(found) not in (set(), rows):
             raise LawBrokenError(f"{name}: a part that was given up is there in part")
@@ -113,11 +146,11 @@ def _judge_group(query: SinkQuery) -> None:
     place = SOURCE.topic, SOURCE.partition
     held = query.place.cluster.offsets(GROUP, [place])
     at = held.get(place) if isinstance(held, dict) else held
-    last = query.checkpoint.end(len(query.checkpoint.batches) - 1)
+    last = query.end(len(query.source) - 1)
     if not isinstance(at, CommittedOffset) or at.offset != last:
         raise LawBrokenError(f"the group stands at {at}, and the last committed batch ends at {last}")
 
 
 def _batches(query: SinkQuery) -> dict[int, int]:
-    batches = enumerate(query.checkpoint.batches)
-    return {number: batch_id for batch_id, batch in batches for rows in batch for number in rows}
+    batches = enumerate(query.source)
+    return {number: batch for batch, rows_of in batches for rows in rows_of for number in rows}

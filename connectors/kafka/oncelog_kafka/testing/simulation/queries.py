@@ -1,29 +1,28 @@
-"""A streaming query into simulated brokers: drivers one after another, and beside each other; and its operator."""
+"""A streaming query into simulated brokers: drivers one after another and beside each other, and their checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from oncelog.errors import AbortableError, BatchRefusedError, FatalError, OncelogError, RunSupersededError
+from oncelog.errors import AbortableError, BatchRefusedError, FatalError, RunSupersededError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
-from oncelog.testing.simulation.clients import Client, persevere
+from oncelog.testing.simulation.clients import Client, GaveUpError, persevere
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import World
+from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import TopicPartition
-from oncelog_kafka import inspection, options
+from oncelog_kafka import options
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.patience import PatientBrokers
-from oncelog_kafka.target import KafkaTarget
-from oncelog_kafka.testing.lines import ProcessLine
-from oncelog_kafka.testing.requests import SimulatedRequests
+from oncelog_kafka.kafka_rounds import KafkaRound
+from oncelog_kafka.target import Job, KafkaTarget
+from oncelog_kafka.testing.simulation.cluster import PREFIX, brokers_of, ledger_of
 from oncelog_kafka.testing.simulation.jobs import Place, SimulatedJob
+from oncelog_kafka.testing.simulation.operators import Operator
 
-PREFIX, GROUP = "query", "progress"
+GROUP = "progress"
 SOURCE = TopicPartition("source", 0)
 ROWS_MAX = 4
 """Of one partition of a batch."""
@@ -31,21 +30,61 @@ ROWS_MAX = 4
 LATE_RESTARTS, RESTARTED_AFTER_MS = 0.5, (15_000, 80_000)
 """How probable it is that a driver takes long to begin, and how long: what is decided may time out meanwhile."""
 
+BACK_MAX = 3
+"""How many batches a checkpoint that was restored from a backup does not know at most."""
+
+TIMEOUT_MAX_MS = 600_000
+"""Of transactions."""
+
+FALLS_WITHIN_MS = 100
+"""Of a decision: about as long as its commits take."""
 
 RESTARTS = 5
 """Of a query that ends by an error when nothing goes wrong any more."""
 
+Rows = list[list[int]]
+"""Of a batch, by Spark's partition."""
+
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps over the runs: the rows of each batch, by Spark's partition, and the batches that are done."""
+    """What Spark keeps of a query over its runs.
 
-    batches: list[list[list[int]]] = field(default_factory=list)
+    Attributes:
+        query_id: of the query.
+        base: which of the source's batches its batch 0 is.
+        takeover: the query whose history this one continues.
+        done: its batches that are known as done.
+    """
+
+    query_id: str = "query"
+    base: int = 0
+    takeover: str | None = None
     done: set[int] = field(default_factory=set)
 
-    def end(self, batch_id: int) -> int:
-        """The source's offset behind a batch."""
-        return sum(len(rows) for batch in self.batches[: batch_id + 1] for rows in batch)
+    def successor(self, base: int, takeover: str) -> Checkpoint:
+        """An empty one, of another query."""
+        name, _, number = self.query_id.partition("/")
+        return Checkpoint(f"{name}/{int(number or 0) + 1}", base, takeover)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What tells a query from others.
+
+    Attributes:
+        has_group: whether its progress is in a group as well.
+        copies: how probable a copy of a task is; see `SimulatedJob`.
+        losses: how probable it is at the beginning of a life that its checkpoint is lost.
+        set_backs: the same, that an older checkpoint is restored.
+        falls: how probable it is that a driver's machine dies right behind a decision.
+    """
+
+    has_group: bool = False
+    copies: float = 0.0
+    losses: float = 0.0
+    set_backs: float = 0.0
+    falls: float = 0.0
 
 
 class SinkQuery(Client):
@@ -56,9 +95,13 @@ class SinkQuery(Client):
         place: where it writes.
         batches: how many it has.
         more: options of the sink.
-        has_group: whether its progress is in a group as well.
-        is_speculative: whether its tasks may get copies.
+        traits: what else tells it from others.
         lives: of drivers.
+
+    Attributes:
+        source: the rows of all batches; the checkpoint says which are done.
+        drivers: every life's process.
+        bases: which of the source's batches was the first of each query that had the history.
     """
 
     def __init__(
@@ -67,28 +110,28 @@ class SinkQuery(Client):
         place: Place,
         batches: int,
         more: Mapping[str, object],
+        traits: Traits,
         *,
-        has_group: bool,
-        is_speculative: bool,
         lives: int = 6,
     ) -> None:
         super().__init__(world, "driver", lives)
         self.place = place
         self.checkpoint = Checkpoint()
-        self.has_group = has_group
+        self.source: list[Rows] = []
+        self.has_group = traits.has_group
         self.prepared: dict[str, list[int]] = {}
-        self.given_up: set[str] = set()
-        self._named_lost: set[str] = set()
-        self._is_speculative = is_speculative
-        self._is_calm = False
-        self._drivers: list[Process] = []
+        self.drivers: list[Process] = []
+        self.bases = {self.checkpoint.query_id: 0}
+        self.operator = Operator(self)
+        self.is_calm = False
+        self._traits = traits
         self._options = options.parse(
             {
                 "kafka.bootstrap.servers": "simulated:1",
                 "znodes": "simulated",
                 "topic": place.topic,
                 "transactionalIdPrefix": PREFIX,
-                **({"groupId": GROUP} if has_group else {}),
+                **({"groupId": GROUP} if traits.has_group else {}),
                 **more,
             }
         )
@@ -96,41 +139,84 @@ class SinkQuery(Client):
 
     def plan(self, batches: int) -> None:
         """Let the source have rows for so many more batches."""
-        chance, known = self.world.chance, self.checkpoint.batches
+        chance, known = self.world.chance, self.source
         for _ in range(batches):
             counts = [chance.randint(0, ROWS_MAX) for _ in range(chance.randint(1, 3))]
             known.append([[self.world.numbers("rows", 1) for _ in range(count)] for count in counts])
+
+    def end(self, batch: int) -> int:
+        """The source's offset behind a batch."""
+        return sum(len(rows) for rows_of in self.source[: batch + 1] for rows in rows_of)
+
+    def decided(self) -> int:
+        """How many of the source's batches are decided."""
+        ledger = ledger_of(self.world.znodes.store)
+        if ledger is None:
+            return 0
+        return self.bases[ledger.query_id] + (0 if ledger.last is None else ledger.last.batch_id + 1)
+
+    def fall(self, decided: KafkaRound) -> None:
+        """The driver's machine may die right behind a decision, sometimes with the checkpoint on it."""
+        chance = self.world.chance
+        if self.is_calm or chance.random() >= self._traits.falls:
+            return
+        driver = next(process for process in self.drivers if process.name == decided.run_id)
+
+        def die() -> None:
+            driver.crash()
+            if chance.random() < 0.5:
+                self.operator.lose_checkpoint()
+
+        self.world.scheduler.start(die, chance.randrange(FALLS_WITHIN_MS))
 
     def expects(self, error: FatalError) -> bool:
         return isinstance(error, (RunSupersededError, BatchRefusedError, ParticipantLostError))
 
     def live(self, process: Process) -> None:
-        if self.world.chance.random() < LATE_RESTARTS:
-            process.sleep_ms(self.world.chance.choice(RESTARTED_AFTER_MS))
-        if self._named_lost:
-            self._give_up_lost(process)
-        self._drivers.append(process)
-        self.go_on(process)
+        chance = self.world.chance
+        if chance.random() < LATE_RESTARTS:
+            process.sleep_ms(chance.choice(RESTARTED_AFTER_MS))
+        self.drivers.append(process)
+        if self.checkpoint.done and chance.random() < self._traits.losses:
+            self.operator.lose_checkpoint()
+        self.operator.prepare_start(process)
+        back = chance.randint(1, BACK_MAX) if chance.random() < self._traits.set_backs else 0
+        self.go_on(process, back=min(back, len(self.checkpoint.done)))
         self.is_done = True
 
-    def go_on(self, process: Process) -> None:
-        """Run the batches that the checkpoint does not know as done."""
-        target = persevere(
-            process, lambda: KafkaTarget(process.open().services.store, self._brokers(process), self._options)
+    def go_on(self, process: Process, *, back: int = 0) -> None:
+        """Run the batches that the checkpoint does not know as done, and so many before them."""
+        checkpoint = self.checkpoint
+        driver = self.driver(process)
+        batch_id = max(checkpoint.done, default=-1) + 1 - back
+        if back and self.world.chance.random() < 0.5:
+            self._run_edited(process, driver, checkpoint, batch_id)
+        while checkpoint.base + batch_id < len(self.source):
+            self.run_batch(process, driver, checkpoint, batch_id)
+            batch_id += 1
+
+    def driver(self, process: Process) -> BatchDriver[Job]:
+        """What runs the batches of one life."""
+        brokers = brokers_of(self.place.cluster, process)
+        return BatchDriver(
+            persevere(process, lambda: KafkaTarget(process.open().services.store, brokers, self._options))
         )
-        driver = BatchDriver(target)
-        while (batch_id := max(self.checkpoint.done, default=-1) + 1) < len(self.checkpoint.batches):
-            batch = self._batch(process, batch_id)
-            try:
-                report = persevere(process, lambda batch=batch: driver.run(batch), tries=2)  # type: ignore[misc]
-            except ParticipantLostError as error:
-                self._named_lost |= set(error.fields.get("missing_rows", ()))
-                raise
-            self.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
-            self.world.counts["participants rewritten"] += report.rewritten
-            self.world.counts["losers aborted"] += report.aborted
-            process.wait(self.world.latency_ms())
-            self.checkpoint.done.add(batch_id)
+
+    def run_batch(self, process: Process, driver: BatchDriver[Job], checkpoint: Checkpoint, batch_id: int) -> None:
+        """Run one batch, and note it as done."""
+        batch = self._batch(process, checkpoint, batch_id, self.source[checkpoint.base + batch_id])
+        counts = self.world.counts
+        try:
+            report = persevere(process, lambda: driver.run(batch), tries=2)
+        except ParticipantLostError as error:
+            self.operator.note_loss(error)
+            raise
+        counts["batches replayed" if report.is_replay else "batches committed"] += 1
+        counts["batches of a query that took over"] += checkpoint.takeover is not None
+        counts["participants rewritten"] += report.rewritten
+        counts["losers aborted"] += report.aborted
+        process.wait(self.world.latency_ms())
+        checkpoint.done.add(batch_id)
 
     def catch_up(self, process: Process) -> None:
         """After everything, without faults: run what is left, and one batch more.
@@ -138,60 +224,57 @@ class SinkQuery(Client):
         A copy of a task that loses may open its transaction behind the batch, and only the next lease finds it: here
         there are none, so that nothing may be left open.
         """
-        self._is_calm = True
+        self.is_calm = True
+        process.sleep_ms(max(self.place.cluster.away_ms(), 0))
         self.plan(1)
         for _ in range(RESTARTS):
+            self.drivers.append(process)
+            self.operator.prepare_start(process)
             try:
                 return self.go_on(process)
             except ParticipantLostError:
-                self._give_up_lost(process)
+                pass
             except AbortableError:  # a slow network leaves a short time-out too little
                 self.world.counts["restarts at the end"] += 1
+            except GaveUpError:  # what a listing left out while its coordinator was away holds a token back
+                process.sleep_ms(TIMEOUT_MAX_MS)
+                self.world.counts["time-outs waited for at the end"] += 1
             process = self.world.process("driver")
         return self.go_on(process)
 
-    def abort_open(self, process: Process) -> None:
-        """The operator aborts what is not decided."""
-        with suppress(OncelogError):
-            inspection.abort_open(self._brokers(process), process.open().services.store, PREFIX)
-            self.world.counts["rounds aborted by an operator"] += 1
+    def _run_edited(self, process: Process, driver: BatchDriver[Job], checkpoint: Checkpoint, batch_id: int) -> None:
+        """Spark plans a batch anew that a restored checkpoint does not know: it reads more by now.
 
-    def _give_up_lost(self, process: Process) -> None:
-        """The operator stops the query, whose tasks may go on, and gives up what an error named."""
-        for driver in self._drivers:
-            if driver is not process and not driver.is_dead:
-                driver.crash()
-        self.given_up |= self._named_lost  # it may die amid this, and only the ledger knows
-        self._named_lost = set()
-        with suppress(OncelogError):
-            found = inspection.accept_loss(self._brokers(process), process.open().services.store, PREFIX)
-            missing = [part for one in found for part in one.missing]
-            self.given_up |= {part.transactional_id for part in missing}
-            self.world.counts["participants given up"] += len(missing)
+        Raises:
+            BatchRefusedError: as it must, since the batch is decided.
+            LawBrokenError: it was taken for another one.
+        """
+        rows = [*self.source[checkpoint.base + batch_id], [self.world.numbers("rows", 1)]]
+        self.world.counts["batches planned anew"] += 1
+        persevere(process, lambda: driver.run(self._batch(process, checkpoint, batch_id, rows)), tries=2)
+        raise LawBrokenError(f"batch {batch_id} is decided, and one with other rows was not refused")
 
-    def _brokers(self, process: Process) -> PatientBrokers:
-        return PatientBrokers(SimulatedRequests(self.place.cluster, ProcessLine(process)), process)
-
-    def _batch(self, process: Process, batch_id: int) -> Batch[SimulatedJob]:
-        checkpoint = self.checkpoint
-        start, end = checkpoint.end(batch_id - 1), checkpoint.end(batch_id)
+    def _batch(self, process: Process, checkpoint: Checkpoint, batch_id: int, rows: Rows) -> Batch[Job]:
+        start = self.end(checkpoint.base + batch_id - 1)
+        end = start + sum(map(len, rows))
         request = BatchRequest(
             PREFIX,
-            "query",
+            checkpoint.query_id,
             self.place.topic,
             process.name,
             batch_id,
             f"{start}-{end}",
             GROUP if self.has_group else None,
+            checkpoint.takeover,
         )
         job = SimulatedJob(
             self.world,
             process,
             self.place,
-            checkpoint.batches[batch_id],
+            rows,
             self.prepared,
-            is_speculative=self._is_speculative and not self._is_calm,
-            is_calm=self._is_calm,
+            copies=0.0 if self.is_calm else self._traits.copies,
+            is_calm=self.is_calm,
         )
         progress = GroupProgress(GROUP, {SOURCE: start} if batch_id else {}, {SOURCE: end}) if self.has_group else None
         return Batch(request, job, progress)

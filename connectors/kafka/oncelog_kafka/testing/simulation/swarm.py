@@ -8,9 +8,11 @@ from oncelog.testing.simulation.faults import Fault, NoFaults, RandomFaults
 from oncelog.testing.simulation.swarm import Outcome, described
 from oncelog.testing.simulation.world import Nature, World
 from oncelog_kafka.testing.brokers import SHARDS, Settings
+from oncelog_kafka.testing.simulation.cluster import GuardedCluster
 from oncelog_kafka.testing.simulation.jobs import Place
-from oncelog_kafka.testing.simulation.laws import GuardedCluster, Watcher, judge
-from oncelog_kafka.testing.simulation.queries import SinkQuery
+from oncelog_kafka.testing.simulation.laws import Auditor, Watcher, judge
+from oncelog_kafka.testing.simulation.operators import AWAY_MS, LOADS_MS
+from oncelog_kafka.testing.simulation.queries import TIMEOUT_MAX_MS, SinkQuery, Traits
 
 RATES: dict[Fault, tuple[float, ...]] = {
     Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
@@ -21,8 +23,17 @@ RATES: dict[Fault, tuple[float, ...]] = {
     Fault.UNAVAILABLE: (0.005, 0.02),
     Fault.CONFLICT: (0.02, 0.1),
     Fault.PAUSE: (0.002, 0.01, 0.03),
+    Fault.STALE_READ: (0.1, 0.5),
+    Fault.CLOCK_JUMP: (0.002, 0.01, 0.03),
 }
 """How probable a fault is at an operation that can meet it."""
+
+LOSSES, SET_BACKS, FALLS = (0.0, 0.0, 0.4), (0.0, 0.0, 0.2), (0.0, 0.3, 0.6)
+"""How probable it is, as a driver begins, that the checkpoint is lost, and that an older one is restored; and right
+behind a decision, that the driver's machine dies."""
+
+SPECULATIVE = 0.02
+"""How probable a second attempt of a task is, at each look, where there are copies."""
 
 LASTS_MS = 300_000
 """Within it a reader looks, most often at the beginning."""
@@ -43,6 +54,7 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
         latency_max_ms=chance.choice((1, 10, 50)),
         slow=chance.choice((0.0, 0.01)),
         pause_max_ms=chance.choice((1_000, 20_000, 200_000)),
+        jump_max_ms=chance.choice((1_000, 60_000, 3_600_000)),
     )
     world = World(chance, nature, steps_kept=steps_kept)
     share = chance.choice((0.2, 0.5, 0.8))
@@ -63,6 +75,7 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
 def _play(world: World, faults: RandomFaults) -> None:
     query = _query(world)
     watcher = Watcher(world, query)
+    Auditor(world, query.place.cluster, query.fall, has_sound_clocks=Fault.CLOCK_JUMP not in faults.kinds)
     world.faults = faults
     query.start()
     _disturb(world, query, watcher)
@@ -87,11 +100,19 @@ def _query(world: World) -> SinkQuery:
     cluster = GuardedCluster(world, settings, marker_delay_ms=lambda: chance.randint(0, longest_ms))
     place = Place(cluster, "out", chance.randint(1, 2))
     cluster.create_topic(place.topic, place.partitions)
-    more: dict[str, object] = {"transactionTimeoutMs": chance.choice((5_000, 20_000, 60_000))}
+    more: dict[str, object] = {
+        "transactionTimeoutMs": chance.choice((5_000, 20_000, 60_000, TIMEOUT_MAX_MS, TIMEOUT_MAX_MS))
+    }
     if chance.random() < 0.4:
         more |= {"onTimedOutParticipant": "rewrite", "participants": chance.randint(1, 3)}
-    has_group, is_speculative = chance.random() < 0.5, chance.random() < 0.5
-    return SinkQuery(world, place, chance.randint(2, 4), more, has_group=has_group, is_speculative=is_speculative)
+    traits = Traits(
+        has_group=chance.random() < 0.5,
+        copies=SPECULATIVE if chance.random() < 0.5 else 0.0,
+        losses=chance.choice(LOSSES),
+        set_backs=chance.choice(SET_BACKS),
+        falls=chance.choice(FALLS),
+    )
+    return SinkQuery(world, place, chance.randint(2, 4), more, traits)
 
 
 def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:
@@ -100,8 +121,11 @@ def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:
     for _ in range(chance.choice((0, 0, 3))):
         move = chance.randrange(SHARDS), chance.randrange(2_000), chance.randrange(2_000)
         world.scheduler.start(lambda move=move: cluster.move_coordinators(*move), chance.randrange(5_000))  # type: ignore[misc]
+    if chance.random() < 0.3:
+        away = chance.randrange(SHARDS), chance.randrange(AWAY_MS), LOADS_MS
+        world.scheduler.start(lambda: cluster.move_coordinators(*away), chance.randrange(60_000))
     for _ in range(chance.choice((0, 0, 2))):
         operator = world.process("operator")
-        operator.start(lambda operator=operator: query.abort_open(operator), chance.randrange(5_000))  # type: ignore[misc]
+        operator.start(lambda operator=operator: query.operator.abort_open(operator), chance.randrange(5_000))  # type: ignore[misc]
     for _ in range(LOOKS):
         world.scheduler.start(watcher.look, int(LASTS_MS ** chance.random()))
