@@ -406,10 +406,7 @@ class KafkaAttempt:
         )
 
     def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
-        """Whether this query wrote an offset with a batch before the previous one, and nobody since.
-
-        What another query wrote that had this history is earlier than all batches of this one.
-        """
+        """Whether this query wrote it with a batch before the previous one, or one whose history it took over did."""
         said = tokens.read(offset.metadata)
         request = self._request
         if said is None:
