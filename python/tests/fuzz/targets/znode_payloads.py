@@ -9,6 +9,7 @@ from typing import Any
 
 from oncelog.coordinator import producer_ids
 from oncelog.errors import CorruptDataError, FatalError, InvariantViolation, UnsupportedFormatError
+from oncelog.ledger import payloads as ledger_payloads
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import collection, generations
 from oncelog.ports import Stat, Znode
@@ -107,7 +108,13 @@ VALUES: Mapping[str, list[Any]] = {
     ],
     "transaction": [_transaction, _open_transaction],
 }
-"""Of every kind in payloads.py, one with as little and one with as much as may be."""
+"""Of every kind of payload, one with as little and one with as much as may be."""
+
+
+def codec(name: str) -> Any:
+    """The function of that name which writes or reads payloads of a kind."""
+    return getattr(ledger_payloads if name.endswith("_ledger") else payloads, name)
+
 
 OPTIONAL = {
     "owner": {"participants", "batch_id", "fingerprint", "run_id", "nonce"},
@@ -130,10 +137,10 @@ class Payload(Target):
         self._kind = kind
 
     def prepare(self) -> None:
-        self.encode = getattr(payloads, f"encode_{self._kind}")
-        self.decode = getattr(payloads, f"decode_{self._kind}")
+        self.encode = codec(f"encode_{self._kind}")
+        self.decode = codec(f"decode_{self._kind}")
         self.written = [self.encode(value) for value in VALUES[self._kind]]
-        self.trees = [parsed(getattr(payloads, f"encode_{kind}")(value)) for kind in VALUES for value in VALUES[kind]]
+        self.trees = [parsed(codec(f"encode_{kind}")(value)) for kind in VALUES for value in VALUES[kind]]
 
     def valid(self) -> Iterable[bytes]:
         return self.written
