@@ -17,7 +17,7 @@ from oncelog import limits
 from oncelog.errors import OncelogError
 from tests.support.log.copier import Plan, assert_copied_once, copy_in, prepare
 from tests.support.log.logs import TOPIC
-from tests.support.log.rounds import Sink, assert_written_once
+from tests.support.log.rounds import SOURCE, Sink, assert_written_once
 from tests.support.log.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
 from tests.support.servers.proxy import Loss, Proxy, proxied
 from tests.support.servers.zookeeper import ZookeeperServer, running_ensemble
@@ -42,12 +42,11 @@ def struck(
 ) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
     chroot = zookeeper.chroot()
     with zookeeper_log_world(folder / str(at), f"zk://{zookeeper.address}{chroot}") as world:
-        prepare(world.log, PLAN, COUNT)
         yield world, WireStore(world.store(f"zk://{proxy.address}{chroot}"), proxy, loss, at)
 
 
 def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
-    """A fresh log for each multi of a program's life, with a connection that breaks there."""
+    """A fresh, empty log for each multi of a program's life, with a connection that breaks there."""
     with proxied(zookeeper.port) as proxy:
         for at in itertools.count():
             with struck(folder, zookeeper, proxy, loss, at) as (world, store):
@@ -64,6 +63,7 @@ def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happe
 ) -> None:
     """conformance: 16, 33, 67."""
     for world, store in every_multi(tmp_path, zookeeper, loss):
+        prepare(world.log, PLAN, COUNT)
         copy_in(world, world.open(store), PLAN)
 
         assert_copied_once(world.log, PLAN, COUNT)
@@ -76,6 +76,8 @@ def test_a_sink_whose_multi_the_wire_loses_writes_each_batch_once(
 ) -> None:
     """conformance: 52, 53, 67."""
     for world, store in every_multi(tmp_path, zookeeper, loss):
+        world.log.create_topic(TOPIC, partitions=2)
+        world.log.create_topic(SOURCE)
         sink = Sink()
         with suppress(OncelogError):
             sink.run(world.open(store), BATCHES)
