@@ -13,7 +13,7 @@ from tests.conftest import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
-from tests.support.servers.kafka import kafka, kafka_tv1, topic
+from tests.support.servers.kafka import KafkaBroker, kafka, kafka_tv1, topic
 from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
 from tests.support.spark.sessions import _leaves_no_query_running, spark
 
@@ -32,6 +32,22 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent
+
+VERSIONS = {"kafka": 2, "kafka_tv1": 1}
+"""The transaction version of each shared broker."""
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def broker(request: pytest.FixtureRequest) -> KafkaBroker:
+    """One of each transaction version after the other."""
+    found: KafkaBroker = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def version(request: pytest.FixtureRequest) -> int:
+    """The transaction version of `broker`."""
+    return VERSIONS[request.node.callspec.params["broker"]]
 
 
 @pytest.fixture

@@ -26,19 +26,7 @@ from tests.support.connectors.kafka_sink import values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
-VERSIONS = {"kafka": 2, "kafka_tv1": 1}
 TIMEOUT_MS = 60_000
-
-
-@pytest.fixture(scope="session", params=VERSIONS)
-def broker(request: pytest.FixtureRequest) -> KafkaBroker:
-    found: KafkaBroker = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def version(request: pytest.FixtureRequest) -> int:
-    return VERSIONS[request.node.callspec.params["broker"]]
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.patience import PatientBrokers
 from tests.support.servers.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker
 
-VERSIONS = {"kafka": 2, "kafka_tv1": 1}
-
 DAILY = range(12)
 MANY = range(12, 84)
 EXPIRED_MS = 3_000
@@ -26,17 +24,6 @@ FORGETFUL = {
 
 TOGETHER = 12
 """Scripts that wait for their time-outs together."""
-
-
-@pytest.fixture(scope="session", params=VERSIONS)
-def broker(request: pytest.FixtureRequest) -> KafkaBroker:
-    found: KafkaBroker = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def version(request: pytest.FixtureRequest) -> int:
-    return VERSIONS[request.node.callspec.params["broker"]]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ Spark running: there the jar is named by ``--jars "$(oncelog jars)"``, and `conf
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -74,15 +75,14 @@ def with_jar(builder: SparkSession.Builder, jar: Path, name: str) -> SparkSessio
         UsageError: the jar is not there, or comes too late; see `configure`.
     """
     path = built(jar, name)
-    _refuse_late(path, name, builder)
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
+    _refuse_late(path, name, options)
     named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
     return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
 
 
-def _refuse_late(path: str, name: str, builder: SparkSession.Builder) -> None:
+def _refuse_late(path: str, name: str, options: Mapping[str, str]) -> None:
     """Refuse where Spark runs already without the jar, or elsewhere: a setting would then do nothing, silently."""
-    options: dict[str, str] = builder._options  # the builder has no public way to read what was set
     if "spark.remote" in options or "SPARK_REMOTE" in os.environ:
         raise UsageError(
             f"a session of Spark Connect has its jars on the server: start that with {name} (--jars), and leave "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pyspark
 
 from oncelog.errors import UsageError
@@ -22,5 +20,5 @@ def check_version(found: str | None = None) -> None:
         UsageError: it is none of Spark 4.
     """
     version = found or pyspark.__version__
-    if not re.match(r"4\.", version):
+    if not version.startswith("4."):
         raise UsageError(f"oncelog runs on Spark {SUPPORTED}, and this is {version}; install another PySpark")

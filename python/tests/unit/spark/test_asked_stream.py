@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import oncelog
 from oncelog.errors import UsageError
 from oncelog.runtime import Log
 from oncelog.spark import schema
 from oncelog.spark.asked_stream import QUESTION, Answer, AskedStreamReader
 from oncelog.spark.kit.options import Use
-from oncelog.spark.logs import close_logs
 from oncelog.spark.options import parse_source_options
 from tests.support.log.logs import TOPIC, numbered, started, write_committed
 
 Offset = dict[str, Any]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with oncelog.open(tmp_path / "log") as opened:
-        opened.create_topic(TOPIC, partitions=2)
-        yield opened
-        close_logs()
 
 
 def write(log: Log, count: int, number: int = 0) -> None:

@@ -37,7 +37,6 @@ from oncelog.spark.logs import close_logs
 from oncelog.spark.offsets import parse_offset
 from oncelog.spark.options import SourceOptions, parse_source_options
 from oncelog.spark.planner import SourcePlanner
-from oncelog.testing import invariants
 from oncelog.znodes import paths
 from tests.support.log.faulty import RivalledStore
 from tests.support.log.logs import TOPIC, LogWorld, log_world, numbered, send, started, tp, write_committed, write_open
@@ -48,17 +47,6 @@ from tests.support.log.rounds import request as batch_request
 
 ALL = ReadAllAvailable()
 Offset = dict[str, Any]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with oncelog.open(tmp_path / "log") as opened:
-        opened.create_topic(TOPIC, partitions=2)
-        yield opened
-        close_logs()
-        with pytest.MonkeyPatch.context() as end:
-            end.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans any more that settling could disturb
-            invariants.check(opened)
 
 
 def options(path: str, **more: object) -> SourceOptions:

@@ -13,7 +13,7 @@ from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, Retr
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.clients import GaveUpError
 from oncelog.testing.simulation.exhaustive import Explored
-from oncelog.testing.simulation.faults import Fault, NoFaults, StrikesAt
+from oncelog.testing.simulation.faults import OF_OPERATION, Fault, NoFaults, Operation, StrikesAt
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.swarm import described
 from oncelog.testing.simulation.world import LawBrokenError, Nature, World
@@ -28,15 +28,7 @@ from oncelog_kafka.testing.simulation.scenes import SCENES, Scene
 LIVES_MAX = 8
 """A scene whose work is not done after so many drivers never is."""
 
-KINDS = (
-    Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
-    Fault.LOST_REPLY,
-    Fault.LOST_REQUEST,
-    Fault.DELAYED_REQUEST,
-    Fault.UNAVAILABLE,
-    Fault.PAUSE,
-)
+KINDS = tuple(fault for fault in OF_OPERATION[Operation.BROKER_WRITE] if fault is not Fault.CLOCK_JUMP)
 """What happens to one call, or to the driver or the task that makes it."""
 
 LOOK_MS = 10

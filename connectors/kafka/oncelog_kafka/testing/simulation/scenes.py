@@ -74,15 +74,15 @@ class Replay(Scene):
         follow(lambda process: _killed_at(CrashPoint.ROUND_DECIDED, process, query))
 
 
-class Rewrite(Replay):
+class Rewrite(Scene):
     """The same, and it timed out before the next driver began."""
 
+    batches = 2
     more = REWRITES
     may_lose = True
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
-        super().prepare(query, follow)
-        query.world.scheduler.wait(TIMED_OUT_MS)
+        _time_out_behind(CrashPoint.ROUND_DECIDED, query, follow)
 
 
 class RewriteOfAPart(Scene):
@@ -92,8 +92,7 @@ class RewriteOfAPart(Scene):
     may_lose = True
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
-        follow(lambda process: _killed_at(KafkaCrashPoint.ENDED, process, query))
-        query.world.scheduler.wait(TIMED_OUT_MS)
+        _time_out_behind(KafkaCrashPoint.ENDED, query, follow)
 
 
 class Reinitialised(Scene):
@@ -137,8 +136,7 @@ class TakeoverThatLoses(Takeover):
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
         super().prepare(query, follow)
-        follow(lambda process: _killed_at(CrashPoint.ROUND_DECIDED, process, query))
-        query.world.scheduler.wait(TIMED_OUT_MS)
+        _time_out_behind(CrashPoint.ROUND_DECIDED, query, follow)
 
 
 class TakeoverTwice(TakeoverThatLoses):
@@ -148,8 +146,13 @@ class TakeoverTwice(TakeoverThatLoses):
         Takeover.prepare(self, query, follow)
         follow(lambda process: _killed_at(KafkaCrashPoint.WRITTEN, process, query))
         query.operator.lose_checkpoint()
-        follow(lambda process: _killed_at(CrashPoint.ROUND_DECIDED, process, query))
-        query.world.scheduler.wait(TIMED_OUT_MS)
+        _time_out_behind(CrashPoint.ROUND_DECIDED, query, follow)
+
+
+def _time_out_behind(point: str, query: SinkQuery, follow: Follow) -> None:
+    """A driver dies at a crash point, and what it left open times out."""
+    follow(lambda process: _killed_at(point, process, query))
+    query.world.scheduler.wait(TIMED_OUT_MS)
 
 
 def _killed_at(point: str, process: Process, query: SinkQuery, *, times: int = 1) -> None:
