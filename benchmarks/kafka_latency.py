@@ -63,7 +63,7 @@ def _reported(world: World, files: Path, participants: int) -> Iterator[tuple[fl
     kept = [report for report in itertools.islice(reports, WARMING, None) if report is not None]
     parts = ", ".join(
         f"{name} {median([getattr(report, f'{name}_ms') for report in kept]):.0f}"
-        for name in ("write", "check", "decide", "commit")
+        for name in ("write", "prepare", "decide", "commit")
     )
     yield _add_batch_ms(query), parts
 
