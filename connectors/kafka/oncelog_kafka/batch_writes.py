@@ -1,0 +1,64 @@
+"""A batch write, ``df.write``: one batch of a query of its own, with a ledger that lasts no longer than it does.
+
+A write that is killed behind its decision leaves its ledger, and with it the list of what is to be committed. The next
+batch write below the same prefix commits it, or an operator does (``oncelog kafka batch complete``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from oncelog.errors import ensure
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.znodes.transact import resolving
+from oncelog_kafka.errors import ParticipantLostError
+from oncelog_kafka.finishing import DecidedRound, finish
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.ports import Brokers
+
+_DEFAULT_PREFIX = "batch-write"
+_MARK = "batch-write."
+"""What the query ids of batch writes begin with; those of Spark's queries are UUIDs."""
+
+
+def request_of(options: SinkOptions, name: str) -> BatchRequest:
+    """What a batch write asks of its ledger.
+
+    Args:
+        options: of the write.
+        name: of this write alone.
+    """
+    prefix, writer = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}.{name}", f"{_MARK}{name}"
+    return BatchRequest(prefix, writer, options.topic or "", writer, 0, writer)
+
+
+def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> None:
+    """Commit what earlier batch writes below this prefix decided and did not finish.
+
+    What is lost of them stays for an operator: it is no reason to refuse this one.
+    """
+    below = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
+    for prefix in KAFKA_LEDGERS.prefixes(store):
+        found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(below) else None
+        if found is None or not found.query_id.startswith(_MARK):
+            continue
+        for number, record in KAFKA_LEDGERS.read_rounds(store, prefix).items():
+            if record.is_unfinished:
+                with suppress(ParticipantLostError):
+                    finish(brokers, store, DecidedRound(prefix, number, record))
+
+
+def forget(store: ZnodeStore, request: BatchRequest) -> None:
+    """Delete the ledger of a batch write that is over."""
+    prefix = request.prefix
+
+    def step(view: ZnodeView) -> None:
+        for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():
+            ensure(not record.is_unfinished, "a ledger is forgotten when nothing is left to do", prefix=prefix)
+            view.delete(KAFKA_LEDGERS.round_path(prefix, number))
+        if view.get(KAFKA_LEDGERS.path(prefix)) is not None:
+            view.delete(KAFKA_LEDGERS.path(prefix))
+
+    resolving(lambda: store.transact(step))
