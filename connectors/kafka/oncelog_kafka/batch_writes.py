@@ -58,7 +58,8 @@ def forget(store: ZnodeStore, request: BatchRequest) -> None:
         for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():
             ensure(not record.is_unfinished, "a ledger is forgotten when nothing is left to do", prefix=prefix)
             view.delete(KAFKA_LEDGERS.round_path(prefix, number))
-        if view.get(KAFKA_LEDGERS.path(prefix)) is not None:
-            view.delete(KAFKA_LEDGERS.path(prefix))
+        for path in (KAFKA_LEDGERS.rounds_path(prefix), KAFKA_LEDGERS.path(prefix)):
+            if view.get(path) is not None:
+                view.delete(path)
 
     resolving(lambda: store.transact(step))

@@ -28,6 +28,13 @@ final class PythonSteps {
     Unpickler.registerConstructor("oncelog_kafka.data_source", "answer", arguments -> arguments[0]);
   }
 
+  /** What Python refused, by the name of its error. PySpark shows an exception of this kind as its message alone. */
+  private static final class RefusedException extends IllegalArgumentException {
+    RefusedException(String message) {
+      super(message);
+    }
+  }
+
   private final StructType schema;
   private final Map<String, String> options;
 
@@ -53,7 +60,7 @@ final class PythonSteps {
             .writer();
     JsonNode answer = parse(unpickled(writer));
     if (answer.has("error")) {
-      throw new IllegalStateException(answer.get("error").asText());
+      throw new RefusedException(answer.get("error").asText());
     }
     return answer;
   }
