@@ -22,8 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
-from oncelog.crash_points import arm, kill_once_at
+from oncelog.crash_points import CrashPoint, arm, kill_once_at
 from oncelog.testing import faults
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
@@ -36,8 +37,9 @@ RESTART_S = 1
 def main(settings: dict[str, Any]) -> None:
     if settings.get("crash_point"):
         group = -os.getpgrp()  # with the JVM: the driver is both
-        arm(kill_once_at(settings["crash_point"], group, Path(settings["mark"])))
-        os.environ.update(faults.killing_at(settings["crash_point"], Path(settings["mark"]), pid=group))
+        point = next(one for one in (*CrashPoint, *KafkaCrashPoint) if one == settings["crash_point"])
+        arm(kill_once_at(point, group, Path(settings["mark"])))
+        os.environ.update(faults.killing_at(point, Path(settings["mark"]), pid=group))  # the steps of the sink by name
     elif "gates" in settings:
         arm(lambda point: wait_at(settings["gates"], point))
     own = {"spark.jars": oncelog_kafka.jars(), "spark.ui.showConsoleProgress": "false"}

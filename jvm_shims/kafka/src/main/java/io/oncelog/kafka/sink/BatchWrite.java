@@ -11,7 +11,7 @@ import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** {@code df.write}: all rows become visible together, or none. Like any batch write it appends again when it is run again. */
+/** {@code df.write}: all rows are written, or none. Like any batch write it appends again when it is run again. */
 public final class BatchWrite {
   private BatchWrite() {}
 
@@ -22,7 +22,7 @@ public final class BatchWrite {
           "topics are appended to; leave the mode out, or use mode(\"append\"); mode=" + mode);
     }
     PythonSteps python = new PythonSteps(rows.schema(), CollectionConverters.asJava(options));
-    ObjectNode request = python.newRequest();
+    ObjectNode request = PythonSteps.newObject();
     request.put("speculates", context.sparkContext().getConf().getBoolean("spark.speculation", false));
     JsonNode planned = python.ask("plan", request);
     request.set("attempt", planned.get("attempt"));

@@ -46,7 +46,7 @@ final class MicroBatch implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     SparkContext context = SparkContext.getOrCreate();
-    asked = python.newRequest();
+    asked = PythonSteps.newObject();
     asked.set("query", RunningQuery.ofThisThread(context).toJson());
     asked.put("buckets", buckets);
     asked.put("speculates", context.getConf().getBoolean("spark.speculation", false));

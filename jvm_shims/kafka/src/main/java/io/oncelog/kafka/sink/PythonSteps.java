@@ -65,10 +65,6 @@ final class PythonSteps {
     return answer;
   }
 
-  ObjectNode newRequest() {
-    return newObject();
-  }
-
   static ObjectNode newObject() {
     return JSON.createObjectNode();
   }

@@ -1,5 +1,8 @@
 package io.oncelog.kafka.sink;
 
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
@@ -70,7 +73,7 @@ public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate,
     }
 
     private Expression[] content() {
-      java.util.List<Expression> found = new java.util.ArrayList<>();
+      List<Expression> found = new ArrayList<>();
       for (String name : WHOLE) {
         if (has(name)) {
           found.add(Expressions.column(name));
@@ -81,7 +84,7 @@ public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate,
     }
 
     private boolean has(String column) {
-      return java.util.Arrays.asList(schema.fieldNames()).contains(column);
+      return Arrays.asList(schema.fieldNames()).contains(column);
     }
 
     /** How many participants a batch has whose rows are spread by content; null if Spark's partitions are they. */

@@ -13,8 +13,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
  * How a task ended that had something to write: it prepared a participant, or says why it could not. A failure that no
- * other attempt mends is an outcome too, and no failure of the task: Spark would try again, and give the driver a page of
- * text where one sentence says it.
+ * other attempt mends is an outcome too, and no failure of the task: Spark would try again, and give the driver a page
+ * of text where one sentence says it.
  *
  * @param prepared null where it failed
  * @param kind of the failure; null where it did not fail

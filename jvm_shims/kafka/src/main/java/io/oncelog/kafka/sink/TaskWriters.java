@@ -30,6 +30,10 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
     return bytes.length == 0 ? null : PythonSteps.parse(new String(bytes, StandardCharsets.UTF_8));
   }
 
+  private static PythonWriterCommitMessage message(TaskOutcome outcome) {
+    return new PythonWriterCommitMessage(outcome.toJson().getBytes(StandardCharsets.UTF_8));
+  }
+
   private final class TaskWriter implements DataWriter<InternalRow> {
     private WriterCommitMessage message = NOTHING;
 
@@ -37,7 +41,7 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
     public void writeAll(Iterator<InternalRow> rows) {
       if (settings != null) {
         TaskOutcome outcome = TaskOutcome.of(settings, TaskContext.get(), rows);
-        message = outcome == null ? NOTHING : new PythonWriterCommitMessage(outcome.toJson().getBytes(StandardCharsets.UTF_8));
+        message = outcome == null ? NOTHING : message(outcome);
       }
       while (hasState && rows.hasNext()) {
         rows.next();
