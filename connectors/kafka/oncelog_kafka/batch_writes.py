@@ -42,17 +42,21 @@ def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> 
     below = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
     for prefix in KAFKA_LEDGERS.prefixes(store):
         found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(below) else None
-        if found is None or not found.query_id.startswith(_MARK):
+        if found is None or not found.query_id.startswith(_MARK) or found.last is None:
             continue
-        for number, record in KAFKA_LEDGERS.read_rounds(store, prefix).items():
-            if record.is_unfinished:
-                with suppress(ParticipantLostError):
-                    finish(brokers, store, DecidedRound(prefix, number, record))
+        with suppress(ParticipantLostError):
+            if _is_finished(brokers, store, prefix):
+                forget(store, prefix)
 
 
-def forget(store: ZnodeStore, request: BatchRequest) -> None:
+def _is_finished(brokers: Brokers, store: ZnodeStore, prefix: str) -> bool:
+    rounds = KAFKA_LEDGERS.read_rounds(store, prefix)
+    decided = [DecidedRound(prefix, number, record) for number, record in rounds.items() if record.is_unfinished]
+    return not any(finish(brokers, store, one) for one in decided)
+
+
+def forget(store: ZnodeStore, prefix: str) -> None:
     """Delete the ledger of a batch write that is over."""
-    prefix = request.prefix
 
     def step(view: ZnodeView) -> None:
         for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():

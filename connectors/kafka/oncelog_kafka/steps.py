@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql.types import StructType
 
-from oncelog.errors import NotPreparedError
+from oncelog.errors import BatchRefusedError, NotPreparedError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
@@ -71,9 +71,9 @@ class _TableJob:
         if not self.may_run:
             raise NotPreparedError("the batch's rows are at hand again when the query restarts")
         if buckets is not None and buckets != self.buckets:
-            raise NotPreparedError(
-                "the lost part of a decided batch was one of another number of participants; start the query with "
-                "that number, until the batch is written",
+            raise BatchRefusedError(
+                "a part of a decided batch was lost, and the batch had another number of participants; start the query "
+                "with that one, until the part is written again",
                 participants=buckets,
                 now=self.buckets,
             )
@@ -118,7 +118,7 @@ class _Asked:
     def done(self, report: BatchReport) -> Answer:
         """The answer that ends a batch."""
         if not self.is_stream:
-            batch_writes.forget(self.target.store, self.batch.request)
+            batch_writes.forget(self.target.store, self.batch.request.prefix)
         run_id = self.batch.request.run_id
         lease = self.target.take_lease(run_id)
         return {"report": asdict(report), "lease": lease}

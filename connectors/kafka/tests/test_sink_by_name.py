@@ -13,10 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
+from oncelog.crash_points import CrashPoint
 from oncelog.runtime import open_metadata
-from oncelog_kafka import connections
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog_kafka import batch_writes, connections
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import parse
+from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker
@@ -134,6 +141,25 @@ def test_a_batch_write_that_fails_shows_nothing_and_says_why_in_one_sentence(wor
     assert "\tat " not in str(error.value).split("JVM stacktrace")[0]
     assert world.values() == []
     _check_nothing_is_open(world)
+
+
+def test_a_batch_write_that_died_behind_its_decision_is_finished_by_the_next_one(world: World) -> None:
+    given = options(world.broker, world.folder, world.topic)
+    store, brokers = open_metadata(given["znodes"]), Brokers({"bootstrap_servers": world.broker.address})
+    target = KafkaTarget(store, brokers, parse(given))
+    rows = world.spark.range(5).selectExpr("cast('first' as binary) as value")
+    request = batch_writes.request_of(target.options, "dead")
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        BatchDriver(target).run(Batch(request, SparkJob(rows)))
+    assert world.values() == []
+
+    df = world.spark.range(5).selectExpr("'second' as value")
+    df.write.format("oncelog-kafka").options(**given).save()
+
+    assert world.values() == ["first"] * 5 + ["second"] * 5
+    assert world.prefixes() == []
+    brokers.close()
+    store.close()
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])

@@ -26,7 +26,11 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     Map<?, ?> running = session.sharedState().activeStreamingQueries();
     String place = session.conf().get("spark.sql.streaming.checkpointLocation", null);
-    return new RunningQuery(running.get(id), batchId, place, session.sessionState().newHadoopConf());
+    Object execution = running.get(id);
+    if (execution == null) {
+      throw unknownInternals("query=" + id, null);
+    }
+    return new RunningQuery(execution, batchId, place, session.sessionState().newHadoopConf());
   }
 
   ObjectNode toJson() {
@@ -54,11 +58,15 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
     try {
       return execution.getClass().getMethod(method).invoke(execution);
     } catch (ReflectiveOperationException problem) {
-      throw new IllegalStateException(
-          "Spark's internals differ from those oncelog knows; use a supported version of Spark, or upgrade oncelog; "
-              + "class=" + execution.getClass().getName() + ", method=" + method,
-          problem);
+      throw unknownInternals("class=" + execution.getClass().getName() + ", method=" + method, problem);
     }
+  }
+
+  private static IllegalStateException unknownInternals(String what, Exception problem) {
+    return new IllegalStateException(
+        "Spark's internals differ from those oncelog knows; use a supported version of Spark, or upgrade oncelog; "
+            + what,
+        problem);
   }
 
   private String read(Path file) {
