@@ -159,7 +159,7 @@ class KafkaAttempt:
 
     def begin(self) -> bool:
         lease = self._target.take_lease(self._request.run_id)
-        self._opened = self._ledger.begin(lease=lease, buckets=self._buckets())
+        self._opened = self._ledger.begin(lease=lease, buckets=self.buckets())
         self._begins_lease = self._opened is not None and self._opened.record.lease != lease
         return self._opened is not None
 
@@ -170,7 +170,7 @@ class KafkaAttempt:
     def write(self, report: BatchReport) -> None:
         settings = self.plan()
         with self._or_superseded():
-            written = self._batch.job.run(settings, self._buckets())
+            written = self._batch.job.run(settings, self.buckets())
         self.wrote(written, report)
 
     def plan(self) -> TaskSettings:
@@ -181,7 +181,7 @@ class KafkaAttempt:
         if self._progress is not None:
             check_group(self._brokers, self._ledger, self._progress)
         self._began = self._target.now()
-        return self._settings(opened.number, record.lease, record.nonce, is_hashed=self._buckets() is not None)
+        return self._settings(opened.number, record.lease, record.nonce, is_hashed=self.buckets() is not None)
 
     def wrote(self, written: Written, report: BatchReport) -> None:
         """The tasks are done."""
@@ -228,10 +228,9 @@ class KafkaAttempt:
 
     # By steps: the tasks run between two of them, and the second may be taken by another process
 
-    def held(self) -> dict[str, Any]:
-        """What `resume` needs."""
-        opened = self._opened
-        return {} if opened is None else {"number": opened.number, "nonce": opened.record.nonce}
+    def held(self) -> tuple[int, str]:
+        """What `resume` needs: the number of the round, and its nonce."""
+        return self._round.number, self._round.record.nonce
 
     def resume(self, number: int, nonce: str, job_ms: int) -> None:
         """Go on behind the job of an attempt that another object began.
@@ -274,7 +273,7 @@ class KafkaAttempt:
             self._ledger.check_live()
             raise
 
-    def _buckets(self) -> int | None:
+    def buckets(self) -> int | None:
         """How many content-hash participants the batch has; None if Spark's partitions are the participants."""
         if self._options.on_timed_out is not OnTimedOut.REWRITE:
             return None
