@@ -44,11 +44,12 @@ LASTS_MS = 300_000
 LOOKS = 20
 
 
-def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
+def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None) -> Outcome:
     """Run one seed from its beginning to its judgement.
 
     Args:
         seed: which.
+        is_stepwise: of the query's `Traits`; drawn by default.
         steps_kept: how many of the last steps its trace keeps; all by default.
     """
     chance = Random(seed)
@@ -67,7 +68,8 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
     failure = None
     with world.entered():
         try:
-            _play(world, faults, is_stepwise=Random(f"steps of {seed}").random() < STEPWISE)
+            drawn = Random(f"steps of {seed}").random() < STEPWISE  # by itself: all else stays what it was
+            _play(world, faults, is_stepwise=drawn if is_stepwise is None else is_stepwise)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
         finally:
