@@ -109,7 +109,7 @@ spark: shims ## The tests on Spark
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (ONLY="sink_driver ...")
 	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(DAILY)"
 
-STREAMS := source_streams source_batches sink_foreach_batch
+STREAMS := source_streams source_batches sink_streams sink_by_name
 versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"; a shard runs one)
 	@for release in $(SPARKS); do \
 	    echo "Spark $$release"; \

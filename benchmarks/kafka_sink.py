@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved
+from benchmarks.kafka_world import ONCELOG, SPARK, World, Write, interleaved
 from benchmarks.report import Finding, at_least, median, per_second
 
 FROM_FILES = """\
@@ -36,8 +34,6 @@ BATCH_ROWS = 2_000_000
 
 _CONFLUENT_ROWS = 100_000
 
-Write = Callable[[DataFrame, str], DataStreamWriter]
-
 
 def from_files(world: World, *, quick: bool) -> list[Finding]:
     """Measure batches of 2 M rows."""
@@ -46,19 +42,21 @@ def from_files(world: World, *, quick: bool) -> list[Finding]:
     per_batch = {"maxFilesPerTrigger": FILES if quick else FILES // 2}
     contenders: dict[str, Callable[[], float]] = {
         "oncelog": partial(_write, world, files, rows, world.to_oncelog, **per_batch),
+        "by name": partial(_write, world, files, rows, world.to_oncelog_by_name, **per_batch),
         "defaults": partial(_write, world, files, rows, world.to_spark, **per_batch),
         "256 kB": partial(_write, world, files, rows, world.to_spark_at_256_kb, **per_batch),
     }
     times = interleaved(contenders, 2 if quick else 5)
     some = rows // FILES  # the loop is slow: a file of the eight tells as much
     plain = interleaved({"loop": partial(_write_plainly, world, files / "0000.parquet", some)}, 1 if quick else 3)
-    ours, defaults, large = (median(times[name]) for name in contenders)
+    ours, by_name, defaults, large = (median(times[name]) for name in contenders)
     loop = median(plain["loop"]) / some * rows
     what = f"exactly-once sink, parquet to Kafka, {rows:,} rows"
     rate = per_second(rows, ours)
     return [
         at_least(f"{what}, Spark at its defaults", rate, f"{per_second(rows, defaults)} Spark", defaults / ours, 1.0),
         at_least(f"{what}, Spark at 256 kB", rate, f"{per_second(rows, large)} Spark", large / ours, 0.9),
+        at_least(f"{what}, by name", per_second(rows, by_name), f"{rate} foreachBatch", ours / by_name, 1.0),
         Finding(f"{what}, a Python loop", rate, f"{per_second(rows, loop)} confluent-kafka", loop / ours),
     ]
 

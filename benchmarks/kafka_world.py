@@ -36,6 +36,10 @@ _BROKER_SETTINGS = {
 """The harness starts brokers for tests: small, and quick to start and to come back. This one is to be fast."""
 
 
+Write = Callable[[DataFrame, str], DataStreamWriter]
+"""What writes a stream into a topic."""
+
+
 class World:
     """A broker, a session, and a folder."""
 
@@ -90,6 +94,11 @@ class World:
     def to_oncelog(self, rows: DataFrame, topic: str) -> DataStreamWriter:
         """Into the exactly-once sink, as it is."""
         return rows.writeStream.foreachBatch(self.sink(topic))
+
+    def to_oncelog_by_name(self, rows: DataFrame, topic: str) -> DataStreamWriter:
+        """Into the same sink by its format."""
+        options = {**self._writing(topic), "znodes": str(self.fresh("ledger"))}
+        return rows.writeStream.format("oncelog-kafka").options(**options)
 
     def to_spark(self, rows: DataFrame, topic: str) -> DataStreamWriter:
         """Into Spark's sink, as it is."""

@@ -1,4 +1,4 @@
-"""Exactly-once reads and writes of Apache Kafka for PySpark: `format("oncelog-kafka")` and `sink()`."""
+"""Exactly-once reads and writes of Apache Kafka for PySpark: `format("oncelog-kafka")`; `sink()` for foreachBatch."""
 
 from __future__ import annotations
 

@@ -23,8 +23,22 @@ def to_sink_columns(df: DataFrame, topic: str | None) -> DataFrame:
     Raises:
         InvalidRecordError: a column is missing, there twice, or of a wrong type.
     """
-    check_sink_schema(StructType([field for field in df.schema.fields if field.name in _TYPES]), topic)
+    check(df.schema, topic)
     return df.select([_cast(df, name) for name in _TYPES if name in df.columns and _counts(name, topic)])
+
+
+def check(schema: StructType, topic: str | None) -> None:
+    """Refuse rows that the tasks cannot write.
+
+    Raises:
+        InvalidRecordError: a column is missing, there twice, or of a wrong type.
+    """
+    check_sink_schema(StructType([field for field in schema.fields if field.name in _TYPES]), topic)
+
+
+def described(schema: StructType) -> list[dict[str, str]]:
+    """The columns as `io.oncelog.kafka.sink.SinkSettings` has them, in their order."""
+    return [{"name": field.name, "type": field.dataType.simpleString()} for field in schema.fields]
 
 
 def spread_by_content(rows: DataFrame, participants: int) -> DataFrame:

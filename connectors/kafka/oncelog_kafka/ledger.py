@@ -63,6 +63,17 @@ class Ledger:
 
         return self._steps.begin(new_record)
 
+    def reopened(self, number: int, nonce: str) -> OpenRound[KafkaRound]:
+        """A round that this run's driver began in another process.
+
+        Raises:
+            RoundAbortedError: it is forgotten, and so it is over.
+        """
+        found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
+        if found is None or found.nonce != nonce:
+            raise self._steps.aborted(number)
+        return OpenRound(number, found)
+
     def unfinished(self) -> dict[int, KafkaRound]:
         """Decided rounds whose commits may not all be done, oldest first."""
         with self._store.snapshot() as reader:

@@ -15,13 +15,16 @@ from typing import Any
 from oncelog.errors import InvalidOptionError
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
-from oncelog.spark.kit.options import STREAMING_SINKS, Given, HistoryOptions, Option, Use, as_text, history
+from oncelog.spark.kit.options import SINKS, STREAMING_SINKS, Given, HistoryOptions, Option, Use, as_text, history
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_kafka import admin_settings
 from oncelog_kafka.admin_settings import ADMIN, KAFKA, SERVERS
 
 MAX_STRING_BYTES = 32_767
 """Of a text in Kafka's protocol."""
+
+
+_STREAM_WRITE = frozenset({Use.STREAM_WRITE})
 
 
 class OnTimedOut(StrEnum):
@@ -67,7 +70,7 @@ OPTIONS: tuple[Option, ...] = (
     SERVERS,
     Option(
         "znodes",
-        STREAMING_SINKS,
+        SINKS,
         values.text,
         "Where the ledger is: a folder or `sqlite:/a/file` where one host runs the query's driver, "
         "`zk://host:port,.../chroot` for several hosts. It must outlive the query's checkpoint; one place serves many "
@@ -76,13 +79,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "topic",
-        STREAMING_SINKS,
+        SINKS,
         _kafka_name,
         "Topic of all rows. Without it, each row names its own in the column `topic`.",
     ),
     Option(
         "transactionalIdPrefix",
-        STREAMING_SINKS,
+        SINKS,
         values.prefix,
         "The transactional ids are `<prefix>-<partition>-<lease>.<stage attempt>.<attempt>`. Naming a prefix is "
         "recommended: by default a deleted checkpoint brings a new query id, and with it an empty ledger. With the "
@@ -105,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("takeover", STREAMING_SINKS, values.text, "Id of the query whose history this query continues."),
     Option(
         "transactionTimeoutMs",
-        STREAMING_SINKS,
+        SINKS,
         values.positive,
         "How long a batch's transactions may stay open: from the first row a task writes until the driver's commit, a "
         "restart of the driver included.",
@@ -126,6 +129,8 @@ OPTIONS: tuple[Option, ...] = (
         "Transactions of a batch under `onTimedOutParticipant=rewrite`.",
         default_doc="Spark's default parallelism",
     ),
+    Option("checkpointLocation", _STREAM_WRITE, values.text, "Spark's own."),
+    Option("queryName", _STREAM_WRITE, values.text, "Spark's own, set by `queryName(...)`."),
 )
 
 FORBIDDEN: Mapping[str, str] = {
@@ -154,11 +159,12 @@ PRODUCER_DEFAULTS: Mapping[str, str] = {
 the last one."""
 
 
-def parse(options: Mapping[str, object]) -> SinkOptions:
+def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOptions:
     """Read and check the options of a sink.
 
     Args:
         options: names in any case, values as text, number or bool.
+        use: where they were given.
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
@@ -168,7 +174,7 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     if SERVERS.name.removeprefix(KAFKA) not in kafka:
         raise InvalidOptionError("a required option is missing", option=SERVERS.name)
     own = {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
-    given = Given(own, OPTIONS, Use.FOREACH_BATCH)
+    given = Given(own, OPTIONS, use)
     given.require(
         "znodes",
         "a required option is missing: say where the ledger of this query's batches is kept, as a folder or as "

@@ -128,6 +128,10 @@ class Instant:
         """How much later it is, by the clock that says more."""
         return max(self.wall_ms - earlier.wall_ms, self.running_ms - earlier.running_ms)
 
+    def earlier(self, duration_ms: int) -> Instant:
+        """The moment so long before."""
+        return Instant(self.wall_ms - duration_ms, self.running_ms - duration_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:

@@ -20,8 +20,8 @@ decided rounds before it fences, and fencing leaves out what decided rounds name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -37,29 +37,25 @@ from oncelog.ledger.batches import OpenRound
 from oncelog.limits import MAX_TRANSACTION_TIMEOUT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.types import TopicPartition
-from oncelog_kafka import tokens
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
+from oncelog_kafka.group_check import check_group
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.looks import Look
 from oncelog_kafka.options import OnTimedOut, SinkOptions
 from oncelog_kafka.participants import (
-    LOOKS,
     ONGOING,
     Instant,
     Listed,
-    Moment,
     Participant,
     Transaction,
     find_losers,
     find_old,
-    find_unprepared,
-    look_ms,
     token_group_prefix,
 )
-from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
+from oncelog_kafka.ports import Brokers
 from oncelog_kafka.source_offsets import by_topic
 from oncelog_kafka.tokens import TokenText
 
@@ -77,6 +73,10 @@ class Written:
     is_retried: bool
 
 
+TaskSettings = Mapping[str, Any]
+"""Of `io.oncelog.kafka.sink.SinkSettings`, but for the columns."""
+
+
 class Job(Protocol):
     """What writes the rows of a batch: its plan in Spark, whose tasks prepare participants."""
 
@@ -86,11 +86,11 @@ class Job(Protocol):
     def speculates(self) -> bool:
         """Whether a copy of a task may begin after its batch, with the id of a copy of a task in a later one."""
 
-    def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
+    def run(self, settings: TaskSettings, buckets: int | None) -> Written:
         """Run the plan once.
 
         Args:
-            settings: of `io.oncelog.kafka.sink.SinkSettings`, but for the columns.
+            settings: what the tasks need to know.
             buckets: number of content-hash participants; None if Spark's partitions are the participants.
         """
 
@@ -131,12 +131,12 @@ class KafkaTarget:
         return Instant(self.clock.now_ms(), self.clock.monotonic_ms())
 
 
-class _OldLookError(Exception):
-    """Too much time went by since the participants were looked at."""
-
-
 class KafkaAttempt:
-    """One round of the ledger, on its way to its last commit; see `Attempt`."""
+    """One round of the ledger, on its way to its last commit; see `Attempt`.
+
+    Attributes:
+        rewriting: the decided round whose lost participants are written again, and the lease for that; None if none.
+    """
 
     def __init__(self, target: KafkaTarget, batch: Batch[Job]) -> None:
         self._target = target
@@ -152,12 +152,14 @@ class KafkaAttempt:
         self._decided: tuple[DecidedRound, dict[str, Transaction]] | None = None
         self._begins_lease = False
         self._may_have_zombies = True
+        self._look = Look(target.brokers, target.now, target.timeout_ms, batch.request)
+        self.rewriting: tuple[int, int] | None = None
 
     # The phases
 
     def begin(self) -> bool:
         lease = self._target.take_lease(self._request.run_id)
-        self._opened = self._ledger.begin(lease=lease, buckets=self._buckets())
+        self._opened = self._ledger.begin(lease=lease, buckets=self.buckets())
         self._begins_lease = self._opened is not None and self._opened.record.lease != lease
         return self._opened is not None
 
@@ -166,13 +168,24 @@ class KafkaAttempt:
         return nullcontext()
 
     def write(self, report: BatchReport) -> None:
+        settings = self.plan()
+        with self._or_superseded():
+            written = self._batch.job.run(settings, self.buckets())
+        self.wrote(written, report)
+
+    def plan(self) -> TaskSettings:
+        """What the tasks need to know, once everything before them is done."""
         opened, record = self._round, self._round.record
         if self._begins_lease:
             self._recover(record.lease)
-        self._check_group()
+        if self._progress is not None:
+            check_group(self._brokers, self._ledger, self._progress)
         self._began = self._target.now()
-        with self._or_superseded():
-            self._written = self._run_job(opened.number, record.lease, record.nonce, self._buckets())
+        return self._settings(opened.number, record.lease, record.nonce, is_hashed=self.buckets() is not None)
+
+    def wrote(self, written: Written, report: BatchReport) -> None:
+        """The tasks are done."""
+        self._written = written
         reach(KafkaCrashPoint.WRITTEN)
         report.rows = sum(participant.rows for participant in self._written.participants)
         report.participants = len(self._written.participants)
@@ -188,7 +201,7 @@ class KafkaAttempt:
     def decide(self, report: BatchReport) -> None:
         opened, participants = self._round, self._written.participants
         with self._or_superseded():
-            record, found = self._decide_by_look(
+            record, found = self._look.decide(
                 participants, self._began, lambda check: self._ledger.decide(opened, participants, check)
             )
         self._decided = DecidedRound(self._request.prefix, opened.number, record), found
@@ -213,6 +226,37 @@ class KafkaAttempt:
             if not self._may_have_zombies:
                 self._target.keep_lease(self._request.run_id, self._opened.record.lease)
 
+    # By steps: the tasks run between two of them, and the second may be taken by another process
+
+    def held(self) -> tuple[int, str]:
+        """What `resume` needs: the number of the round, and its nonce."""
+        return self._round.number, self._round.record.nonce
+
+    def resume(self, number: int, nonce: str, job_ms: int) -> None:
+        """Go on behind the job of an attempt that another object began.
+
+        Args:
+            number, nonce: of its round.
+            job_ms: how long ago its job began.
+
+        Raises:
+            RoundAbortedError: the round is over, and another one may be under way.
+        """
+        self._opened = self._ledger.reopened(number, nonce)
+        self._began = self._target.now().earlier(job_ms)
+
+    def rewrote(self, number: int, lease: int, written: Written, job_ms: int) -> None:
+        """The lost participants of a decided round were written again: put them into the decision.
+
+        Args:
+            number: of the round.
+            lease: that they were written under.
+            written: what the tasks prepared.
+            job_ms: how long ago their job began.
+        """
+        with self._or_superseded():
+            self._replace_lost(number, lease, written, self._target.now().earlier(job_ms))
+
     # Within the phases
 
     @property
@@ -229,7 +273,7 @@ class KafkaAttempt:
             self._ledger.check_live()
             raise
 
-    def _buckets(self) -> int | None:
+    def buckets(self) -> int | None:
         """How many content-hash participants the batch has; None if Spark's partitions are the participants."""
         if self._options.on_timed_out is not OnTimedOut.REWRITE:
             return None
@@ -277,11 +321,16 @@ class KafkaAttempt:
         reach(KafkaCrashPoint.LOST)
         self._fence_old(lease)
         only = tuple(sorted(participant.partition for participant in lost))
+        self.rewriting = number, lease
         began = self._target.now()
-        written = self._run_job(number, lease, record.nonce, record.buckets, only)
+        settings = self._settings(number, lease, record.nonce, is_hashed=record.buckets is not None, only=only)
+        written = self._batch.job.run(settings, record.buckets)
+        return self._replace_lost(number, lease, written, began)
+
+    def _replace_lost(self, number: int, lease: int, written: Written, began: Instant) -> KafkaRound:
         reach(KafkaCrashPoint.REWRITTEN)
         self._fence(find_losers(self._request.prefix, lease, written.participants, self._open_transactions()))
-        replaced, _ = self._decide_by_look(
+        replaced, _ = self._look.decide(
             written.participants,
             began,
             lambda check: self._ledger.replace_lost(number, lease, written.participants, check),
@@ -309,18 +358,18 @@ class KafkaAttempt:
             topics=sorted({participant.token_topic for participant in lost}),
         )
 
-    def _run_job(
-        self, number: int, lease: int, nonce: str, buckets: int | None, only: tuple[int, ...] | None = None
-    ) -> Written:
-        """Run the batch's plan, its tasks preparing participants.
+    def _settings(
+        self, number: int, lease: int, nonce: str, *, is_hashed: bool, only: tuple[int, ...] | None = None
+    ) -> TaskSettings:
+        """What the tasks need to know.
 
         Args:
-            number, lease, nonce: of the round that they belong to.
-            buckets: number of content-hash participants, if those are wanted.
+            number, lease, nonce: of the round that their participants belong to.
+            is_hashed: whether the participants' content is hashed.
             only: the participants to write; None for all.
         """
         request, progress = self._request, self._progress
-        settings = {
+        return {
             "transactionalIdPrefix": request.prefix,
             "lease": lease,
             "producer": {**self._options.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
@@ -331,89 +380,8 @@ class KafkaAttempt:
             "sourceGroup": None if progress is None else progress.group_id,
             "sourceOffsets": None if progress is None else by_topic(progress.end),
             "only": only,
-            "isHashed": buckets is not None,
+            "isHashed": is_hashed,
         }
-        return self._batch.job.run(settings, buckets)
-
-    def _decide_by_look(
-        self, participants: Sequence[Participant], began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
-    ) -> tuple[KafkaRound, dict[str, Transaction]]:
-        """Look at every participant, and take the step that decides if they can all be committed.
-
-        Args:
-            participants: which.
-            began: before their job.
-            step: decides; it calls what it is given last before the write.
-
-        Returns:
-            what was decided, and what the coordinators said of the participants.
-
-        Raises:
-            NotPreparedError: one of them could not be committed any more, or not for long.
-        """
-        asked = self._target.now()
-
-        def check() -> None:
-            if self._target.now().since_ms(asked) > look_ms(self._target.timeout_ms):
-                raise _OldLookError
-
-        for _ in range(LOOKS):
-            asked = self._target.now()
-            found = self._brokers.describe(participant.transactional_id for participant in participants)
-            now = self._target.now()
-            moment = Moment(now_ms=now.wall_ms, job_ms=now.running_ms - began.running_ms)
-            problems = find_unprepared(participants, found, moment)
-            if problems:
-                raise self._not_prepared(problems)
-            reach(KafkaCrashPoint.CHECKED)
-            with suppress(_OldLookError):
-                return step(check), found
-        raise self._not_prepared({"": "each time it was looked at, the look was too old before it could be decided"})
-
-    def _not_prepared(self, problems: Mapping[str, str]) -> NotPreparedError:
-        return NotPreparedError(
-            "not every part of the batch is ready to be committed, so the batch was not decided; it is aborted, "
-            "and the query's restart writes it again; if time ran out, raise transactionTimeoutMs or make batches "
-            "smaller",
-            prefix=self._request.prefix,
-            batch_id=self._request.batch_id,
-            problems=dict(problems),
-        )
-
-    def _check_group(self) -> None:
-        """Refuse a batch that does not start where its group stands.
-
-        A group stays behind where an earlier batch of the query lost the part that carries the offsets, and an operator
-        gave it up: this batch brings it along.
-
-        Raises:
-            BatchRefusedError: see `GroupProgress.check_unmoved`.
-        """
-        progress = self._progress
-        if progress is None or not progress.start:
-            return
-        for _ in self._brokers.tries("a group's offsets are not stable", group_id=progress.group_id):
-            wanted = [(partition.topic, partition.partition) for partition in progress.start]
-            held = self._brokers.offsets({progress.group_id: wanted})[progress.group_id]
-            if not any(isinstance(offset, Unstable) for offset in held.values()):
-                break
-        progress.check_unmoved(
-            {
-                TopicPartition(*place): offset.offset
-                for place, offset in held.items()
-                if not isinstance(offset, Unstable) and not self._is_of_an_earlier_batch(offset)
-            }
-        )
-
-    def _is_of_an_earlier_batch(self, offset: CommittedOffset) -> bool:
-        """Whether this query wrote it with a batch before the previous one, or one whose history it took over did."""
-        said = tokens.read(offset.metadata)
-        request = self._request
-        if said is None:
-            return False
-        if said.query_id == request.query_id:
-            return said.batch_id < request.batch_id - 1
-        return said.query_id == request.takeover or self._ledger.remembers(said.round, said.nonce)
 
     # Fencing
 

@@ -23,8 +23,9 @@ from tests.support.spark.queries import forget_last_commit, run_available
 class World:
     """A topic with transactions of somebody else, and queries that copy it."""
 
-    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, door: str) -> None:
         self.spark = spark
+        self.door = door
         self.broker = broker
         self.folder = folder
         self.source = broker.create_topic(fresh_name("source"), partitions=2)
@@ -49,18 +50,20 @@ class World:
         return reader.options(**settings).load().select("value")
 
     def copy(self, df: DataFrame, checkpoint: str = "checkpoint", **more: object) -> None:
-        sink = oncelog_kafka.sink(
-            **options(self.broker, self.folder, self.target, transactionalIdPrefix=f"{self.target}.p", **more)
-        )
-        run_available(df.writeStream.foreachBatch(sink), self.folder / checkpoint)
+        given = options(self.broker, self.folder, self.target, transactionalIdPrefix=f"{self.target}.p", **more)
+        if self.door == "format":
+            writer = df.writeStream.format("oncelog-kafka").options(**given)
+        else:
+            writer = df.writeStream.foreachBatch(oncelog_kafka.sink(**given))
+        run_available(writer, self.folder / checkpoint)
 
     def found(self) -> list[str]:
         return values(self.broker, self.target)
 
 
-@pytest.fixture
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    yield World(spark, kafka, tmp_path)
+@pytest.fixture(params=["foreachBatch", "format"])
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    yield World(spark, kafka, tmp_path, request.param)
     connections.close_connections()
     close_logs()
 
@@ -114,6 +117,7 @@ def test_rows_of_an_embedded_log_arrive_in_kafka_once(world: World) -> None:
     assert world.found() == numbered(10)
 
 
+@pytest.mark.parametrize("world", ["foreachBatch"], indirect=True)  # the log's door
 def test_rows_of_kafka_arrive_in_an_embedded_log_once(world: World) -> None:
     world.write(numbered(10))
     with oncelog.open(world.folder / "log") as log:

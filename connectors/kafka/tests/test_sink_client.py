@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from oncelog.testing.kafka_broker import TV1_VERSION, TV2_VERSION, broker_jars
-from oncelog_kafka.data_plane import named_failure
+from oncelog_kafka import outcomes
 from oncelog_kafka.errors import KafkaInternalsError
 from tests.support.harness.parts import missing_part
 from tests.support.servers.kafka import require_broker, require_shims
@@ -39,12 +41,7 @@ def test_the_client_of_this_connector_is_known() -> None:
 
 
 def test_a_client_that_does_not_tell_what_it_prepared_is_refused_by_its_version() -> None:
-    said = probe(TV1_VERSION)
+    said = {"prepared": None, "kind": "UNKNOWN_CLIENT", "problem": probe(TV1_VERSION)}
 
-    error = named_failure(f"Job aborted: {said}\n\tat somewhere")
-    assert isinstance(error, KafkaInternalsError)
-    assert f"client found: {TV1_VERSION}" in str(error)
-
-
-def test_a_failure_that_the_jar_did_not_name_stays_what_it_is() -> None:
-    assert named_failure("java.lang.OutOfMemoryError: Java heap space") is None
+    with pytest.raises(KafkaInternalsError, match=f"client found: {TV1_VERSION}"):
+        outcomes.written([said])

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from oncelog.crash_points import CrashPoint
+from oncelog.ports import ZnodeStore
 from oncelog.runtime import open_metadata
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
@@ -51,8 +53,9 @@ ROWS = 10
 class World:
     """A query that is killed again and again."""
 
-    def __init__(self, broker: KafkaBroker, folder: Path, **more: object) -> None:
+    def __init__(self, broker: KafkaBroker, folder: Path, door: str, **more: object) -> None:
         self.broker = broker
+        self.door = door
         self.folder = folder
         self.topic = broker.create_topic(fresh_name("killed"), partitions=2)
         self.prefix = f"{self.topic}.p"
@@ -85,6 +88,7 @@ class World:
             "source": {**files, "maxFilesPerTrigger": 1},
             "checkpoint": str(self.folder / "checkpoint"),
             "sink": self.sink,
+            "door": self.door,
             "stop": str(self.folder / "stop"),
             "crash_point": point,
             "mark": str(self.mark),
@@ -126,11 +130,23 @@ class World:
         assert self.found() == self.written
 
 
+@pytest.fixture(params=["foreachBatch", "format"])
+def door(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
-def world(kafka: KafkaBroker, tmp_path: Path) -> Iterator[World]:
+def more() -> dict[str, object]:
+    """Options beside those that every sink has."""
+    return {}
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, tmp_path: Path, door: str, more: dict[str, object]) -> Iterator[World]:
     require_java()
     require_shims()
-    found = World(kafka, tmp_path)
+    found = World(kafka, tmp_path, door, **more)
     yield found
     found.end()
 
@@ -157,17 +173,42 @@ def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: Wor
     world.write()
     world.die(CrashPoint.ROUND_DECIDED)
 
-    store = open_metadata(str(world.folder / "ledger"), create=False)
-    brokers = Brokers({"bootstrap_servers": world.broker.address})
-    rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix)
-    ((number, record),) = [(number, found) for number, found in rounds.items() if found.is_unfinished]
-    assert finish(brokers, store, DecidedRound(world.prefix, number, record)) == []
-    brokers.close()
-    store.close()
+    with unfinished(world) as (decided, brokers, store):
+        assert finish(brokers, store, decided) == []
     until(lambda: world.found() == world.written)
     world.live(None)
     world.write()
     world.recover()
+
+
+@pytest.mark.walk
+@pytest.mark.parametrize("more", [{"onTimedOutParticipant": "rewrite", "participants": 3}])
+def test_what_the_brokers_lost_of_a_decision_is_written_again_by_the_restart(world: World) -> None:
+    world.write()
+    world.die(CrashPoint.ROUND_DECIDED)
+    with unfinished(world) as (decided, brokers, _):
+        brokers.fence([decided.record.participants[0].transactional_id], 60_000)  # as a time-out does
+
+    world.live(None)
+    world.recover()
+    world.write()
+    world.recover()
+    world.end()
+    _check_nothing_is_left_open(world)
+
+
+@contextmanager
+def unfinished(world: World) -> Iterator[tuple[DecidedRound, Brokers, ZnodeStore]]:
+    """The round that is decided and not carried out."""
+    store = open_metadata(str(world.folder / "ledger"), create=False)
+    brokers = Brokers({"bootstrap_servers": world.broker.address})
+    rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix)
+    ((number, record),) = [(number, found) for number, found in rounds.items() if found.is_unfinished]
+    try:
+        yield DecidedRound(world.prefix, number, record), brokers, store
+    finally:
+        brokers.close()
+        store.close()
 
 
 def _check_nothing_is_left_open(world: World) -> None:

@@ -510,6 +510,6 @@ def micro_batch_stream(source: Source, checkpoint: Path, **options: Any) -> Any:
     for key, value in {**source.options, **options}.items():
         given.put(key, str(value).lower() if isinstance(value, bool) else str(value))
     texts = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(given)
-    provider = jvm.io.oncelog.kafka.source.KafkaProvider()
+    provider = jvm.io.oncelog.kafka.KafkaProvider()
     table = provider.getTable(provider.inferSchema(texts), None, given)
     return table.newScanBuilder(texts).build().toMicroBatchStream(checkpoint.as_uri())

@@ -9,6 +9,7 @@ subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 
 from oncelog.crash_points import VARIABLE, CrashPoint
@@ -18,11 +19,11 @@ CRASH_POINTS = tuple(CrashPoint)
 
 
 @checked
-def killing_at(point: CrashPoint, mark: Path, *, pid: int = 0) -> dict[str, str]:
+def killing_at(point: StrEnum, mark: Path, *, pid: int = 0) -> dict[str, str]:
     """The environment of a process that is to be killed with SIGKILL the first time it reaches `point`.
 
     Args:
-        point: where.
+        point: where: a `CrashPoint`, or one of a connector's.
         mark: a file that does not exist; it is created just before the kill, and prevents a second one.
         pid: a process, or a negated process group, to kill before the one that reaches the point: a task's driver.
     """

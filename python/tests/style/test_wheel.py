@@ -90,17 +90,23 @@ def test_the_wheel_holds_its_packages_with_type_markers_and_the_jars_and_nothing
     names = zipfile.ZipFile(wheel).namelist()
 
     assert {name.split("/")[0] for name in names} == {
-        "oncelog", "oncelog_kafka", "pyspark_oncelog", f"oncelog-{__version__}.dist-info"
+        "oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", f"oncelog-{__version__}.dist-info"
     }  # fmt: skip
     assert {"oncelog/py.typed", "oncelog_kafka/py.typed"} <= set(names)
     assert {"oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar"} <= set(names)
-    assert "pyspark_oncelog/__init__.py" in names
+    assert {"pyspark_oncelog/__init__.py", "pyspark_oncelog_kafka/__init__.py"} <= set(names)
 
 
 def test_no_wheel_is_built_without_the_jars_unless_that_is_asked_for(tmp_path: Path) -> None:
     sources, wheels = tmp_path / "sources", tmp_path / "wheels"
     wheels.mkdir()
-    for part in ("python/oncelog", "python/pyspark_oncelog", "connectors/kafka/oncelog_kafka", "tools"):
+    packages = (
+        "python/oncelog",
+        "python/pyspark_oncelog",
+        "connectors/kafka/oncelog_kafka",
+        "connectors/kafka/pyspark_oncelog_kafka",
+    )
+    for part in (*packages, "tools"):
         shutil.copytree(ROOT / part, sources / part, ignore=shutil.ignore_patterns("jars", "__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, sources / file)

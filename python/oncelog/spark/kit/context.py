@@ -1,9 +1,10 @@
 """What a micro-batch is: its query, run and checkpoint, and the offsets its sources span.
 
-Owns all that is known of Spark's internals. Two ways lead to a batch: in foreachBatch the query's JVM object is at hand
-(`of_foreach_batch`); where a stream writer commits there is no JVM, but the checkpoint's files are (`of_checkpoint`).
-Both read Spark's offset log. Assumptions: Spark writes a batch's entry before it runs the batch, never changes it, and
-keeps the entry before it. Hence a replay shows the offsets of the first run. Modes that log them later are refused.
+Owns all that is known of Spark's internals. Three ways lead to a batch: in foreachBatch the query's JVM object is at
+hand (`of_foreach_batch`); a jar may have asked it (`of_facts`); and where a stream writer commits there is no JVM, but
+the checkpoint's files are (`of_checkpoint`). All of them read Spark's offset log. Assumptions: Spark writes a batch's
+entry before it runs the batch, never changes it, and keeps the entry before it. Hence a replay shows the offsets of the
+first run. Modes that log them later are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pyarrow import fs as arrow_fs
 from oncelog.errors import CorruptDataError, InvalidOptionError, SparkInternalsError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _NO_OFFSET = "-"
 """Stands in the offset log for a source that has no offset yet."""
@@ -88,11 +89,12 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
     session = df.sparkSession
     with _known_internals():
         execution = _execution_of(session._jsparkSession)
-        _refuse_late_offset_logs(execution)
+        _refuse_late_offset_logs(execution.getClass().getSimpleName(), execution.trigger().toString())
         end = _logged(execution, batch_id)
         start = _logged(execution, batch_id - 1) if batch_id > 0 else {}
         root = str(execution.resolvedCheckpointRoot())
-        _refuse_passing_checkpoint(root, session, has_name=execution.name() is not None)
+        place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+        _refuse_passing_checkpoint(root, place, has_name=execution.name() is not None)
         state = session._jvm.org.apache.hadoop.fs.Path(root, "state")  # type: ignore[union-attr]
         hadoop = session._jsparkSession.sessionState().newHadoopConf()
         has_state = bool(state.getFileSystem(hadoop).exists(state))
@@ -107,10 +109,9 @@ _UNNAMED = re.compile(f"(?P<parent>.*)/{_UUID}/?", re.DOTALL)
 session says where checkpoints are, below that."""
 
 
-def _refuse_passing_checkpoint(root: str, session: SparkSession, *, has_name: bool) -> None:
+def _refuse_passing_checkpoint(root: str, place: str | None, *, has_name: bool) -> None:
     """Refuse a checkpoint that no other start of the query will find: each start would write all rows again."""
     below = _UNNAMED.fullmatch(root)
-    place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
     is_new = place is not None and not has_name and below is not None and below["parent"].endswith(place.rstrip("/"))
     if is_new or _TEMPORARY.fullmatch(root):
         raise InvalidOptionError(
@@ -133,14 +134,13 @@ def _execution_of(jvm_session: Any) -> Any:
     )
 
 
-def _refuse_late_offset_logs(execution: Any) -> None:
-    kind = execution.getClass().getSimpleName()
+def _refuse_late_offset_logs(kind: str, trigger: object) -> None:
     if kind == "AsyncProgressTrackingMicroBatchExecution":
         raise InvalidOptionError(
             "the query logs its offsets after the batch, so a replay may hold other rows; run it without async "
             "progress tracking and without real-time mode",
             option="asyncProgressTrackingEnabled",
-            trigger=str(execution.trigger().toString()),
+            trigger=str(trigger),
         )
     if kind != "MicroBatchExecution":
         raise _unknown_internals("a query of an unknown kind", kind=kind)
@@ -182,6 +182,29 @@ def _unknown_internals(what: str, **fields: object) -> SparkInternalsError:
         found=what,
         **fields,
     )
+
+
+# From what the JVM says of it -----------------------------------------------------------------------------------------
+
+
+def of_facts(facts: Mapping[str, Any]) -> BatchContext:
+    """The context of a batch, from what a jar found in Spark, where the caller cannot ask it.
+
+    Args:
+        facts: ``queryId``, ``runId``, ``batchId``, ``checkpointRoot``, ``defaultPlace`` (of checkpoints), ``hasName``,
+            ``execution`` and ``trigger`` (kinds of), ``entry`` and ``entryBefore`` (texts of the offset log),
+            ``hasState``.
+
+    Raises:
+        InvalidOptionError, SparkInternalsError: see `of_foreach_batch`.
+        CorruptDataError: the offset log is not as Spark writes it.
+    """
+    _refuse_late_offset_logs(facts["execution"], facts["trigger"])
+    root, batch_id = facts["checkpointRoot"], facts["batchId"]
+    _refuse_passing_checkpoint(root, facts["defaultPlace"], has_name=facts["hasName"])
+    end = _parse_entry(facts["entry"] or "", f"{root}/offsets/{batch_id}")
+    start = _parse_entry(facts["entryBefore"] or "", f"{root}/offsets/{batch_id - 1}") if batch_id > 0 else {}
+    return _context(facts["queryId"], facts["runId"], root, batch_id, start, end, facts["hasState"])
 
 
 # From the checkpoint's files ------------------------------------------------------------------------------------------
@@ -226,20 +249,11 @@ class _CheckpointFolder:
         try:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise self._corrupt("metadata", text) from None
+            raise _corrupt(f"{self._location}/metadata", text) from None
 
     def logged(self, batch_id: int) -> _Entry:
-        """The entry of the offset log: a line with its version, one with metadata, then one per source."""
         name = f"offsets/{batch_id}"
-        version, *lines = self._text(name).split("\n")
-        sources = lines[1:]
-        if version == "v1" and sources:
-            by_name = {str(position): line for position, line in enumerate(sources)}
-        elif version == "v2" and sources and all(":" in line for line in sources):
-            by_name = {source: offset for source, _, offset in (line.partition(":") for line in sources)}
-        else:
-            raise self._corrupt(name, version)
-        return {source: None if offset == _NO_OFFSET else offset for source, offset in by_name.items()}
+        return _parse_entry(self._text(name), f"{self._location}/{name}")
 
     def has(self, name: str) -> bool:
         with self._readable():
@@ -262,7 +276,19 @@ class _CheckpointFolder:
                 problem=str(problem),
             ) from problem
 
-    def _corrupt(self, name: str, found: str) -> CorruptDataError:
-        return CorruptDataError(
-            "a file of the checkpoint is not as Spark writes it", file=f"{self._location}/{name}", found=found
-        )
+
+def _parse_entry(text: str, file: str) -> _Entry:
+    """An entry of the offset log: a line with its version, one with metadata, then one per source."""
+    version, *lines = text.split("\n")
+    sources = lines[1:]
+    if version == "v1" and sources:
+        by_name = {str(position): line for position, line in enumerate(sources)}
+    elif version == "v2" and sources and all(":" in line for line in sources):
+        by_name = {source: offset for source, _, offset in (line.partition(":") for line in sources)}
+    else:
+        raise _corrupt(file, version)
+    return {source: None if offset == _NO_OFFSET else offset for source, offset in by_name.items()}
+
+
+def _corrupt(file: str, found: str) -> CorruptDataError:
+    return CorruptDataError("a file of the checkpoint is not as Spark writes it", file=file, found=found)

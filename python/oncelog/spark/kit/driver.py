@@ -60,33 +60,47 @@ class BatchDriver(Generic[J]):
                 raise
             return self._run(batch)
 
+    def begin(self, attempt: Attempt, report: BatchReport) -> bool:
+        """Plan the batch; False where it was decided before and is finished now."""
+        if attempt.begin():
+            return True
+        report.is_replay = True
+        attempt.commit(report)
+        attempt.finish()
+        return False
+
+    def write(self, attempt: Attempt, report: BatchReport) -> None:
+        """Run the job of a batch that was begun."""
+        with self.undone_if_it_fails(attempt), attempt.kept_alive(), self._timed(report, "write_ms"):
+            attempt.write(report)
+
+    def complete(self, attempt: Attempt, report: BatchReport) -> None:
+        """Take a batch whose job is done to its end."""
+        with self.undone_if_it_fails(attempt):
+            with attempt.kept_alive(), self._timed(report, "prepare_ms"):
+                attempt.prepare(report)
+            with self._timed(report, "decide_ms"):
+                attempt.decide(report)
+            with self._timed(report, "commit_ms"):
+                attempt.commit(report)
+        attempt.finish()
+        reach(CrashPoint.SINK_DONE)
+
     def _run(self, batch: Batch[J]) -> BatchReport:
         attempt, report = self._target.attempt(batch), BatchReport(batch.request.batch_id)
-        if not attempt.begin():
-            report.is_replay = True
-            attempt.commit(report)
-            attempt.finish()
-            return report
+        if self.begin(attempt, report):
+            self.write(attempt, report)
+            self.complete(attempt, report)
+        return report
+
+    @contextmanager
+    def undone_if_it_fails(self, attempt: Attempt) -> Iterator[None]:
         try:
-            self._write(attempt, report)
+            yield
         except BaseException:
             with suppress(OncelogError):
                 attempt.abort()
             raise
-        attempt.finish()
-        reach(CrashPoint.SINK_DONE)
-        return report
-
-    def _write(self, attempt: Attempt, report: BatchReport) -> None:
-        with attempt.kept_alive():
-            with self._timed(report, "write_ms"):
-                attempt.write(report)
-            with self._timed(report, "prepare_ms"):
-                attempt.prepare(report)
-        with self._timed(report, "decide_ms"):
-            attempt.decide(report)
-        with self._timed(report, "commit_ms"):
-            attempt.commit(report)
 
     @contextmanager
     def _timed(self, report: BatchReport, phase: str) -> Iterator[None]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from oncelog.errors import AbortableError, BatchRefusedError, FatalError, RunSupersededError
+from oncelog.errors import AbortableError, BatchRefusedError, FatalError, OncelogError, RunSupersededError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.simulation.clients import Client, GaveUpError, persevere
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import TopicPartition
-from oncelog_kafka import options
+from oncelog_kafka import options, stepwise
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.target import Job, KafkaTarget
@@ -78,6 +80,7 @@ class Traits:
         losses: how probable it is at the beginning of a life that its checkpoint is lost.
         set_backs: the same, that an older checkpoint is restored.
         falls: how probable it is that a driver's machine dies right behind a decision.
+        is_stepwise: every other life runs its batches step by step, as the sink by name does.
     """
 
     has_group: bool = False
@@ -85,6 +88,36 @@ class Traits:
     losses: float = 0.0
     set_backs: float = 0.0
     falls: float = 0.0
+    is_stepwise: bool = False
+
+
+class Driver(Protocol):
+    """What runs batches."""
+
+    def run(self, batch: Batch[Job]) -> BatchReport:
+        """Write one batch, exactly once."""
+
+
+class StepwiseDriver:
+    """A driver in two processes, of which the second knows of the first what it was told."""
+
+    def __init__(self, target: KafkaTarget) -> None:
+        self._target = target
+
+    def run(self, batch: Batch[Job]) -> BatchReport:
+        """See `Driver`."""
+        planned = stepwise.plan(self._target, batch)
+        if isinstance(planned, BatchReport):
+            return planned
+        began_ms = self._target.clock.monotonic_ms()
+        try:
+            written = batch.job.run(planned.settings, planned.buckets)
+        except OncelogError:
+            with suppress(OncelogError):
+                stepwise.abort(self._target, batch, planned.held)
+            raise
+        job_ms = self._target.clock.monotonic_ms() - began_ms
+        return stepwise.complete(self._target, batch, planned.held, written, job_ms)
 
 
 class SinkQuery(Client):
@@ -195,14 +228,15 @@ class SinkQuery(Client):
             self.run_batch(process, driver, checkpoint, batch_id)
             batch_id += 1
 
-    def driver(self, process: Process) -> BatchDriver[Job]:
+    def driver(self, process: Process) -> Driver:
         """What runs the batches of one life."""
         brokers = brokers_of(self.place.cluster, process)
-        return BatchDriver(
-            persevere(process, lambda: KafkaTarget(process.open().services.store, brokers, self._options))
-        )
+        target = persevere(process, lambda: KafkaTarget(process.open().services.store, brokers, self._options))
+        if self._traits.is_stepwise and len(self.drivers) % 2:
+            return StepwiseDriver(target)
+        return BatchDriver(target)
 
-    def run_batch(self, process: Process, driver: BatchDriver[Job], checkpoint: Checkpoint, batch_id: int) -> None:
+    def run_batch(self, process: Process, driver: Driver, checkpoint: Checkpoint, batch_id: int) -> None:
         """Run one batch, and note it as done."""
         batch = self._batch(process, checkpoint, batch_id, self.source[checkpoint.base + batch_id])
         counts = self.world.counts
@@ -213,6 +247,7 @@ class SinkQuery(Client):
             raise
         counts["batches replayed" if report.is_replay else "batches committed"] += 1
         counts["batches of a query that took over"] += checkpoint.takeover is not None
+        counts["batches in two steps"] += isinstance(driver, StepwiseDriver)
         counts["participants rewritten"] += report.rewritten
         counts["losers aborted"] += report.aborted
         process.wait(self.world.latency_ms())
@@ -242,7 +277,7 @@ class SinkQuery(Client):
             process = self.world.process("driver")
         return self.go_on(process)
 
-    def _run_edited(self, process: Process, driver: BatchDriver[Job], checkpoint: Checkpoint, batch_id: int) -> None:
+    def _run_edited(self, process: Process, driver: Driver, checkpoint: Checkpoint, batch_id: int) -> None:
         """Spark plans a batch anew that a restored checkpoint does not know: it reads more by now.
 
         Raises:

@@ -35,17 +35,21 @@ behind a decision, that the driver's machine dies."""
 SPECULATIVE = 0.02
 """How probable a second attempt of a task is, at each look, where there are copies."""
 
+STEPWISE = 0.5
+"""Of the runs, how many have drivers that work step by step."""
+
 LASTS_MS = 300_000
 """Within it a reader looks, most often at the beginning."""
 
 LOOKS = 20
 
 
-def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
+def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None) -> Outcome:
     """Run one seed from its beginning to its judgement.
 
     Args:
         seed: which.
+        is_stepwise: of the query's `Traits`; drawn by default.
         steps_kept: how many of the last steps its trace keeps; all by default.
     """
     chance = Random(seed)
@@ -64,7 +68,8 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
     failure = None
     with world.entered():
         try:
-            _play(world, faults)
+            drawn = Random(f"steps of {seed}").random() < STEPWISE  # by itself: all else stays what it was
+            _play(world, faults, is_stepwise=drawn if is_stepwise is None else is_stepwise)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
         finally:
@@ -72,8 +77,8 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
     return Outcome(seed, failure, world, faults.counts, "oncelog_kafka.testing.simulation")
 
 
-def _play(world: World, faults: RandomFaults) -> None:
-    query = _query(world)
+def _play(world: World, faults: RandomFaults, *, is_stepwise: bool) -> None:
+    query = _query(world, is_stepwise=is_stepwise)
     watcher = Watcher(world, query)
     Auditor(world, query.place.cluster, query.fall, has_sound_clocks=Fault.CLOCK_JUMP not in faults.kinds)
     world.faults = faults
@@ -92,7 +97,7 @@ def _play(world: World, faults: RandomFaults) -> None:
     judge(query)
 
 
-def _query(world: World) -> SinkQuery:
+def _query(world: World, *, is_stepwise: bool) -> SinkQuery:
     chance = world.chance
     version = chance.choice((1, 2))
     settings = Settings(version=version, max_epoch=chance.choice((3, 2**15 - 1)), is_kafka_3=version == 1)
@@ -111,6 +116,7 @@ def _query(world: World) -> SinkQuery:
         losses=chance.choice(LOSSES),
         set_backs=chance.choice(SET_BACKS),
         falls=chance.choice(FALLS),
+        is_stepwise=is_stepwise,
     )
     return SinkQuery(world, place, chance.randint(2, 4), more, traits)
 

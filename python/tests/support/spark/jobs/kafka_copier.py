@@ -19,9 +19,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
-from oncelog.crash_points import arm, kill_once_at
+from oncelog.crash_points import CrashPoint, arm, kill_once_at
+from oncelog.testing import faults
+from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
@@ -33,7 +36,10 @@ RESTART_S = 1
 
 def main(settings: dict[str, Any]) -> None:
     if settings.get("crash_point"):
-        arm(kill_once_at(settings["crash_point"], -os.getpgrp(), Path(settings["mark"])))
+        group = -os.getpgrp()  # with the JVM: the driver is both
+        point = next(one for one in (*CrashPoint, *KafkaCrashPoint) if one == settings["crash_point"])
+        arm(kill_once_at(point, group, Path(settings["mark"])))
+        os.environ.update(faults.killing_at(point, Path(settings["mark"]), pid=group))  # the steps of the sink by name
     elif "gates" in settings:
         arm(lambda point: wait_at(settings["gates"], point))
     own = {"spark.jars": oncelog_kafka.jars(), "spark.ui.showConsoleProgress": "false"}
@@ -57,7 +63,26 @@ def is_over(settings: dict[str, Any]) -> bool:
 
 def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
     """Run the query until it fails, or all is over; says what can be said of it."""
-    sink = oncelog_kafka.sink(**settings["sink"])
+    rows = read(spark, **settings["source"])
+    rows.explain(extended=True)
+    if "gates" in settings:
+        rows = rows.mapInArrow(waiting_at(settings["gates"]), rows.schema)
+    writer = written(rows, settings["sink"], settings.get("door")).option("checkpointLocation", settings["checkpoint"])
+    query = writer.trigger(processingTime="200 milliseconds").start()
+    while query.isActive and not is_over(settings):
+        time.sleep(PAUSE_S)
+    if query.isActive:
+        query.explain(extended=True)
+        say(f"progress {query.lastProgress}")
+        query.stop()
+    run_while_watched(query)
+
+
+def written(rows: DataFrame, options: dict[str, Any], door: str | None) -> DataStreamWriter:
+    """The query's writer by one of the sink's doors."""
+    if door == "format":
+        return rows.writeStream.format("oncelog-kafka").options(**options)
+    sink = oncelog_kafka.sink(**options)
 
     def write(rows: DataFrame, batch_id: int) -> None:
         try:
@@ -67,19 +92,7 @@ def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
             raise
         say(f"batch {sink.last_report}")
 
-    rows = read(spark, **settings["source"])
-    rows.explain(extended=True)
-    if "gates" in settings:
-        rows = rows.mapInArrow(waiting_at(settings["gates"]), rows.schema)
-    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", settings["checkpoint"])
-    query = writer.trigger(processingTime="200 milliseconds").start()
-    while query.isActive and not is_over(settings):
-        time.sleep(PAUSE_S)
-    if query.isActive:
-        query.explain(extended=True)
-        say(f"progress {query.lastProgress}")
-        query.stop()
-    run_while_watched(query)
+    return rows.writeStream.foreachBatch(write)
 
 
 def read(spark: SparkSession, *, format: str = "oncelog-kafka", schema: str | None = None, **options: Any) -> DataFrame:

@@ -22,33 +22,27 @@ public final class BatchWriter {
    *
    * @param rows with the columns that the settings name, in their order; key and value are binary
    * @param settings JSON, see {@link SinkSettings}
-   * @return JSON: a list of {@link Prepared}, one for each task that wrote
+   * @return JSON: a list of {@link TaskOutcome}, one for each task that had something to write
    */
   public static String write(Dataset<Row> rows, String settings) {
     SinkSettings parsed = SinkSettings.parse(settings);
     JavaRDD<InternalRow> plan = ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().toRdd().toJavaRDD();
     if (plan.getNumPartitions() == 0) {
-      return Prepared.toJson(withoutRows(parsed));
+      return TaskOutcome.toJson(withoutRows(parsed));
     }
-    FlatMapFunction<Iterator<InternalRow>, Prepared> task = some -> prepare(parsed, some);
-    return Prepared.toJson(plan.mapPartitions(task).collect());
-  }
-
-  private static Iterator<Prepared> prepare(SinkSettings settings, Iterator<InternalRow> rows) {
-    TaskContext task = TaskContext.get();
-    int number = task.partitionId();
-    if (!settings.writes(number) || !(settings.carriesOffsets(number) || rows.hasNext())) {
-      return Collections.emptyIterator();
-    }
-    Participant participant = new Participant(settings, number, task.stageAttemptNumber(), task.attemptNumber());
-    return Collections.singleton(participant.prepare(rows)).iterator();
+    FlatMapFunction<Iterator<InternalRow>, TaskOutcome> task =
+        some -> {
+          TaskOutcome outcome = TaskOutcome.of(parsed, TaskContext.get(), some);
+          return outcome == null ? Collections.emptyIterator() : Collections.singleton(outcome).iterator();
+        };
+    return TaskOutcome.toJson(plan.mapPartitions(task).collect());
   }
 
   /** A plan without a task: what the batch carries beside its rows is prepared here. */
-  private static List<Prepared> withoutRows(SinkSettings settings) {
+  private static List<TaskOutcome> withoutRows(SinkSettings settings) {
     if (!settings.carriesOffsets(0)) {
       return List.of();
     }
-    return List.of(new Participant(settings, 0, 0, 0).prepare(Collections.emptyIterator()));
+    return List.of(TaskOutcome.prepared(new Participant(settings, 0, 0, 0), Collections.emptyIterator()));
   }
 }

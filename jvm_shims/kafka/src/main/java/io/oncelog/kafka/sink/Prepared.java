@@ -1,9 +1,5 @@
 package io.oncelog.kafka.sink;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.util.Collection;
-
 /**
  * One prepared participant: an open transaction that holds all rows of one task, and nothing of it can fail any more
  * but by time. The names of the components are those of the JSON that the driver reads.
@@ -28,15 +24,4 @@ public record Prepared(
     long contentHash,
     String tokenTopic,
     boolean isFirstAttempt)
-    implements java.io.Serializable {
-
-  private static final ObjectMapper JSON = new ObjectMapper();
-
-  static String toJson(Collection<Prepared> participants) {
-    try {
-      return JSON.writeValueAsString(participants);
-    } catch (JsonProcessingException problem) {
-      throw new IllegalStateException("a participant cannot be written as JSON", problem);
-    }
-  }
-}
+    implements java.io.Serializable {}

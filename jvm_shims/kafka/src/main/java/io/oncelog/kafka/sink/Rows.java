@@ -7,6 +7,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Turns Spark's rows into Kafka's records. One for each task; not thread-safe. */
@@ -17,18 +18,28 @@ final class Rows {
   private final int topic;
   private final int partition;
   private final int headers;
+  private final boolean isKeyText;
+  private final boolean isValueText;
+  private final DataType partitionType;
 
   private UTF8String lastTopicBytes;
   private String lastTopic;
 
   Rows(SinkSettings settings) {
-    List<String> columns = Arrays.asList(settings.columns());
+    List<String> columns = Arrays.stream(settings.columns()).map(SinkSettings.Column::name).toList();
     fixedTopic = settings.topic();
     value = columns.indexOf("value");
     key = columns.indexOf("key");
     topic = fixedTopic == null ? columns.indexOf("topic") : -1;
     partition = columns.indexOf("partition");
     headers = columns.indexOf("headers");
+    isKeyText = isText(settings, key);
+    isValueText = isText(settings, value);
+    partitionType = partition < 0 ? null : DataType.fromDDL(settings.columns()[partition].type());
+  }
+
+  private static boolean isText(SinkSettings settings, int column) {
+    return column >= 0 && settings.columns()[column].type().equals("string");
   }
 
   ProducerRecord<byte[], byte[]> toRecord(InternalRow row) {
@@ -36,13 +47,17 @@ final class Rows {
         topic < 0 ? fixedTopic : topicOf(row),
         partition < 0 || row.isNullAt(partition) ? null : partitionOf(row),
         null,
-        key < 0 || row.isNullAt(key) ? null : row.getBinary(key),
-        row.isNullAt(value) ? null : row.getBinary(value),
+        key < 0 || row.isNullAt(key) ? null : bytesOf(row, key, isKeyText),
+        row.isNullAt(value) ? null : bytesOf(row, value, isValueText),
         headers < 0 || row.isNullAt(headers) ? null : headersOf(row.getArray(headers)));
   }
 
+  private static byte[] bytesOf(InternalRow row, int column, boolean isText) {
+    return isText ? row.getUTF8String(column).getBytes() : row.getBinary(column);
+  }
+
   private int partitionOf(InternalRow row) {
-    int number = row.getInt(partition);
+    int number = ((Number) row.get(partition, partitionType)).intValue();
     if (number < 0) {
       throw new SinkException(SinkException.Kind.UNKNOWN_PARTITION, "a row names partition " + number);
     }

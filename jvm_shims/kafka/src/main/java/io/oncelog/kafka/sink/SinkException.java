@@ -13,8 +13,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /**
- * Why a participant could not be prepared. Spark carries a task's failure to the driver as text, so the kind stands in
- * the message, where the driver's Python side finds it.
+ * Why a participant could not be prepared: what the driver's Python side makes an error of.
  */
 final class SinkException extends RuntimeException {
   /** What the driver tells apart. */
@@ -28,8 +27,15 @@ final class SinkException extends RuntimeException {
     FENCED,
     UNAVAILABLE,
     UNKNOWN_CLIENT,
-    FAILED
+    FAILED;
+
+    /** Whether another attempt may succeed. */
+    boolean isPassing() {
+      return this == UNAVAILABLE || this == FAILED;
+    }
   }
+
+  private final Kind kind;
 
   private static final Pattern NO_TOPIC = Pattern.compile("Topic \\S+ not present in metadata.*", Pattern.DOTALL);
   private static final Pattern NO_PARTITION =
@@ -39,11 +45,16 @@ final class SinkException extends RuntimeException {
   private static final Pattern NOT_AUTHORISED = Pattern.compile("Unexpected error in .*authorization failed.*");
 
   SinkException(Kind kind, String message, Throwable cause) {
-    super("oncelog[" + kind + "] " + message, cause);
+    super(message, cause);
+    this.kind = kind;
   }
 
   SinkException(Kind kind, String message) {
     this(kind, message, null);
+  }
+
+  Kind kind() {
+    return kind;
   }
 
   /** A failure of Kafka's client, by its kind. */

@@ -1,6 +1,5 @@
 package io.oncelog.kafka.sink;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -15,7 +14,7 @@ import java.util.TreeMap;
  * @param transactionalIdPrefix of the participants
  * @param lease number that the participants' ids carry; a newer driver has another
  * @param producer settings of Kafka's producer, complete but for the transactional id
- * @param columns the columns of the rows, in their order: value, and any of key, topic, partition, headers
+ * @param columns the columns of the rows, in their order: value, any of key, topic, partition, headers, and others
  * @param topic of all rows; null if each row names its own
  * @param tokenGroupPrefix participant {@code p} writes its token to the group {@code <this>-<p>}
  * @param token what the token says, and its offset: the batch id
@@ -29,7 +28,7 @@ record SinkSettings(
     String transactionalIdPrefix,
     long lease,
     Map<String, String> producer,
-    String[] columns,
+    Column[] columns,
     String topic,
     String tokenGroupPrefix,
     String token,
@@ -42,25 +41,32 @@ record SinkSettings(
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  /**
+   * A column of the rows.
+   *
+   * @param name of the column
+   * @param type as Spark calls it
+   */
+  record Column(String name, String type) implements Serializable {}
+
   static SinkSettings parse(String text) {
-    try {
-      JsonNode root = JSON.readTree(text);
-      return new SinkSettings(
-          root.get("transactionalIdPrefix").asText(),
-          root.get("lease").asLong(),
-          JSON.convertValue(root.get("producer"), new TypeReference<TreeMap<String, String>>() {}),
-          JSON.convertValue(root.get("columns"), String[].class),
-          textOrNull(root.get("topic")),
-          root.get("tokenGroupPrefix").asText(),
-          root.get("token").asText(),
-          root.get("batchId").asLong(),
-          textOrNull(root.get("sourceGroup")),
-          JSON.convertValue(root.get("sourceOffsets"), new TypeReference<TreeMap<String, Map<Integer, Long>>>() {}),
-          JSON.convertValue(root.get("only"), new TypeReference<Set<Integer>>() {}),
-          root.get("isHashed").asBoolean());
-    } catch (JsonProcessingException problem) {
-      throw new IllegalArgumentException("the sink's settings are no JSON", problem);
-    }
+    return parse(PythonSteps.parse(text));
+  }
+
+  static SinkSettings parse(JsonNode root) {
+    return new SinkSettings(
+        root.get("transactionalIdPrefix").asText(),
+        root.get("lease").asLong(),
+        JSON.convertValue(root.get("producer"), new TypeReference<TreeMap<String, String>>() {}),
+        JSON.convertValue(root.get("columns"), Column[].class),
+        textOrNull(root.get("topic")),
+        root.get("tokenGroupPrefix").asText(),
+        root.get("token").asText(),
+        root.get("batchId").asLong(),
+        textOrNull(root.get("sourceGroup")),
+        JSON.convertValue(root.get("sourceOffsets"), new TypeReference<TreeMap<String, Map<Integer, Long>>>() {}),
+        JSON.convertValue(root.get("only"), new TypeReference<Set<Integer>>() {}),
+        root.get("isHashed").asBoolean());
   }
 
   /** Whether partition {@code number} of the batch is to be written. */

@@ -2,7 +2,7 @@
  * The source {@code format("oncelog-kafka")}: Spark's Kafka source by its options and columns, read in columns and
  * read_committed.
  *
- * <p>Spark calls it, by {@link io.oncelog.kafka.source.KafkaProvider}; nothing of it is in Python. It owns what a query
+ * <p>Spark calls it, by {@link io.oncelog.kafka.KafkaProvider}; nothing of it is in Python. It owns what a query
  * reads: where it starts and ends ({@link io.oncelog.kafka.source.Positions}), how much goes into one micro-batch
  * ({@link io.oncelog.kafka.source.Admission}), which topic an offset is of ({@link
  * io.oncelog.kafka.source.TopicWatch}), what counts as loss of data and what happens then, how a batch is cut into

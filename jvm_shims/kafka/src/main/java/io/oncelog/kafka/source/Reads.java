@@ -1,11 +1,7 @@
 package io.oncelog.kafka.source;
 
 import java.util.Arrays;
-import java.util.EnumSet;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
@@ -13,32 +9,17 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The topics of one read, as a table. */
-final class KafkaTable implements Table, SupportsRead {
-  private final StructType schema;
+/** The door of the source: what {@code format("oncelog-kafka")} reads. */
+public final class Reads {
+  private Reads() {}
 
-  KafkaTable(StructType schema) {
-    this.schema = schema;
+  /** The columns of a read. */
+  public static StructType schema(CaseInsensitiveStringMap options) {
+    return RecordColumns.schema(SourceOptions.includesHeaders(options));
   }
 
-  @Override
-  public String name() {
-    return KafkaProvider.NAME;
-  }
-
-  @Override
-  @SuppressWarnings("deprecation") // its successor, columns(), is made of it by default
-  public StructType schema() {
-    return schema;
-  }
-
-  @Override
-  public Set<TableCapability> capabilities() {
-    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
-  }
-
-  @Override
-  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+  /** A read of these columns, of which Spark may leave out some. */
+  public static ScanBuilder builder(CaseInsensitiveStringMap options, StructType schema) {
     return new Builder(options, schema);
   }
 

@@ -1,0 +1,69 @@
+"""A batch write, ``df.write``: one batch of a query of its own, with a ledger that lasts no longer than it does.
+
+A write that is killed behind its decision leaves its ledger, and with it the list of what is to be committed. The next
+batch write below the same prefix commits it, or an operator does (``oncelog kafka batch complete``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from oncelog.errors import ensure
+from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.znodes.transact import resolving
+from oncelog_kafka.errors import ParticipantLostError
+from oncelog_kafka.finishing import DecidedRound, finish
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.ports import Brokers
+
+_DEFAULT_PREFIX = "batch-write"
+_MARK = "batch-write."
+"""What the query ids of batch writes begin with; those of Spark's queries are UUIDs."""
+
+
+def request_of(options: SinkOptions, name: str) -> BatchRequest:
+    """What a batch write asks of its ledger.
+
+    Args:
+        options: of the write.
+        name: of this write alone.
+    """
+    prefix, writer = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}.{name}", f"{_MARK}{name}"
+    return BatchRequest(prefix, writer, options.topic or "", writer, 0, writer)
+
+
+def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> None:
+    """Commit what earlier batch writes below this prefix decided and did not finish.
+
+    What is lost of them stays for an operator: it is no reason to refuse this one.
+    """
+    below = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
+    for prefix in KAFKA_LEDGERS.prefixes(store):
+        found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(below) else None
+        if found is None or not found.query_id.startswith(_MARK) or found.last is None:
+            continue
+        with suppress(ParticipantLostError):
+            if _is_finished(brokers, store, prefix):
+                forget(store, prefix)
+
+
+def _is_finished(brokers: Brokers, store: ZnodeStore, prefix: str) -> bool:
+    rounds = KAFKA_LEDGERS.read_rounds(store, prefix)
+    decided = [DecidedRound(prefix, number, record) for number, record in rounds.items() if record.is_unfinished]
+    return not any(finish(brokers, store, one) for one in decided)
+
+
+def forget(store: ZnodeStore, prefix: str) -> None:
+    """Delete the ledger of a batch write that is over."""
+
+    def step(view: ZnodeView) -> None:
+        for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():
+            ensure(not record.is_unfinished, "a ledger is forgotten when nothing is left to do", prefix=prefix)
+            view.delete(KAFKA_LEDGERS.round_path(prefix, number))
+        for path in (KAFKA_LEDGERS.rounds_path(prefix), KAFKA_LEDGERS.path(prefix)):
+            if view.get(path) is not None:
+                view.delete(path)
+
+    resolving(lambda: store.transact(step))

@@ -1,0 +1,45 @@
+"""Whether a consumer group stands where a batch starts that is to move it."""
+
+from __future__ import annotations
+
+from oncelog.ledger.progress import GroupProgress
+from oncelog.types import TopicPartition
+from oncelog_kafka import tokens
+from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
+
+
+def check_group(brokers: Brokers, ledger: Ledger, progress: GroupProgress[TopicPartition]) -> None:
+    """Refuse a batch that does not start where its group stands.
+
+    A group stays behind where an earlier batch of the query lost the part that carries the offsets, and an operator
+    gave it up: this batch brings it along.
+
+    Raises:
+        BatchRefusedError: see `GroupProgress.check_unmoved`.
+    """
+    if not progress.start:
+        return
+    for _ in brokers.tries("a group's offsets are not stable", group_id=progress.group_id):
+        wanted = [(partition.topic, partition.partition) for partition in progress.start]
+        held = brokers.offsets({progress.group_id: wanted})[progress.group_id]
+        if not any(isinstance(offset, Unstable) for offset in held.values()):
+            break
+    progress.check_unmoved(
+        {
+            TopicPartition(*place): offset.offset
+            for place, offset in held.items()
+            if not isinstance(offset, Unstable) and not _is_of_an_earlier_batch(offset, ledger)
+        }
+    )
+
+
+def _is_of_an_earlier_batch(offset: CommittedOffset, ledger: Ledger) -> bool:
+    """Whether this query wrote it with a batch before the previous one, or one whose history it took over did."""
+    said = tokens.read(offset.metadata)
+    request = ledger.request
+    if said is None:
+        return False
+    if said.query_id == request.query_id:
+        return said.batch_id < request.batch_id - 1
+    return said.query_id == request.takeover or ledger.remembers(said.round, said.nonce)

@@ -1,0 +1,73 @@
+"""What the tasks of a batch say: what they prepared, or why they could not. Written by TaskOutcome.java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oncelog.errors import (
+    InvalidRecordError,
+    InvalidTransactionTimeoutError,
+    NotPreparedError,
+    OncelogError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
+from oncelog_kafka.participants import Participant
+from oncelog_kafka.target import Written
+
+_ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
+    "INVALID_ROW": (InvalidRecordError, "a row cannot be written"),
+    "RECORD_TOO_LARGE": (
+        RecordTooLargeError,
+        "a record is larger than the producer or the topic allows; raise kafka.max.request.size and the topic's "
+        "max.message.bytes, or write smaller values",
+    ),
+    "UNKNOWN_TOPIC": (UnknownTopicError, "a row's topic does not exist; create it first"),
+    "UNKNOWN_PARTITION": (UnknownPartitionError, "a row names a partition that its topic does not have"),
+    "NOT_AUTHORISED": (
+        BrokerAccessError,
+        "the brokers do not let the tasks' producers do this; mend the ACLs (docs/kafka.md lists what a sink needs)",
+    ),
+    "TIMEOUT_TOO_LONG": (
+        InvalidTransactionTimeoutError,
+        "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",
+    ),
+    "FENCED": (NotPreparedError, "a newer driver fenced this batch's producers"),
+    "UNAVAILABLE": (BrokerUnavailableError, "the brokers did not take the batch in time"),
+    "UNKNOWN_CLIENT": (KafkaInternalsError, "the Kafka client is not the one this connector knows"),
+    "FAILED": (NotPreparedError, "a task could not prepare its part of the batch"),
+}
+
+
+def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
+    """What the tasks prepared.
+
+    Args:
+        outcomes: one for each task that had something to write.
+
+    Raises:
+        OncelogError: the first failure, of its kind.
+    """
+    found = list(outcomes)
+    for one in found:
+        if one["kind"] is not None:
+            kind, what = _ERRORS[one["kind"]]
+            raise kind(what, problem=one["problem"].strip())
+    prepared = [one["prepared"] for one in found]
+    return Written(tuple(map(_participant, prepared)), not all(one["isFirstAttempt"] for one in prepared))
+
+
+def _participant(found: Mapping[str, Any]) -> Participant:
+    return Participant(
+        transactional_id=found["transactionalId"],
+        partition=found["partition"],
+        producer_id=found["producerId"],
+        epoch=found["epoch"],
+        transaction_version=found["transactionVersion"],
+        rows=found["rows"],
+        content_hash=found["contentHash"],
+        token_topic=found["tokenTopic"],
+    )

@@ -1,0 +1,147 @@
+"""The sink by name, step by step: what the jar asks before a batch's tasks and behind them.
+
+A step runs in a process that Spark keeps for Python on the driver's host, and the next one may run in another. All that
+passes from one to the next is in the requests and in the ledger; connections are kept for as long as a process lives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from pyspark.sql.types import StructType
+
+from oncelog.errors import BatchRefusedError, OncelogError, UsageError
+from oncelog.ledger.progress import GroupProgress
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.randomness import random_id
+from oncelog.spark.kit import context
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.driver import batch_request
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.stepwise import Held, Planned
+from oncelog_kafka.target import Job, KafkaTarget
+
+Answer = dict[str, Any]
+
+
+def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructType) -> Answer:
+    """Take the step that a request asks for.
+
+    Args:
+        request: of PythonSteps.java: ``step``, and what it needs.
+        options: as the user gave them.
+        schema: of the rows.
+
+    Raises:
+        OncelogError: see `BatchDriver.run`.
+    """
+    return {"plan": _plan, "commit": _complete, "abort": _abort}[request["step"]](_Asked(request, options, schema))
+
+
+@dataclass(frozen=True)
+class _TableJob:
+    """The batch's tasks, as far as the jar tells of them."""
+
+    buckets: int | None
+    is_speculative: bool
+
+    def parallelism(self) -> int:
+        return self.buckets or 1
+
+    def speculates(self) -> bool:
+        return self.is_speculative
+
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
+        raise UsageError("Spark runs the tasks of a table, between two steps")
+
+
+class _Asked:
+    """A request, and the batch that it is about."""
+
+    def __init__(self, request: Mapping[str, Any], options: Mapping[str, str], schema: StructType) -> None:
+        self.request = request
+        self.is_stream = "query" in request
+        self.options = sink_options.parse(options, Use.STREAM_WRITE if self.is_stream else Use.BATCH_WRITE)
+        self.columns = columns.described(schema)
+        columns.check(schema, self.options.topic)
+        self.target = _target(options, self.options)
+        held = request.get("attempt")
+        self.name = random_id() if held is None else held["name"]
+        if self.is_stream:
+            batch = context.of_facts(request["query"])
+            self.batch = self._batch(batch_request(self.options, batch, batch.run_id), batch)
+        else:
+            self.batch = self._batch(batch_writes.request_of(self.options, self.name), None)
+
+    def _batch(self, asked: BatchRequest, found: BatchContext | None) -> Batch[Job]:
+        progress: GroupProgress[Any] | None = None
+        if found is not None and self.options.group_id:
+            progress = source_offsets.of_batch(found, self.options.group_id)
+        job = _TableJob(self.request.get("buckets"), self.request["speculates"])
+        return Batch(asked, job, progress)
+
+    def held(self) -> Held:
+        return Held(**self.request["attempt"]["held"])
+
+    def to_run(self, planned: Planned) -> Answer:
+        """The answer that asks for the tasks."""
+        spread = self.request.get("buckets")
+        if planned.buckets != spread:
+            raise BatchRefusedError(
+                "a part of a decided batch was lost, and the batch had another number of participants; start the query "
+                "with that one, until the part is written again",
+                participants=planned.buckets,
+                now=spread,
+            )
+        attempt = {"name": self.name, "held": asdict(planned.held)}
+        return {"attempt": attempt, "settings": {**planned.settings, "columns": self.columns}}
+
+    def done(self, report: BatchReport) -> Answer:
+        """The answer that ends a batch."""
+        if not self.is_stream:
+            batch_writes.forget(self.target.store, self.batch.request.prefix)
+        return {"report": asdict(report), "lease": self.target.take_lease(self.batch.request.run_id)}
+
+
+def _plan(asked: _Asked) -> Answer:
+    target = asked.target
+    if not asked.is_stream:
+        batch_writes.finish_others(target.brokers, target.store, asked.options)
+    if asked.request.get("lease") is not None:
+        target.keep_lease(asked.batch.request.run_id, asked.request["lease"])
+    planned = stepwise.plan(target, asked.batch)
+    return asked.to_run(planned) if isinstance(planned, Planned) else asked.done(planned)
+
+
+def _complete(asked: _Asked) -> Answer:
+    held, job_ms = asked.held(), asked.request["job_ms"]
+    try:
+        written = outcomes.written(asked.request["outcomes"])
+    except OncelogError:
+        stepwise.abort(asked.target, asked.batch, held)
+        raise
+    return asked.done(stepwise.complete(asked.target, asked.batch, held, written, job_ms))
+
+
+def _abort(asked: _Asked) -> Answer:
+    stepwise.abort(asked.target, asked.batch, asked.held())
+    return {}
+
+
+_targets: dict[tuple[int, str], KafkaTarget] = {}
+
+
+def _target(given: Mapping[str, str], options: SinkOptions) -> KafkaTarget:
+    """The target of these options, one per process: opening one asks the brokers."""
+    key = (os.getpid(), repr(sorted(given.items())))
+    if key not in _targets:
+        store = connections.open_store(options.znodes)
+        _targets[key] = KafkaTarget(store, connections.open_brokers(options.admin), options)
+    return _targets[key]

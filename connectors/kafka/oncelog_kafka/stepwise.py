@@ -1,0 +1,130 @@
+"""One batch in two steps, with its tasks between them, for a driver that cannot run them itself.
+
+The second step may be taken by another process: all that passes from one to the next is `Held`, and the ledger has the
+rest. The tasks run once: what needs them again fails, and the query's restart does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from oncelog.errors import NotPreparedError
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog_kafka.target import Job, KafkaTarget, Written
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the second step needs to know of the first.
+
+    Attributes:
+        number, nonce: of the round.
+        rewriting: the lease under which lost participants of a decided round are written again; None if there are none.
+    """
+
+    number: int
+    nonce: str
+    rewriting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The tasks are to run now.
+
+    Attributes:
+        settings: what they need to know.
+        buckets: number of content-hash participants; None if Spark's partitions are the participants.
+        held: for the second step.
+    """
+
+    settings: Mapping[str, Any]
+    buckets: int | None
+    held: Held
+
+
+def plan(target: KafkaTarget, batch: Batch[Job]) -> Planned | BatchReport:
+    """All that comes before a batch's tasks; its report where it was decided before, and is finished now.
+
+    Raises:
+        OncelogError: see `BatchDriver.run`.
+    """
+    driver = BatchDriver(target)
+    attempt, report = target.attempt(replace(batch, job=_Unrun(batch.job))), BatchReport(batch.request.batch_id)
+    try:
+        if not driver.begin(attempt, report):
+            return report
+    except _WantedError as wanted:
+        number, lease = attempt.rewriting or (0, 0)
+        return Planned(wanted.settings, wanted.buckets, Held(number, "", lease))
+    with driver.undone_if_it_fails(attempt):
+        return Planned(attempt.plan(), attempt.buckets(), Held(*attempt.held()))
+
+
+def complete(target: KafkaTarget, batch: Batch[Job], held: Held, written: Written, job_ms: int) -> BatchReport:
+    """All that comes behind a batch's tasks.
+
+    Args:
+        target, batch: the same as of `plan`.
+        held: of `plan`.
+        written: what the tasks prepared.
+        job_ms: how long ago their job began.
+
+    Raises:
+        OncelogError: see `BatchDriver.run`. A lost participant is written again behind the query's restart.
+    """
+    driver = BatchDriver(target)
+    attempt = target.attempt(replace(batch, job=_Over(batch.job)))
+    report = BatchReport(batch.request.batch_id, write_ms=job_ms)
+    if held.rewriting is not None:
+        attempt.rewrote(held.number, held.rewriting, written, job_ms)
+        driver.begin(attempt, report)
+        report.rewritten = len(written.participants)
+        return report
+    attempt.resume(held.number, held.nonce, job_ms)
+    with driver.undone_if_it_fails(attempt):
+        attempt.wrote(written, report)
+    driver.complete(attempt, report)
+    return report
+
+
+def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
+    """Undo a batch whose tasks failed; nothing happens if it is decided."""
+    if held.rewriting is None:
+        attempt = target.attempt(batch)
+        attempt.resume(held.number, held.nonce, 0)
+        attempt.abort()
+
+
+class _WantedError(Exception):
+    """The tasks must run to write again what was lost."""
+
+    def __init__(self, settings: Mapping[str, Any], buckets: int | None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.buckets = buckets
+
+
+class _Between:
+    """A job that is run between the steps."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def parallelism(self) -> int:
+        return self._job.parallelism()
+
+    def speculates(self) -> bool:
+        return self._job.speculates()
+
+
+class _Unrun(_Between):
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
+        raise _WantedError(settings, buckets)
+
+
+class _Over(_Between):
+    def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
+        raise NotPreparedError("the batch's rows are at hand again when the query restarts")

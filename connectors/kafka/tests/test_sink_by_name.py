@@ -1,0 +1,230 @@
+"""What only the sink by name does: between its steps are Spark's own tasks, and its options come by a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import oncelog_kafka
+from oncelog.crash_points import CrashPoint
+from oncelog.runtime import open_metadata
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog_kafka import batch_writes, connections
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.data_plane import SparkJob
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import parse
+from oncelog_kafka.target import KafkaTarget
+from tests.support.connectors.kafka_sink import options, values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker
+from tests.support.spark.queries import forget_last_commit, run_available
+
+
+class World:
+    """Files of rows, a topic, and a checkpoint."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, topic: str) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.folder = folder
+        self.topic = topic
+        self.checkpoint = folder / "checkpoint"
+        (folder / "in").mkdir()
+
+    def add(self, *texts: str) -> None:
+        file = self.folder / f"{texts[0]}.json"
+        file.write_text("\n".join(json.dumps({"value": text}) for text in texts))
+        file.rename(self.folder / "in" / file.name)
+
+    def rows(self) -> DataFrame:
+        reader = self.spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / "in")).repartition(2)
+
+    def by_name(self, df: DataFrame | None = None, **more: Any) -> DataStreamWriter:
+        writer = (self.rows() if df is None else df).writeStream.format("oncelog-kafka")
+        return writer.options(**options(self.broker, self.folder, self.topic, **more))
+
+    def by_function(self, **more: Any) -> DataStreamWriter:
+        return self.rows().writeStream.foreachBatch(
+            oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
+        )
+
+    def values(self) -> list[str]:
+        return values(self.broker, self.topic)
+
+    def prefixes(self) -> list[str]:
+        store = open_metadata(str(self.folder / "ledger"), create=False)
+        try:
+            return KAFKA_LEDGERS.prefixes(store)
+        finally:
+            store.close()
+
+
+@pytest.fixture
+def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, topic: str) -> Iterator[World]:
+    yield World(spark, kafka, tmp_path, topic)
+    connections.close_connections()
+
+
+# Moving a query -------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoint(world: World) -> None:
+    for number, writer in enumerate([world.by_function, world.by_name, world.by_function, world.by_name]):
+        world.add(f"{number}a", f"{number}b")
+        run_available(writer(), world.checkpoint)
+        forget_last_commit(world.checkpoint)  # the next door has the batch to replay
+
+    assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+def test_a_query_moves_from_sparks_own_sink_on_its_checkpoint(world: World) -> None:
+    world.add("a", "b")
+    rows = world.rows().writeStream.format("console")  # any other sink: Spark's Kafka connector is no part of PySpark
+    run_available(rows, world.checkpoint)
+    world.add("c", "d")
+    run_available(world.by_name(), world.checkpoint)
+
+    assert world.values() == ["c", "d"]
+
+
+# Output modes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_what_a_mode_makes_of_each_batch_is_appended(world: World, mode: str) -> None:
+    counted = world.rows().groupBy("value").count().select(F.concat_ws("=", "value", "count").alias("value"))
+    df = world.rows() if mode == "append" else counted
+    for texts in (["a", "b", "a"], ["c", "a"]):
+        world.add(*texts)
+        run_available(world.by_name(df).outputMode(mode), world.checkpoint)
+
+    assert (
+        world.values()
+        == {
+            "append": ["a", "a", "a", "b", "c"],
+            "update": ["a=2", "a=3", "b=1", "c=1"],
+            "complete": ["a=2", "a=3", "b=1", "b=1", "c=1"],
+        }[mode]
+    )
+
+
+# Batch writes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [None, "append"])
+def test_a_batch_write_arrives_whole_and_leaves_no_ledger(world: World, mode: str | None) -> None:
+    df = world.spark.range(100).selectExpr("cast(id as string) as key", "cast(id as string) as value").repartition(3)
+    writer = df.write.format("oncelog-kafka").options(**options(world.broker, world.folder, world.topic))
+    (writer if mode is None else writer.mode(mode)).save()
+
+    assert world.values() == sorted(map(str, range(100)))
+    assert world.prefixes() == []
+
+
+def test_a_batch_write_that_fails_shows_nothing_and_says_why_in_one_sentence(world: World) -> None:
+    df = world.spark.range(10).selectExpr("'x' as value", "cast(id as int) as partition").coalesce(1)
+    writer = df.write.format("oncelog-kafka").options(**options(world.broker, world.folder, world.topic))
+
+    with pytest.raises(Exception, match=r"UnknownPartitionError: .*Partition 2 of topic") as error:
+        writer.option("kafka.max.block.ms", "1000").save()
+    assert "\tat " not in str(error.value).split("JVM stacktrace")[0]
+    assert world.values() == []
+    _check_nothing_is_open(world)
+
+
+def test_a_batch_write_that_died_behind_its_decision_is_finished_by_the_next_one(world: World) -> None:
+    given = options(world.broker, world.folder, world.topic)
+    store, brokers = open_metadata(given["znodes"]), Brokers({"bootstrap_servers": world.broker.address})
+    target = KafkaTarget(store, brokers, parse(given))
+    rows = world.spark.range(5).selectExpr("cast('first' as binary) as value")
+    request = batch_writes.request_of(target.options, "dead")
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        BatchDriver(target).run(Batch(request, SparkJob(rows)))
+    assert world.values() == []
+
+    df = world.spark.range(5).selectExpr("'second' as value")
+    df.write.format("oncelog-kafka").options(**given).save()
+
+    assert world.values() == ["first"] * 5 + ["second"] * 5
+    assert world.prefixes() == []
+    brokers.close()
+    store.close()
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "ignore"])
+def test_a_batch_write_in_another_mode_is_refused(world: World, mode: str) -> None:
+    df = world.spark.range(1).selectExpr("'x' as value")
+    with pytest.raises(Exception, match="topics are appended to"):
+        df.write.format("oncelog-kafka").options(**options(world.broker, world.folder, world.topic)).mode(mode).save()
+
+
+def test_an_option_of_streams_is_refused_in_a_batch_write(world: World) -> None:
+    df = world.spark.range(1).selectExpr("'x' as value")
+    given = options(world.broker, world.folder, world.topic, groupId="g")
+    with pytest.raises(Exception, match="the option does not count here"):
+        df.write.format("oncelog-kafka").options(**given).save()
+
+
+# Bad input and faults -------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_option_is_refused_by_name(world: World) -> None:
+    world.add("a")
+    with pytest.raises(Exception, match=r"InvalidOptionError: unknown option .*did_you_mean='topic'"):
+        run_available(world.by_name(topik="x"), world.checkpoint)
+
+
+def test_a_query_without_a_checkpoint_of_its_own_is_refused(world: World) -> None:
+    """Spark wants one for a format, and takes a new one at each start where only the session says where they are."""
+    world.add("a")
+    name = "spark.sql.streaming.checkpointLocation"
+    world.spark.conf.set(name, str(world.folder / "checkpoints"))
+    try:
+        query = world.by_name().trigger(availableNow=True).start()
+    finally:
+        world.spark.conf.unset(name)
+    with pytest.raises(Exception, match="InvalidOptionError: the query has no checkpoint of its own"):
+        query.awaitTermination(60)
+    assert world.values() == []
+
+
+def test_a_query_that_is_stopped_while_its_tasks_run_leaves_nothing_open(world: World) -> None:
+    world.add("a", "b")
+    slow = world.rows().select(F.expr("java_method('java.lang.Thread', 'sleep', 20000L)").alias("s"), "value")
+    query = (
+        world.by_name(slow.select(F.coalesce("s", "value").alias("value")))
+        .option("checkpointLocation", str(world.checkpoint))
+        .start()
+    )
+    until(lambda: bool(world.spark.sparkContext.statusTracker().getActiveStageIds()))
+    query.stop()
+
+    _check_nothing_is_open(world)
+    run_available(world.by_name(), world.checkpoint)
+    assert world.values() == ["a", "b"]
+
+
+def test_two_queries_under_one_prefix_are_told_apart(world: World) -> None:
+    world.add("a")
+    run_available(world.by_name(transactionalIdPrefix=f"{world.topic}.p"), world.checkpoint)
+    with pytest.raises(Exception, match="BatchRefusedError: another query has history"):
+        run_available(world.by_name(transactionalIdPrefix=f"{world.topic}.p"), world.folder / "another")
+
+    assert world.values() == ["a"]
+
+
+def _check_nothing_is_open(world: World) -> None:
+    brokers = Brokers({"bootstrap_servers": world.broker.address})
+    until(lambda: not brokers.list_ids(["Ongoing"]), tell=lambda: brokers.list_ids(["Ongoing"]))
+    brokers.close()

@@ -1,0 +1,48 @@
+package io.oncelog.kafka;
+
+import io.oncelog.kafka.sink.BatchWrite;
+import io.oncelog.kafka.source.Reads;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Where Spark finds {@code format("oncelog-kafka")}.
+ *
+ * <p>Batch writes come by the older interface, as those of Spark's own Kafka sink do: only by it may a write leave out
+ * the mode.
+ */
+public final class KafkaProvider implements TableProvider, CreatableRelationProvider, DataSourceRegister {
+  public static final String NAME = "oncelog-kafka";
+
+  @Override
+  public String shortName() {
+    return NAME;
+  }
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    return Reads.schema(options);
+  }
+
+  @Override
+  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new KafkaTable(schema);
+  }
+
+  @Override
+  public BaseRelation createRelation(
+      SQLContext context, SaveMode mode, scala.collection.immutable.Map<String, String> options, Dataset<Row> rows) {
+    return BatchWrite.run(context, mode, options, rows);
+  }
+}

@@ -1,0 +1,64 @@
+package io.oncelog.kafka;
+
+import io.oncelog.kafka.sink.SinkState;
+import io.oncelog.kafka.sink.StreamWriteBuilder;
+import io.oncelog.kafka.source.Reads;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** The topics of one read, or of one streaming write, which keeps its table for as long as it runs. */
+final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
+  private final StructType schema;
+  private final SinkState sink = new SinkState();
+
+  KafkaTable(StructType schema) {
+    this.schema = schema;
+  }
+
+  @Override
+  public String name() {
+    return KafkaProvider.NAME;
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // its successor, columns(), is made of it by default
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return EnumSet.of(
+        TableCapability.BATCH_READ,
+        TableCapability.MICRO_BATCH_READ,
+        TableCapability.STREAMING_WRITE,
+        TableCapability.ACCEPT_ANY_SCHEMA);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return Reads.builder(options, schema);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new StreamWriteBuilder(sink, info);
+  }
+
+  /** What the last batch's report says: in the query's progress, under {@code sink.metrics}. */
+  @Override
+  public Map<String, String> metrics() {
+    return sink.metrics();
+  }
+}

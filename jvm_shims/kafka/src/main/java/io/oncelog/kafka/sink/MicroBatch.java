@@ -1,0 +1,109 @@
+package io.oncelog.kafka.sink;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Objects;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
+
+/**
+ * One micro-batch of a streaming write: Python plans it before its tasks, and decides and commits it behind them.
+ *
+ * <p>The tasks' messages are of a class of Spark's: the thread that takes results in does not see a jar that was added
+ * to a running session.
+ */
+final class MicroBatch implements StreamingWrite {
+  private final SinkState state;
+  private final PythonSteps python;
+  private final Integer buckets;
+
+  private ObjectNode asked; // what every step is told
+  private JsonNode attempt; // null where nothing is open
+  private long beganNanos;
+
+  MicroBatch(SinkState state, PythonSteps python, Integer buckets) {
+    this.state = state;
+    this.python = python;
+    this.buckets = buckets;
+  }
+
+  /** Retries and copies of tasks have transactional ids of their own; the driver aborts those that did not win. */
+  @Override
+  public boolean useCommitCoordinator() {
+    return false;
+  }
+
+  /** Spark calls it on the query's thread, before the tasks. */
+  @Override
+  public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+    SparkContext context = SparkContext.getOrCreate();
+    asked = PythonSteps.newObject();
+    asked.set("query", RunningQuery.ofThisThread(context).toJson());
+    asked.put("buckets", buckets);
+    asked.put("speculates", context.getConf().getBoolean("spark.speculation", false));
+    asked.put("lease", state.takeLease());
+    JsonNode planned = python.ask("plan", asked);
+    beganNanos = System.nanoTime();
+    attempt = PythonSteps.orNull(planned.get("attempt"));
+    if (attempt == null) {
+      batchIsDone(planned);
+    }
+    boolean hasState = asked.get("query").get("hasState").booleanValue();
+    return new TaskWriters(attempt == null ? null : SinkSettings.parse(planned.get("settings")), hasState);
+  }
+
+  @Override
+  public void commit(long epochId, WriterCommitMessage[] messages) {
+    if (attempt == null) {
+      return; // it was decided before, and finished when it was planned
+    }
+    ObjectNode request = withAttempt();
+    ArrayNode outcomes = request.putArray("outcomes");
+    Arrays.stream(messages)
+        .filter(Objects::nonNull)
+        .map(message -> TaskWriters.outcome((PythonWriterCommitMessage) message))
+        .filter(Objects::nonNull)
+        .forEach(outcomes::add);
+    request.put("job_ms", TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - beganNanos));
+    batchIsDone(python.ask("commit", request));
+  }
+
+  /** Also on a thread that {@code stop()} interrupted: what is open would stay so until its time-out. */
+  @Override
+  public void abort(long epochId, WriterCommitMessage[] messages) {
+    if (attempt == null) {
+      return;
+    }
+    boolean wasInterrupted = Thread.interrupted();
+    try {
+      python.ask("abort", withAttempt());
+    } finally {
+      if (wasInterrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private ObjectNode withAttempt() {
+    ObjectNode request = asked.deepCopy();
+    request.set("attempt", attempt);
+    return request;
+  }
+
+  private void batchIsDone(JsonNode answer) {
+    attempt = null;
+    Map<String, String> metrics = new TreeMap<>();
+    answer.get("report").fields().forEachRemaining(one -> metrics.put(one.getKey(), one.getValue().asText()));
+    JsonNode lease = PythonSteps.orNull(answer.get("lease"));
+    state.batchIsDone(lease == null ? null : lease.asLong(), metrics);
+  }
+}

@@ -1,0 +1,95 @@
+package io.oncelog.kafka.sink;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.oncelog.kafka.KafkaProvider;
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.Map;
+import net.razorvine.pickle.PickleException;
+import net.razorvine.pickle.Unpickler;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The way to the connector's Python side ({@code oncelog_kafka.data_source}), which decides everything: Spark asks a
+ * Python data source for a writer, and the writer that comes back is a text. There is no Python program to call back,
+ * as under foreachBatch, so this works on Spark Connect's servers too.
+ */
+final class PythonSteps {
+  private static final String REQUEST = "@request";
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  static {
+    // A pickled answer is a call of this function of Python's, with a text.
+    Unpickler.registerConstructor("oncelog_kafka.data_source", "answer", arguments -> arguments[0]);
+  }
+
+  /** What Python refused, by the name of its error. PySpark shows an exception of this kind as its message alone. */
+  private static final class RefusedException extends IllegalArgumentException {
+    RefusedException(String message) {
+      super(message);
+    }
+  }
+
+  private final StructType schema;
+  private final Map<String, String> options;
+
+  /**
+   * @param schema of the rows
+   * @param options as the user gave them
+   */
+  PythonSteps(StructType schema, Map<String, String> options) {
+    this.schema = schema;
+    this.options = options;
+  }
+
+  /** Takes a step; returns its answer. */
+  JsonNode ask(String step, ObjectNode request) {
+    Map<String, String> all = new HashMap<>(options);
+    all.put(REQUEST, request.put("step", step).toString());
+    PythonDataSourceV2 python = new PythonDataSourceV2();
+    python.setShortName(KafkaProvider.NAME);
+    byte[] writer =
+        python
+            .source()
+            .createWriteInfoInPython(KafkaProvider.NAME, schema, new CaseInsensitiveStringMap(all), false, true)
+            .writer();
+    JsonNode answer = parse(unpickled(writer));
+    if (answer.has("error")) {
+      throw new RefusedException(answer.get("error").asText());
+    }
+    return answer;
+  }
+
+  static ObjectNode newObject() {
+    return JSON.createObjectNode();
+  }
+
+  static JsonNode parse(String text) {
+    try {
+      return JSON.readTree(text);
+    } catch (JsonProcessingException problem) {
+      throw otherVersion(problem);
+    }
+  }
+
+  static JsonNode orNull(JsonNode node) {
+    return node == null || node.isNull() ? null : node;
+  }
+
+  private static String unpickled(byte[] writer) {
+    try {
+      return (String) new Unpickler().loads(writer);
+    } catch (IOException | PickleException | ClassCastException problem) {
+      throw otherVersion(problem);
+    }
+  }
+
+  private static IllegalStateException otherVersion(Exception problem) {
+    return new IllegalStateException("this jar and the Python package oncelog_kafka are not of one version", problem);
+  }
+}

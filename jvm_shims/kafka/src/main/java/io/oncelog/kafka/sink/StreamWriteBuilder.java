@@ -1,0 +1,101 @@
+package io.oncelog.kafka.sink;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A streaming write in any output mode: what a mode makes of a batch is appended, as by Spark's own Kafka sink. */
+public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate, SupportsStreamingUpdateAsAppend {
+  private final SinkState state;
+  private final LogicalWriteInfo info;
+
+  public StreamWriteBuilder(SinkState state, LogicalWriteInfo info) {
+    this.state = state;
+    this.info = info;
+  }
+
+  @Override
+  public WriteBuilder truncate() {
+    return this;
+  }
+
+  @Override
+  public Write build() {
+    return new StreamWrite(state, info.schema(), info.options());
+  }
+
+  /**
+   * One batch's write. Where lost participants may be written again, which of them holds a row must depend on the row's
+   * content only: Spark promises nothing of the kind for a replay.
+   */
+  private record StreamWrite(SinkState state, StructType schema, CaseInsensitiveStringMap options)
+      implements RequiresDistributionAndOrdering {
+    private static final String[] WHOLE = {"topic", "partition"};
+
+    @Override
+    public StreamingWrite toStreaming() {
+      return new MicroBatch(state, new PythonSteps(schema, options), buckets());
+    }
+
+    @Override
+    public Distribution requiredDistribution() {
+      return buckets() == null ? Distributions.unspecified() : Distributions.clustered(content());
+    }
+
+    @Override
+    public int requiredNumPartitions() {
+      return buckets() == null ? 0 : buckets();
+    }
+
+    @Override
+    public SortOrder[] requiredOrdering() {
+      return new SortOrder[0];
+    }
+
+    @Override
+    public String description() {
+      return "oncelog-kafka";
+    }
+
+    private Expression[] content() {
+      List<Expression> found = new ArrayList<>();
+      for (String name : WHOLE) {
+        if (has(name)) {
+          found.add(Expressions.column(name));
+        }
+      }
+      found.add(Expressions.column(has("key") ? "key" : "value"));
+      return found.toArray(Expression[]::new);
+    }
+
+    private boolean has(String column) {
+      return Arrays.asList(schema.fieldNames()).contains(column);
+    }
+
+    /** How many participants a batch has whose rows are spread by content; null if Spark's partitions are they. */
+    private Integer buckets() {
+      if (!options.getOrDefault("onTimedOutParticipant", "").strip().equalsIgnoreCase("rewrite")) {
+        return null;
+      }
+      String wanted = options.getOrDefault("participants", "").strip();
+      return wanted.matches("[1-9][0-9]{0,8}")
+          ? Integer.valueOf(wanted)
+          : SparkContext.getOrCreate().defaultParallelism();
+    }
+  }
+}
