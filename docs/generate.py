@@ -53,9 +53,9 @@ required, and `kafka.isolation.level` is `read_committed` unless given.
 
 {kafka_source_table()}
 ## Kafka sink
-`writeStream.format("oncelog-kafka")`, `foreachBatch(oncelog_kafka.sink(...))` and `df.write.format("oncelog-kafka")`. Other
-options that begin with `kafka.` are those of Kafka's producer, and those that begin with `admin.` are kafka-python's, for
-the driver.
+`writeStream.format("oncelog-kafka")`, `foreachBatch(oncelog_kafka.sink(...))` and `df.write.format("oncelog-kafka")`.
+Other options that begin with `kafka.` are those of Kafka's producer, and those that begin with `admin.` are
+kafka-python's, for the driver.
 
 {kafka_sink.render_markdown_table()}"""
 

@@ -1611,7 +1611,8 @@ SINK = [
     Fault(
         "a batch is decided with its losers open",
         "spark/kit/driver.py",
-        '            with attempt.kept_alive(), self._timed(report, "prepare_ms"):\n                attempt.prepare(report)\n',
+        '            with attempt.kept_alive(), self._timed(report, "prepare_ms"):\n'
+        "                attempt.prepare(report)\n",
         "",
         (UNDISTURBED,),
     ),
