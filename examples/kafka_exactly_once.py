@@ -143,7 +143,7 @@ def run(broker: KafkaBroker, name: str, rows: int, console: Console) -> Findings
 
 def show(console: Console, findings: dict[str, Findings]) -> None:
     table = Table("pipeline", "kills", "late departures", "lost", "duplicated")
-    names = {"oncelog": "oncelog_kafka.sink", "twin": "a sink without transactions"}
+    names = {"oncelog": 'format("oncelog-kafka")', "twin": "a sink without transactions"}
     for name, found in findings.items():
         table.add_row(names[name], str(len(KILLS)), f"{found.expected:,}", f"{found.lost:,}", f"{found.duplicated:,}")
     console.print(table)

@@ -10,37 +10,38 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, struct, to_json
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
 from flights.data import FIELDS
 from flights.pipeline import JVM_OPTIONS, late_departures
-from oncelog.crash_points import CrashPoint, arm, kill_once_at
+from oncelog.crash_points import CrashPoint, kill_once_at
+from oncelog.testing import faults
 from oncelog_kafka.crash_points import KafkaCrashPoint
 
 ROWS_PER_BATCH = 20_000
 PAUSE_S = 0.3
 
-WriteBatch = Callable[[DataFrame, int], None]
 
-
-def exactly_once(settings: dict[str, Any]) -> WriteBatch:
+def exactly_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
     """The sink of oncelog."""
-    return oncelog_kafka.sink(
-        **{"kafka.bootstrap.servers": settings["brokers"]},
-        znodes=f"{settings['folder']}/ledger",
-        topic=settings["target"],
-        transactionalIdPrefix=settings["target"],
-        groupId=settings["target"],
+    return (
+        rows.writeStream.format("oncelog-kafka")
+        .option("kafka.bootstrap.servers", settings["brokers"])
+        .option("topic", settings["target"])
+        .option("znodes", f"{settings['folder']}/ledger")
+        .option("transactionalIdPrefix", settings["target"])
+        .option("groupId", settings["target"])
     )
 
 
-def at_least_once(settings: dict[str, Any]) -> WriteBatch:
+def at_least_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
     """A sink without transactions: what a task sent stays, whatever becomes of the batch."""
     brokers, target = settings["brokers"], settings["target"]
     dies_halfway = settings["crash_point"] == "halfway"
@@ -60,12 +61,13 @@ def at_least_once(settings: dict[str, Any]) -> WriteBatch:
         if dies_halfway:
             kill_once_at(CrashPoint.SINK_DONE, -os.getpgrp(), mark)(CrashPoint.SINK_DONE)
 
-    return write
+    return rows.writeStream.foreachBatch(write)
 
 
 def main(settings: dict[str, Any]) -> None:
-    if settings["crash_point"] in {*CrashPoint, *KafkaCrashPoint}:
-        arm(kill_once_at(settings["crash_point"], -os.getpgrp(), Path(settings["mark"])))
+    for point in (*CrashPoint, *KafkaCrashPoint):
+        if point == settings["crash_point"]:  # the sink's steps run in Python workers, which inherit this
+            os.environ |= faults.killing_at(point, Path(settings["mark"]), pid=-os.getpgrp())
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     spark = (
         oncelog_kafka.configure(SparkSession.builder)
@@ -87,9 +89,9 @@ def main(settings: dict[str, Any]) -> None:
         .load()
     )
     late = late_departures(flights).select(col("key"), to_json(struct(*FIELDS)).alias("value"))
-    write = {"oncelog": exactly_once, "twin": at_least_once}[settings["sink"]](settings)
+    write = {"oncelog": exactly_once, "twin": at_least_once}[settings["sink"]]
     query = (
-        late.writeStream.foreachBatch(write)
+        write(late, settings)
         .option("checkpointLocation", f"{settings['folder']}/checkpoint")
         .trigger(processingTime="0 seconds")
         .start()
