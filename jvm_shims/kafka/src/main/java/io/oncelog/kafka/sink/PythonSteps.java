@@ -65,6 +65,15 @@ final class PythonSteps {
     return answer;
   }
 
+  /** Have a process import what it needs, and connect. What is wrong shows at the first step that asks for more. */
+  void warmUp() {
+    try {
+      ask("warm", newObject());
+    } catch (RuntimeException shownLater) {
+      return;
+    }
+  }
+
   static ObjectNode newObject() {
     return JSON.createObjectNode();
   }
