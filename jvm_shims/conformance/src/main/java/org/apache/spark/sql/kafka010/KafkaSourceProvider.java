@@ -46,13 +46,19 @@ public final class KafkaSourceProvider implements TableProvider, DataSourceRegis
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new ReadByOncelog(oncelog.getTable(schema, partitioning, properties));
+    return new KafkaTable(oncelog.getTable(schema, partitioning, properties));
   }
 
-  private record ReadByOncelog(Table table) implements Table, SupportsRead, SupportsWrite {
+  /** The suites ask for a table in this way too. */
+  public KafkaTable getTable(CaseInsensitiveStringMap options) {
+    return new KafkaTable(oncelog.getTable(inferSchema(options), new Transform[0], options));
+  }
+
+  /** Oncelog's table, to which Spark's sink is added. */
+  public record KafkaTable(Table table) implements Table, SupportsRead, SupportsWrite {
     @Override
     public String name() {
-      return "KafkaTable"; // whose name Spark asks for: it lets only sinks that it knows track progress asynchronously
+      return "KafkaTable"; // by this name Spark lets a sink's progress be tracked asynchronously
     }
 
     @Override
