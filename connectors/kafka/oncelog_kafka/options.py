@@ -49,7 +49,7 @@ class SinkOptions(HistoryOptions):
     on_timed_out: OnTimedOut
     participants: int | None
     producer: Mapping[str, str] = field(repr=False)
-    admin: Mapping[str, Any] = field(repr=False)
+    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
 
 
 def _kafka_name(text: str) -> str:
