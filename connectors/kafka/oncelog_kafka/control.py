@@ -1,6 +1,6 @@
 """The Kafka brokers, as Java's client asks them in a process of its own: for settings that kafka-python cannot take.
 
-The process runs `io.oncelog.kafka.control.Main` of the connector's jar. It is a process because the driver, its commands
+The process runs `io.oncelog.kafka.control.Main` of the connector's jar. It is a process because the driver, commands
 and Spark's Python workers share no JVM. One JSON line is a request, and one its answer; the first line names the
 settings. The process ends when its input does, or its parent; one that died is started anew by the next request.
 """

@@ -3,6 +3,7 @@ package io.oncelog.kafka.control;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import io.oncelog.kafka.ClientSettings;
+import io.oncelog.kafka.Clients;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -79,7 +80,8 @@ public final class Main {
           .get("settings")
           .fields()
           .forEachRemaining(one -> settings.put(one.getKey(), ClientSettings.relocated(one.getValue().asText())));
-      requests = new Requests(new Wire(settings, request.get("connectTimeoutMs").asInt()));
+      requests = Clients.create(
+              settings, completed -> new Requests(new Wire(completed, request.get("connectTimeoutMs").asInt())));
       return true;
     }
   }

@@ -139,7 +139,9 @@ final class Requests {
 
   private Map<String, Object> offsets(JsonNode groups) {
     List<Wire.Keyed> requests = new ArrayList<>();
-    groups.fields().forEachRemaining(one -> requests.add(new Wire.Keyed(one.getKey(), fetch(one.getKey(), one.getValue()))));
+    groups
+        .fields()
+        .forEachRemaining(one -> requests.add(new Wire.Keyed(one.getKey(), fetch(one.getKey(), one.getValue()))));
     List<Wire.Reply> replies = wire.askCoordinators(GROUP, requests);
     Map<String, Object> found = new LinkedHashMap<>();
     for (int at = 0; at < replies.size(); at++) {
@@ -202,7 +204,11 @@ final class Requests {
       var answer = (DescribeConfigsResponse) wire.ask(broker, new DescribeConfigsRequest.Builder(data));
       for (var result : answer.data().results()) {
         refuse(result.errorCode());
-        result.configs().stream().filter(one -> one.name().equals(name)).forEach(one -> found.add(Long.valueOf(one.value())));
+        for (var one : result.configs()) {
+          if (one.name().equals(name)) {
+            found.add(Long.valueOf(one.value()));
+          }
+        }
       }
     }
     return found;
@@ -214,7 +220,9 @@ final class Requests {
     for (int at = 0; at < replies.size(); at++) {
       Wire.Reply reply = replies.get(at);
       String key = requests.get(at).key();
-      found.add((reply.failure() != null ? reply.failure() : moved(TRANSACTION, key, error.apply(reply.response()))).name());
+      boolean isAnswered = reply.failure() == null;
+      Errors said = isAnswered ? moved(TRANSACTION, key, error.apply(reply.response())) : reply.failure();
+      found.add(said.name());
     }
     return found;
   }

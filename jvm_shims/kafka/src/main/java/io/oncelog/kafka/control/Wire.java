@@ -57,8 +57,8 @@ final class Wire implements AutoCloseable {
   private record Key(CoordinatorType type, String name) {}
 
   /** Connects to the first broker that answers. */
-  Wire(Map<String, String> settings, int connectTimeoutMs) {
-    AdminClientConfig config = new AdminClientConfig(new HashMap<>(settings));
+  Wire(Map<String, Object> settings, int connectTimeoutMs) {
+    AdminClientConfig config = new AdminClientConfig(settings);
     LogContext log = new LogContext("[oncelog control] ");
     timeoutMs = config.getInt(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG);
     long pauseMs = config.getLong(AdminClientConfig.RETRY_BACKOFF_MS_CONFIG);
