@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from oncelog.errors import (
@@ -80,6 +79,8 @@ class SparkJob:
             UsageError: the connector's jar is not in this Spark.
             OncelogError: of the kind that the tasks' failure is, where it is known.
         """
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
+
         rows = self._rows if buckets is None else columns.spread_by_content(self._rows, buckets)
         writer = _find_class(rows)
         text = json.dumps({**settings, "columns": rows.columns})
@@ -103,6 +104,8 @@ def named_failure(text: str) -> OncelogError | None:
 
 
 def _find_class(rows: DataFrame) -> Any:
+    from py4j.protocol import Py4JError  # not there under Spark Connect
+
     jvm: Any = rows.sparkSession._jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     try:
