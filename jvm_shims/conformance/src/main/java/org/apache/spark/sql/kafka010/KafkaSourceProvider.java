@@ -1,6 +1,6 @@
 package org.apache.spark.sql.kafka010;
 
-import io.oncelog.kafka.source.KafkaProvider;
+import io.oncelog.kafka.KafkaProvider;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Optional;
