@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -199,9 +200,11 @@ class Sink:
         self.topic = broker.create_topic(fresh_name("login"))
         self.prefix = f"{self.topic}.p"
 
+    def _options(self, login: Login) -> dict[str, Any]:
+        return {**options(self.broker, self._folder, self.topic, transactionalIdPrefix=self.prefix), **login}
+
     def write(self, login: Login) -> int:
-        own = options(self.broker, self._folder, self.topic, transactionalIdPrefix=self.prefix)
-        parsed = sink_options.parse({**own, **login})
+        parsed = sink_options.parse(self._options(login))
         store = runtime.open_metadata(str(self._folder / "ledger"))
         request = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp")
         with closing(store), closing(Brokers(parsed.admin)) as brokers:
@@ -209,7 +212,14 @@ class Sink:
             return BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, ["a", "b"])))).rows
 
     def assert_is_exact(self, login: Login) -> None:
-        """One batch is written once, and the commands find its transactions."""
+        """A batch is written by each door, and the commands find its transactions."""
+        self.assert_commands_find(login)
+        by_name = self.spark.createDataFrame([("c",)], "value string").write.format("oncelog-kafka")
+        by_name.options(**self._options(login)).save()
+        assert values(self.broker, self.topic) == ["a", "b", "c"]
+
+    def assert_commands_find(self, login: Login) -> None:
+        """A batch is written, and the commands find its transactions."""
         assert self.write(login) == 2
         assert values(self.broker, self.topic) == ["a", "b"]
         settings = [f"--config={name}={value}" for name, value in login.items() if "bootstrap" not in name]
@@ -302,7 +312,7 @@ def test_a_sink_with_a_key_tab_is_let_in_by_kerberos(
         broker.start()
         broker.wait_until_serving()
         system.setProperty("java.security.krb5.conf", str(realm.settings))
-        Sink(spark, broker, tmp_path).assert_is_exact(login)
+        Sink(spark, broker, tmp_path).assert_commands_find(login)
     finally:
         system.clearProperty("java.security.krb5.conf")
         broker.stop()
