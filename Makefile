@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,8 +19,8 @@ SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 RELEASES := 4.0.5 4.1.4 4.2.1
 SPARKS ?= $(if $(SHARD),$(word $(firstword $(subst /, ,$(SHARD))),$(RELEASES) $(RELEASES)),$(RELEASES))
-# Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, planted faults, the fuzzer's inputs), run a
-# part: SHARD=2/4. CI runs one shard of four at each commit.
+# Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, Spark's own tests, planted faults, the
+# fuzzer's inputs), run a part: SHARD=2/4. CI runs one shard of four at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make zookeeper` are for.
@@ -123,13 +123,16 @@ zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once mo
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests -o faulthandler_timeout=900
 
+conformance: shims ## Spark's own tests of its Kafka connector, on oncelog's source (ONLY=part of a test's name)
+	$(BIN)/python tools/conformance $(if $(ONLY),--only "$(ONLY)") $(OF_SHARD)
+
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
 	$(BIN)/python -m integration_tests.soak --minutes $(or $(MINUTES),10) $(if $(STACKS),--stacks $(STACKS)) $(if $(SEED),--seed $(SEED))
 
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test versions zookeeper integration crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
+nightly: test versions zookeeper integration conformance crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/flights_exactly_once.py

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 from oncelog.protocol.txn_state import state_diagram
@@ -19,6 +20,7 @@ from oncelog_kafka import options as kafka_sink
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
+CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
 
 
@@ -90,11 +92,35 @@ def extending_page() -> str:
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
 
 
+def conformance_page() -> str:
+    """The page of what Spark's own tests say of the Kafka source."""
+    expected = tomllib.loads(CONFORMANCE.read_text())
+    suites = expected["suites"]
+    counts = ["| suite | tests | pass | fail | not run |", "|---|---|---|---|---|"]
+    for name, tests in suites.items():
+        passes, fails, not_run = (len(tests.get(outcome, ())) for outcome in ("passes", "fails", "not_run"))
+        counts.append(f"| {name} | {passes + fails + not_run} | {passes} | {fails} | {not_run} |")
+    by_reason: dict[str, list[str]] = {reason: [] for reason in expected["reasons"]}
+    for name, tests in suites.items():
+        for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
+            by_reason[reason].append(f"- {name}: {test}")
+    reasons = [f"**{expected['reasons'][key]}**\n" + "\n".join(tests) for key, tests in by_reason.items()]
+    left_out: dict[str, list[str]] = {}
+    for suite, reason in expected["left_out"].items():
+        left_out.setdefault(reason, []).append(suite)
+    page = (DOCS / "conformance.md").read_text()
+    page = with_generated(page, "suites", "\n".join(counts))
+    page = with_generated(page, "differences", "\n\n".join(reasons))
+    rows = [f"- {reason} {', '.join(sorted(names))}" for reason, names in left_out.items()]
+    return with_generated(page, "left out", "\n".join(rows))
+
+
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
     protocol = DOCS / "protocol.md"
     diagram = f"```mermaid\n{state_diagram().strip()}\n```"
     return {
+        DOCS / "conformance.md": conformance_page(),
         DOCS / "extending.md": extending_page(),
         DOCS / "options.md": options_page(),
         protocol: with_generated(protocol.read_text(), "states", diagram),

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from integration_tests.kafka_servers import Kafka
 from oncelog_kafka.admin_settings import KAFKA
@@ -130,8 +130,24 @@ class KafkaCopying:
         _send(self._feeder, numbers)
         _send(self._quitter, range(-ABORTED, 0))
         self._quitter.abort_transaction(PATIENCE_S)  # readers come to it with the others: those are still open
-        while not _is_committed(self._feeder):
+        while not self._is_committed():
             _send(self._feeder, numbers)
+
+    def _is_committed(self) -> bool:
+        """Commit, or abort what cannot be: a cluster that loses a broker may refuse some of a transaction's records."""
+        try:
+            self._feeder.commit_transaction(PATIENCE_S)
+        except KafkaException as problem:
+            if not problem.args[0].txn_requires_abort():
+                raise
+            try:
+                self._feeder.abort_transaction(PATIENCE_S)
+            except KafkaException as fenced:  # by itself: the abort was sent again, and the first one raised the epoch
+                if fenced.args[0].code() != KafkaError._FENCED:
+                    raise
+                self._feeder = _producer(self._kafka, "feeder")  # aborts whatever is left of it
+            return False
+        return True
 
     def wait_until_copied(self) -> None:
         """All that was fed has arrived, as far as counts tell."""
@@ -182,18 +198,6 @@ def _send(producer: Producer, numbers: range) -> None:
             producer.produce(SOURCE, value=str(number), partition=number % PARTITIONS)
             producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
-
-
-def _is_committed(producer: Producer) -> bool:
-    """Commit, or abort what cannot be: a cluster that loses a broker may refuse some of a transaction's records."""
-    try:
-        producer.commit_transaction(PATIENCE_S)
-    except KafkaException as problem:
-        if not problem.args[0].txn_requires_abort():
-            raise
-        producer.abort_transaction(PATIENCE_S)
-        return False
-    return True
 
 
 @contextmanager

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["configure", "jars", "sink"]
 
+FORMAT_NAME = "oncelog-kafka"
+
 
 def sink(**options: Any) -> KafkaSink:
     """An exactly-once Kafka sink for ``writeStream.foreachBatch``.
@@ -23,15 +25,19 @@ def sink(**options: Any) -> KafkaSink:
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
+        UsageError: the session is one of Spark Connect; there ``writeStream.format("oncelog-kafka")`` writes the same.
 
     Example:
         options = {"kafka.bootstrap.servers": "host:9092", "znodes": "/data/ledger", "topic": "delayed"}
         query = (df.writeStream.foreachBatch(oncelog_kafka.sink(**options))
                  .option("checkpointLocation", "/data/ck").start())
     """
-    from oncelog.spark.versions import check_version  # needs PySpark, which the command line does without
+    from pyspark.sql import is_remote  # the command line does without PySpark
+
+    from oncelog.spark.versions import check_version, refuse_connect
 
     check_version()
+    refuse_connect(FORMAT_NAME, is_connect=is_remote())
     from oncelog_kafka.batch_sink import KafkaSink
 
     return KafkaSink(options)

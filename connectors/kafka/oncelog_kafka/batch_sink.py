@@ -11,7 +11,7 @@ from oncelog.ledger.progress import GroupProgress
 from oncelog.signatures import checked
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.sink import ForeachBatchSink
-from oncelog_kafka import columns, connections, source_offsets
+from oncelog_kafka import FORMAT_NAME, columns, connections, source_offsets
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.options import SinkOptions
@@ -20,6 +20,8 @@ from oncelog_kafka.target import Job, KafkaTarget
 
 class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     """Writes each micro-batch it is called with, exactly once. Made by `oncelog_kafka.sink`; pickles."""
+
+    format_name = FORMAT_NAME
 
     @checked
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ from oncelog.errors import InvalidOptionError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka import end_txn
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.control import ControlRequests
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.participants import Listed, Participant, Transaction
 from oncelog_kafka.patience import PatientBrokers, refusal
@@ -48,12 +50,13 @@ class Brokers(PatientBrokers):
     """A connection to one cluster; thread-safe, as kafka-python's is.
 
     Args:
-        settings: of kafka-python's admin client.
+        settings: of the driver's client, as `admin_settings.derive` gives them.
         clock: by which the brokers are waited for.
     """
 
-    def __init__(self, settings: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
-        super().__init__(KafkaRequests(settings), clock)
+    def __init__(self, settings: Mapping[str, Any] | JavaClient, clock: Clock = SYSTEM_CLOCK) -> None:
+        chosen = ControlRequests(settings) if isinstance(settings, JavaClient) else KafkaRequests(settings)
+        super().__init__(chosen, clock)
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from oncelog.cli.output import duration, printable, show, show_fields, show_json
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import admin_settings, inspection
-from oncelog_kafka.admin_settings import ADMIN, HAVE_COUNTERPARTS, KAFKA
+from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
@@ -24,7 +24,7 @@ from oncelog_kafka.ledger import KAFKA_LEDGERS
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
 _CLIENT = "oncelog_kafka.client"
-"""Where click's context has the settings of the client: the Java client's, and kafka-python's own."""
+"""Where click's context has the settings of the client: the tasks' client, and the driver's own."""
 
 
 @click.group(cls=Group)
@@ -50,12 +50,13 @@ def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
         known = name.removeprefix(KAFKA)
         if name.startswith(ADMIN):
             admin[name.removeprefix(ADMIN)] = value
-        elif known in HAVE_COUNTERPARTS:
+        elif known in CONNECTION or known.startswith(CONNECTION_PREFIXES):
             client[known] = value
         else:
             raise click.UsageError(
                 f"{name!r} is no setting that this command has a use for: give {ADMIN}<kafka-python's name>, "
-                f"or one of {', '.join(sorted(HAVE_COUNTERPARTS))}"
+                f"one of {', '.join(sorted(CONNECTION))}, or one that begins with "
+                f"{' or '.join(CONNECTION_PREFIXES)}"
             )
     click.get_current_context().meta[_CLIENT] = client, admin
 

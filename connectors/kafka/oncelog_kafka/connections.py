@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 from oncelog import runtime
 from oncelog.ports import ZnodeStore
+from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
 
 _stores: dict[tuple[int, str], ZnodeStore] = {}
@@ -25,13 +27,14 @@ def open_store(place: str) -> ZnodeStore:
     return _stores[key]
 
 
-def open_brokers(settings: Mapping[str, Any]) -> Brokers:
+def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
     """A connection to a cluster.
 
     Raises:
         BrokerUnavailableError, BrokerAccessError: no broker answers, or none lets this client in.
     """
-    key = (os.getpid(), repr(sorted(settings.items())))
+    told = astuple(settings) if isinstance(settings, JavaClient) else sorted(settings.items())
+    key = (os.getpid(), repr(told))
     if key not in _brokers:
         _brokers[key] = Brokers(settings)
     return _brokers[key]

@@ -1,8 +1,8 @@
 """What users ask of the sink, checked and typed. `OPTIONS` is the one table of names, defaults and meanings.
 
 Options that begin with ``kafka.`` are those of Kafka's Java producer and pass through to the tasks, as in Spark's own
-sink. The driver talks to the brokers too, by kafka-python; its settings are derived from the same options, and what
-cannot be derived (key stores in Java's formats) is given as ``admin.<kafka-python's name>``.
+sink. The driver talks to the brokers too, with settings from the same options (admin_settings.py); what only the
+driver's client is told is given as ``admin.<name>``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SinkOptions(HistoryOptions):
     on_timed_out: OnTimedOut
     participants: int | None
     producer: Mapping[str, str] = field(repr=False)
-    admin: Mapping[str, Any] = field(repr=False)
+    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
 
 
 def _kafka_name(text: str) -> str:

@@ -2,7 +2,7 @@
 
 `Brokers` is the driver's view: each call has an outcome, whatever passes meanwhile. `Requests` is the cluster's: each
 call is asked once, and its answers are given as they came. patience.py makes the first out of the second; brokers.py
-has the requests of kafka-python, testing/brokers.py those of a simulated cluster.
+has the requests of kafka-python, control.py those of Java's client, testing/brokers.py those of a simulated cluster.
 """
 
 from __future__ import annotations

@@ -42,6 +42,9 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
     Raises:
         OncelogError: see `BatchDriver.run`.
     """
+    if request["step"] == "warm":
+        _target(options, sink_options.parse(options, Use.STREAM_WRITE))
+        return {}
     return {"plan": _plan, "commit": _complete, "abort": _abort}[request["step"]](_Asked(request, options, schema))
 
 

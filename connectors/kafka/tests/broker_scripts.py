@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from oncelog_kafka.brokers import KafkaRequests
 from oncelog_kafka.participants import Participant, Transaction
-from oncelog_kafka.ports import CommittedOffset
+from oncelog_kafka.ports import CommittedOffset, Requests
 from oncelog_kafka.testing.brokers import Cluster, Settings
 from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.transactions import ENDING, NONE, Identity, TopicPartition
@@ -68,7 +68,8 @@ class Script:
 
     Attributes:
         seed: of it.
-        requests, producer: the real cluster.
+        requests: the real cluster, by the client that is judged.
+        producer: the real cluster, by `raw`.
         cluster: the simulated one. Its markers are written when the script says so, and never by themselves.
         topic: of this script alone, on both.
         theirs, ours: identities that both gave, in the same order.
@@ -77,7 +78,8 @@ class Script:
 
     seed: int
     version: int
-    requests: KafkaRequests
+    requests: Requests
+    raw: KafkaRequests
     topic: str
     now_ms: list[int]
     cluster: Cluster = field(init=False)
@@ -89,7 +91,7 @@ class Script:
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
-        self.producer = RawProducer(self.requests)
+        self.producer = RawProducer(self.raw)
         now_ms = self.now_ms
         settings = Settings(version=self.version, clean_up_ms=500, is_kafka_3=self.version < 2)
         self.cluster = Cluster(lambda: now_ms[0], settings, marker_delay_ms=lambda: 2**40)

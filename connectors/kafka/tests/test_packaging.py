@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import zipfile
 
+import pytest
 from pyspark.sql import SparkSession
 
 import oncelog.spark
 import oncelog_kafka
+from oncelog.errors import UsageError
 from oncelog_kafka import packaging
+from oncelog_kafka.data_source import KafkaDataSource
 from tests.support.servers.kafka import require_shims
 from tests.support.spark.packaging_contract import PackagingContract
 
@@ -34,3 +37,12 @@ def test_a_session_with_both_jars_may_be_asked_for_again_by_either_package(spark
     """Each leaves its own jar alone in the session's settings, and the context's say what was loaded."""
     for package in (oncelog.spark, oncelog_kafka, oncelog.spark):
         assert package.configure(SparkSession.builder).getOrCreate() is spark
+
+
+@pytest.mark.parametrize("question", ["schema", "reader", "streamReader", "writer", "streamWriter"])
+def test_a_spark_without_the_jar_says_how_to_bring_it(question: str) -> None:
+    """Spark then finds the Python half under the name."""
+    arguments = {"schema": (), "reader": (None,), "streamReader": (None,)}.get(question, (None, False))
+
+    with pytest.raises(UsageError, match="the Kafka connector's jar is not in this Spark"):
+        getattr(KafkaDataSource({"topic": "t"}), question)(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,20 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from broker_scripts import PARTITIONS, Script
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import KafkaRequests
+from oncelog_kafka.control import ControlRequests
 from oncelog_kafka.patience import PatientBrokers
-from tests.support.servers.kafka import STEADY, TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker
+from oncelog_kafka.ports import Requests
+from tests.support.servers.kafka import (
+    STEADY,
+    TV1_VERSION,
+    TV2_VERSION,
+    KafkaBroker,
+    fresh_name,
+    require_shims,
+    running_broker,
+)
 
 DAILY = range(12)
 MANY = range(12, 84)
@@ -27,14 +39,25 @@ TOGETHER = 12
 
 
 @pytest.fixture
-def requests(broker: KafkaBroker) -> Iterator[KafkaRequests]:
-    found = KafkaRequests({"bootstrap_servers": broker.address})
-    warm_up(found)
-    yield found
-    found.close()
+def raw(broker: KafkaBroker) -> Iterator[KafkaRequests]:
+    """By which the script's producers ask."""
+    with closing(KafkaRequests({"bootstrap_servers": broker.address})) as found:
+        warm_up(found)
+        yield found
 
 
-def warm_up(requests: KafkaRequests) -> None:
+@pytest.fixture(params=["kafka-python", "java"])
+def requests(request: pytest.FixtureRequest, broker: KafkaBroker, raw: KafkaRequests) -> Iterator[Requests]:
+    """Each of the driver's clients."""
+    if request.param == "kafka-python":
+        yield raw
+        return
+    require_shims()
+    with closing(ControlRequests(JavaClient({"bootstrap.servers": broker.address}))) as found:
+        yield found
+
+
+def warm_up(requests: Requests) -> None:
     """A fresh broker has no coordinators until they are asked for."""
     patient = PatientBrokers(requests, SYSTEM_CLOCK)
     patient.fence([fresh_name("first")], 60_000)
@@ -43,11 +66,11 @@ def warm_up(requests: KafkaRequests) -> None:
 
 @pytest.mark.parametrize("seeds", [DAILY, pytest.param(MANY, marks=pytest.mark.walk)], ids=["few", "many"])
 def test_simulated_brokers_answer_random_scripts_as_real_ones(
-    broker: KafkaBroker, version: int, requests: KafkaRequests, seeds: range
+    broker: KafkaBroker, version: int, requests: Requests, raw: KafkaRequests, seeds: range
 ) -> None:
     for first in range(seeds.start, seeds.stop, TOGETHER):
         some = seeds[first - seeds.start : first - seeds.start + TOGETHER]
-        scripts = [Script(seed, version, requests, topic(broker), [1_000_000]) for seed in some]
+        scripts = [Script(seed, version, requests, raw, topic(broker), [1_000_000]) for seed in some]
         for script in scripts:
             script.begin()
         for script in scripts:
@@ -63,11 +86,11 @@ def test_simulated_brokers_answer_random_scripts_as_real_ones(
 
 
 def test_a_fenced_producers_offset_takes_the_place_of_a_newer_one_on_brokers_3_alone(
-    broker: KafkaBroker, version: int, requests: KafkaRequests
+    broker: KafkaBroker, version: int, requests: Requests, raw: KafkaRequests
 ) -> None:
     """A transaction commits there without the offset that its producer staged, if an older epoch of that producer
     stages one in the same group meanwhile, though that is refused."""
-    script = Script(0, version, requests, topic(broker), [1_000_000])
+    script = Script(0, version, requests, raw, topic(broker), [1_000_000])
     script.stage_behind_a_fenced_one()
 
     held = {0: 1, 1: 1} if version == 1 else {0: 1, 1: 2}
@@ -88,7 +111,7 @@ def test_simulated_brokers_forget_ids_as_real_ones(forgetful: tuple[KafkaBroker,
     try:
         warm_up(requests)
         for seed in range(3):
-            script = Script(seed, version, requests, topic(broker), [1_000_000])
+            script = Script(seed, version, requests, requests, topic(broker), [1_000_000])
             script.let_expire(EXPIRED_MS)
     finally:
         requests.close()

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import CoordinatorType
 
+from oncelog.errors import UsageError
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaRequests
+from oncelog_kafka.control import ControlRequests
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
 NO_NODE = 999
 
@@ -56,3 +66,80 @@ def test_brokers_that_do_not_answer_leave_no_thread_behind() -> None:
         return set(threading.enumerate()) - before
 
     until(lambda: not left(), tell=left)
+
+
+# Java's client, in a process of its own
+
+
+@pytest.fixture
+def control(kafka: KafkaBroker) -> Iterator[ControlRequests]:
+    require_shims()
+    with closing(ControlRequests(JavaClient({"bootstrap.servers": kafka.address}))) as found:
+        yield found
+
+
+def test_the_process_of_the_drivers_client_is_started_anew_when_it_died(control: ControlRequests) -> None:
+    name = fresh_name("again")
+    assert control.init([name], 60_000) == ["NONE"]
+    first = pid_of(control)
+    os.kill(first, signal.SIGKILL)
+
+    PatientBrokers(control, SYSTEM_CLOCK).fence([name], 60_000)
+    assert pid_of(control) != first
+
+
+def test_what_the_process_cannot_answer_passes(control: ControlRequests) -> None:
+    os.kill(pid_of(control), signal.SIGSTOP)
+    asking = ThreadPoolExecutor(1)
+    asked = asking.submit(control.init, [fresh_name("stopped")], 60_000)
+    os.kill(pid_of(control), signal.SIGKILL)
+    assert asked.result(30) == ["NETWORK_EXCEPTION"]
+    asking.shutdown()
+
+
+@pytest.mark.programs
+def test_the_process_ends_with_its_parent_though_a_fork_holds_its_input(kafka: KafkaBroker) -> None:
+    require_shims()
+    program = f"""
+import os, signal
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.control import ControlRequests
+control = ControlRequests(JavaClient({{"bootstrap.servers": "{kafka.address}"}}))
+fork = os.fork()
+if fork == 0:
+    os.close(1)
+    signal.pause()
+print(control._process.pid, fork, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
+    java, fork = (int(one) for one in done.stdout.split())
+    try:
+        until(lambda: not is_alive(java), within_s=20)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
+def test_a_driver_without_java_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    require_shims()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="need Java in the driver too: set JAVA_HOME"):
+        ControlRequests(JavaClient({"bootstrap.servers": "127.0.0.1:1"}))
+
+
+def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind() -> None:
+    require_shims()
+    with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
+        Brokers(JavaClient({"bootstrap.servers": "127.0.0.1:1"}, connect_timeout_ms=300))
+
+
+def pid_of(control: ControlRequests) -> int:
+    assert control._process is not None
+    return control._process.pid
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

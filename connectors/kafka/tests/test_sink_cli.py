@@ -264,7 +264,8 @@ def test_settings_of_the_commands_client_are_taken_or_refused_by_name(world: Wor
     assert ask("admin.request_timeout_ms=20000").exit_code == 0
     assert ask("kafka.security.protocol=plaintext").exit_code == 0
     for setting, named in {
-        "ssl.keystore.location=/k.jks": "ssl.keystore.location",
+        "linger.ms=5": "linger.ms",
+        "admin.client=other": "admin.client",
         "admin.not_there=1": "not_there",
         "admin.request_timeout_ms=soon": "admin.request_timeout_ms",
     }.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import oncelog_kafka
 from oncelog.errors import InvalidOptionError
-from oncelog_kafka import options
+from oncelog_kafka import admin_settings, options
+from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
 
 LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2", "znodes": "/ledger"}
@@ -19,7 +21,7 @@ def test_the_least_a_sink_needs_is_brokers_and_a_place_for_its_ledger() -> None:
 
     assert (parsed.znodes, parsed.topic, parsed.transactional_id_prefix) == ("/ledger", None, None)
     assert parsed.on_timed_out is OnTimedOut.FAIL
-    assert parsed.admin["bootstrap_servers"] == ["a:1", "b:2"]
+    assert python_client(LEAST)["bootstrap_servers"] == ["a:1", "b:2"]
 
 
 @pytest.mark.parametrize("missing", LEAST)
@@ -133,7 +135,7 @@ def test_measured_defaults_give_way_to_the_users_values() -> None:
 def test_the_drivers_client_takes_over_credentials() -> None:
     jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a b" password="x\\"y";'
 
-    admin = options.parse(
+    admin = python_client(
         {
             **LEAST,
             "kafka.security.protocol": "SASL_SSL",
@@ -143,7 +145,7 @@ def test_the_drivers_client_takes_over_credentials() -> None:
             "kafka.ssl.truststore.location": "/ca.pem",
             "admin.request_timeout_ms": 5000,
         }
-    ).admin
+    )
 
     assert admin["security_protocol"] == "SASL_SSL"
     assert admin["sasl_mechanism"] == "SCRAM-SHA-512"
@@ -163,7 +165,7 @@ def test_the_drivers_client_takes_over_credentials() -> None:
 def test_a_login_is_read_in_every_form_that_java_reads(login: str, password: str) -> None:
     jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};"
 
-    admin = options.parse({**LEAST, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}).admin
+    admin = python_client({**LEAST, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas})
 
     assert (admin["sasl_plain_username"], admin["sasl_plain_password"]) == ("a", password)
 
@@ -174,11 +176,11 @@ def test_a_login_without_a_user_is_refused_and_not_shown() -> None:
     with pytest.raises(InvalidOptionError, match="names no username and password") as error:
         options.parse(given)
     assert "secret" not in str(error.value)
-    assert options.parse({**given, "admin.sasl_plain_username": "u"}).admin["sasl_plain_password"] == "secret"
+    assert python_client({**given, "admin.sasl_plain_username": "u"})["sasl_plain_password"] == "secret"
 
 
 def test_the_drivers_client_tells_numbers_from_texts_by_their_names() -> None:
-    admin = options.parse(
+    admin = python_client(
         {
             **LEAST,
             "admin.sasl_plain_password": "0012",
@@ -187,7 +189,7 @@ def test_the_drivers_client_tells_numbers_from_texts_by_their_names() -> None:
             "admin.ssl_check_hostname": "False",
             "kafka.security.protocol": "ssl",
         }
-    ).admin
+    )
 
     assert (admin["sasl_plain_password"], admin["ssl_password"]) == ("0012", "true")
     assert (admin["request_timeout_ms"], admin["ssl_check_hostname"]) == (5000, False)
@@ -205,3 +207,57 @@ def test_the_table_of_the_docs_names_every_option() -> None:
 
     assert all(f"`{option.name}`" in table for option in OPTIONS)
     assert all(f"`kafka.{name}`" in table for name in FORBIDDEN)
+
+
+def python_client(given: Mapping[str, object]) -> Mapping[str, Any]:
+    """The settings of kafka-python; fails if the driver's client is another one."""
+    admin = options.parse(given).admin
+    assert not isinstance(admin, JavaClient)
+    return admin
+
+
+PEM = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}
+KEY_STORE = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "admin", "expected"),
+    [
+        ({}, {}, False),
+        ({}, {"client": "java"}, True),
+        (KEY_STORE, {}, False),  # no TLS
+        ({"security.protocol": "SSL"}, {}, False),
+        ({"security.protocol": "SSL", **PEM, "ssl.endpoint.identification.algorithm": ""}, {}, False),
+        ({"security.protocol": "ssl", **KEY_STORE}, {}, True),
+        ({"security.protocol": "SSL", **PEM, **KEY_STORE}, {}, True),
+        ({"security.protocol": "SSL", **PEM, **KEY_STORE}, {"ssl_certfile": "/c.pem"}, False),
+        ({"security.protocol": "SSL", **KEY_STORE}, {"client": "python"}, False),
+        ({"security.protocol": "SSL", **KEY_STORE}, {"bootstrap_timeout_ms": "1", "jars": "/t.jar"}, True),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/t.jks"}, {}, True),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}, {}, False),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", **KEY_STORE}, {}, True),
+        ({"security.protocol": "SASL_PLAINTEXT"}, {}, True),  # Java's default is GSSAPI
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}, {}, True),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, {}, True),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.login.callback.handler.class": "x.Y"},
+            {},
+            True,
+        ),
+    ],
+)
+def test_the_driver_takes_javas_client_where_kafka_python_cannot_do_it(
+    kafka: dict[str, str], admin: dict[str, str], expected: bool
+) -> None:
+    assert admin_settings.needs_java(kafka, admin) is expected
+    derived = admin_settings.derive({"bootstrap.servers": "a:1", **kafka}, admin)
+    assert isinstance(derived, JavaClient) is expected
+    assert "secret" not in repr(derived) or not expected
+
+
+def test_a_delegation_token_is_no_login() -> None:
+    for form in ("tokenauth=true", "tokenauth = 'true'", 'TokenAuth="true"'):
+        jaas = f'Module required username="id" password="secret" {form};'
+        with pytest.raises(InvalidOptionError, match="delegation tokens are not supported") as error:
+            options.parse({**LEAST, "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": jaas})
+        assert "secret" not in str(error.value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, is_remote
 
 from oncelog.ledger.progress import GroupProgress
 from oncelog.signatures import checked
@@ -17,10 +17,13 @@ from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.logs import open_log
 from oncelog.spark.options import SinkOptions, parse_sink_options
+from oncelog.spark.versions import refuse_connect
 
 
 class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     """Writes each micro-batch it is called with, exactly once. Made by `sink`; pickles."""
+
+    format_name = "oncelog"
 
     @checked
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -51,9 +54,11 @@ def sink(**options: Any) -> Sink:
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+        UsageError: the session is one of Spark Connect; there ``writeStream.format("oncelog")`` writes the same rows.
 
     Example:
         query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))
                  .option("checkpointLocation", "/data/ck").start())
     """
+    refuse_connect(Sink.format_name, is_connect=is_remote())
     return Sink(options)

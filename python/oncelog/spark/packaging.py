@@ -14,12 +14,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from oncelog.errors import UsageError
 from oncelog.signatures import checked
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
 
 JAR = Path(__file__).parent / "jars" / "oncelog-spark.jar"
 
@@ -83,7 +86,7 @@ def with_jar(builder: SparkSession.Builder, jar: Path, name: str) -> SparkSessio
 
 def _refuse_late(path: str, name: str, options: Mapping[str, str]) -> None:
     """Refuse where Spark runs already without the jar, or elsewhere: a setting would then do nothing, silently."""
-    if "spark.remote" in options or "SPARK_REMOTE" in os.environ:
+    if is_remote() or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
         raise UsageError(
             f"a session of Spark Connect has its jars on the server: start that with {name} (--jars), and leave "
             "`configure` out of this program",
@@ -113,5 +116,7 @@ def _refuse_late(path: str, name: str, options: Mapping[str, str]) -> None:
 
 def _submitted_with() -> SparkConf:
     """What spark-submit was given, before this program makes a session."""
+    from pyspark import SparkConf, SparkContext  # not there under Spark Connect
+
     SparkContext._ensure_initialized()
     return SparkConf()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,12 +13,10 @@ import pytest
 
 from oncelog.version import __version__
 from tests.style.tree import ROOT
+from tests.support.harness.environments import install, plain_variables, require_index
 from tests.support.harness.parts import missing_part
 
 pytestmark = pytest.mark.packaging
-
-UNREACHABLE = ("Connection", "Temporary failure in name resolution", "No matching distribution found", "timed out")
-"""What pip says where it reaches no package index. A dependency that does not exist looks the same, and fails in CI."""
 
 ROUND_TRIP = """
 import sys
@@ -46,16 +43,12 @@ JARS = (
 )
 
 
-LEAD_ELSEWHERE = {"PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
-"""Variables that may lead to the sources, or to another PySpark."""
-
-
 def run(*command: str | Path, cwd: Path, is_refused: bool = False, **more: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in LEAD_ELSEWHERE}
-    done = subprocess.run(command, cwd=cwd, env={**environment, **more}, capture_output=True, text=True, check=False)
+    variables = {**plain_variables(), **more}
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr
-    if done.returncode != 0 and "pip" in command and any(sign in output for sign in UNREACHABLE):
-        missing_part("a package index", "connect to one, or configure pip to find one")
+    if done.returncode != 0 and "pip" in command:
+        require_index(output)
     assert (done.returncode != 0) is is_refused, output
     return output if is_refused else done.stdout
 
@@ -82,7 +75,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, with_pip=True)
     programs = environment / "bin"
-    run(programs / "python", "-m", "pip", "install", wheel, cwd=environment)
+    install(programs / "python", str(wheel))
     return programs
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyarrow import ArrowException
 from pyarrow import fs as arrow_fs
 
@@ -77,15 +76,11 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
         batch_id: as Spark passed it.
 
     Raises:
-        UsageError: `df` belongs to no running query, or the session is one of Spark Connect.
+        UsageError: `df` belongs to no running query.
         InvalidOptionError: the query has a checkpoint that only this start of it knows, or runs in a mode in which a
             replayed batch may hold other rows.
         SparkInternalsError: this version of Spark is unknown to oncelog.
     """
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
-    if not isinstance(df, ClassicDataFrame):
-        raise UsageError("Spark Connect hides the query from the sink; run the query on a classic session")
     session = df.sparkSession
     with _known_internals():
         execution = _execution_of(session._jsparkSession)
@@ -169,6 +164,8 @@ def _json(option: Any) -> str | None:
 @contextmanager
 def _known_internals() -> Iterator[None]:
     """Give whatever a renamed or moved part of Spark leads to one name, and the version that it was found in."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
+
     try:
         yield
     except (Py4JError, AttributeError, TypeError) as problem:

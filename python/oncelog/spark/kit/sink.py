@@ -9,7 +9,7 @@ fence, not Spark, decides what may still be written.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -21,6 +21,7 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
+from oncelog.spark.versions import refuse_connect
 
 O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
 T = TypeVar("T", bound=Target[Any])
@@ -30,8 +31,11 @@ class ForeachBatchSink(ABC, Generic[O, T]):
     """Writes each micro-batch it is called with, exactly once; pickles.
 
     Attributes:
+        format_name: by which Spark writes the same rows without this function, if there is one.
         last_report: what the last call did; None before the first.
     """
+
+    format_name: ClassVar[str | None] = None
 
     def __init__(self, options: O) -> None:
         self.options = options
@@ -45,7 +49,9 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         Raises:
             OncelogError: see `BatchDriver.run`.
             InvalidRecordError: a column is missing or of a wrong type.
+            UsageError: `df` belongs to no running query, or to one of Spark Connect.
         """
+        refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
         rows = self._columns(df)
         batch = context.of_foreach_batch(df, batch_id)
         self._target = target = self._opened(self._target)

@@ -25,15 +25,24 @@ LAST_LINES = 40
 
 
 class Program:
-    """A running program; as a context manager it is killed at the end of the block, with all that it started."""
+    """A running program; as a context manager it is killed at the end of the block, with all that it started.
 
-    def __init__(self, command: Sequence[str], folder: Path, name: str) -> None:
+    Args:
+        command: that starts it.
+        folder: where it runs, and its output goes.
+        name: of the file of its output.
+        environment: its variables; by default those of this process, and what leads to Spark.
+    """
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, name: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.output = folder / f"{name}.out"
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, **spark_home.environment()},
+                env=environment or {**os.environ, **spark_home.environment()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -9,10 +9,10 @@ public final class ClientSettings {
   public static final String PREFIX = "kafka.";
 
   /** Put together at run time: the build rewrites a literal of this text to the relocated name. */
-  private static final String ORIGINAL = String.join(".", "org", "apache", "kafka") + ".";
+  static final String ORIGINAL = String.join(".", "org", "apache", "kafka") + ".";
 
   /** Where the build moved Kafka's classes; the same as above where it did not. */
-  private static final String RELOCATED =
+  static final String RELOCATED =
       CommonClientConfigs.class.getName().replaceAll("clients\\.CommonClientConfigs$", "");
 
   private ClientSettings() {}

@@ -1,6 +1,7 @@
 package io.oncelog.kafka;
 
 import io.oncelog.kafka.sink.BatchWrite;
+import io.oncelog.kafka.sink.SinkState;
 import io.oncelog.kafka.source.Reads;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
@@ -37,7 +38,7 @@ public final class KafkaProvider implements TableProvider, CreatableRelationProv
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new KafkaTable(schema);
+    return new KafkaTable(schema, SinkState.of(properties));
   }
 
   @Override

@@ -20,10 +20,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** The topics of one read, or of one streaming write, which keeps its table for as long as it runs. */
 final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
   private final StructType schema;
-  private final SinkState sink = new SinkState();
+  private final SinkState sink;
 
-  KafkaTable(StructType schema) {
+  KafkaTable(StructType schema, SinkState sink) {
     this.schema = schema;
+    this.sink = sink;
   }
 
   @Override

@@ -46,6 +46,7 @@ final class MicroBatch implements StreamingWrite {
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     SparkContext context = SparkContext.getOrCreate();
+    state.awaitWarmUp();
     asked = PythonSteps.newObject();
     asked.set("query", RunningQuery.ofThisThread(context).toJson());
     asked.put("buckets", buckets);

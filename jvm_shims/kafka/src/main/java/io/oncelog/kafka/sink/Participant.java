@@ -1,6 +1,7 @@
 package io.oncelog.kafka.sink;
 
 import io.oncelog.kafka.ClientSettings;
+import io.oncelog.kafka.Clients;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -57,7 +58,9 @@ final class Participant {
     Map<String, Object> configuration = new HashMap<>();
     settings.producer().forEach((name, value) -> configuration.put(name, ClientSettings.relocated(value)));
     configuration.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId);
-    return new KafkaProducer<>(configuration, new ByteArraySerializer(), new ByteArraySerializer());
+    return Clients.create(
+        configuration,
+        completed -> new KafkaProducer<>(completed, new ByteArraySerializer(), new ByteArraySerializer()));
   }
 
   private Prepared send(KafkaProducer<byte[], byte[]> producer, Iterator<InternalRow> rows) {

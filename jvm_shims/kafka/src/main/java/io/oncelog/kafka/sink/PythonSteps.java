@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.Map;
 import net.razorvine.pickle.PickleException;
 import net.razorvine.pickle.Unpickler;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -21,6 +22,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 final class PythonSteps {
   private static final String REQUEST = "@request";
+
+  /** Where a login of the user's own is looked for: Python's processes are told nothing of Spark's jars. */
+  private static final String LOGIN_JARS = "admin.jars";
+
   private static final ObjectMapper JSON = new ObjectMapper();
 
   static {
@@ -51,6 +56,7 @@ final class PythonSteps {
   JsonNode ask(String step, ObjectNode request) {
     Map<String, String> all = new HashMap<>(options);
     all.put(REQUEST, request.put("step", step).toString());
+    all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
     PythonDataSourceV2 python = new PythonDataSourceV2();
     python.setShortName(KafkaProvider.NAME);
     byte[] writer =
@@ -63,6 +69,19 @@ final class PythonSteps {
       throw new RefusedException(answer.get("error").asText());
     }
     return answer;
+  }
+
+  private static String jarsOfSpark() {
+    return SparkContext.getOrCreate().getConf().get("spark.jars", "").replaceAll("(^|,)(file|local):(//)?", "$1");
+  }
+
+  /** Have a process import what it needs, and connect. What is wrong shows at the first step that asks for more. */
+  void warmUp() {
+    try {
+      ask("warm", newObject());
+    } catch (RuntimeException shownLater) {
+      return;
+    }
   }
 
   static ObjectNode newObject() {

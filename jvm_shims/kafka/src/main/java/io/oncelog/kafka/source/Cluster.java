@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import io.oncelog.kafka.Clients;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -296,7 +297,7 @@ final class Cluster implements AutoCloseable {
     settings.putIfAbsent(API_TIMEOUT, API_TIMEOUT_MS);
     settings.putIfAbsent("request.timeout.ms", "15000");
     try {
-      return Admin.create(settings);
+      return Clients.create(settings, Admin::create);
     } catch (KafkaException problem) { // no broker was asked yet: it is a setting, such as a key store
       throw new ConfigException(innermost(problem).toString());
     }

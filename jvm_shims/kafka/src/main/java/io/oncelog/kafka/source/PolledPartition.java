@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import io.oncelog.kafka.Clients;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -43,7 +44,10 @@ final class PolledPartition implements AutoCloseable {
     settings.putAll(clientSettings);
     settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
     settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // where to go on is our decision, never the client's
-    consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    consumer =
+        Clients.create(
+            settings,
+            completed -> new KafkaConsumer<>(completed, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
     consumer.assign(Set.of(partition));
   }
 

@@ -1,0 +1,272 @@
+"""The Kafka brokers, as Java's client asks them in a process of its own: for settings that kafka-python cannot take.
+
+The process runs `io.oncelog.kafka.control.Main` of the connector's jar. It is a process because the driver, commands
+and Spark's Python workers share no JVM. One JSON line is a request, and one its answer; the first line names the
+settings. The process ends when its input does, or its parent; one that died is started anew by the next request.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from oncelog.errors import InvalidOptionError, OncelogError, UsageError
+from oncelog_kafka import end_txn, packaging
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
+from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.patience import refusal
+from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
+
+_CLASS = "io.oncelog.kafka.control.Main"
+_STOP_S = 10
+_NEVER_COMMITTED = -1
+
+_ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
+    "UNAVAILABLE": (
+        BrokerUnavailableError,
+        "the Kafka brokers cannot be reached, or do not serve; check kafka.bootstrap.servers",
+    ),
+    "ACCESS": (
+        BrokerAccessError,
+        "the Kafka brokers do not allow this; mend the credentials or the ACLs of this user",
+    ),
+    "SETTINGS": (InvalidOptionError, "the settings of the Kafka client are wrong"),
+    "UNKNOWN_CLIENT": (
+        KafkaInternalsError,
+        "the Kafka client is not the one this connector knows; use the connector's own jar unchanged",
+    ),
+}
+
+
+class ControlRequests:
+    """`ports.Requests` of Java's client; thread-safe, one request at a time.
+
+    Raises:
+        UsageError: there is no Java, no Spark, or no jar of the connector.
+        InvalidOptionError: the client cannot be made of these settings.
+        BrokerUnavailableError, BrokerAccessError: no broker answers, or none lets this client in.
+    """
+
+    def __init__(self, client: JavaClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        with self._lock:
+            self._started()
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._stop()
+
+    # Transactions -----------------------------------------------------------------------------------------------------
+
+    def end(self, participants: Sequence[Participant]) -> list[Answer]:
+        return self._ask_each(len(participants), "end", participants=[_end(one) for one in participants])
+
+    def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
+        return self._ask_each(len(transactional_ids), "init", ids=list(transactional_ids), timeoutMs=timeout_ms)
+
+    def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
+        answers = self._ask_each(len(transactional_ids), "describe", ids=list(transactional_ids))
+        return [_transaction(name, one) for name, one in zip(transactional_ids, answers, strict=True)]
+
+    def list_ids(self, states: Sequence[str]) -> list[Listed]:
+        return [(name, state) for name, state in self._ask("list", states=list(states))]
+
+    # Offsets ----------------------------------------------------------------------------------------------------------
+
+    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
+        wanted = {group: _by_topic(partitions) for group, partitions in groups.items()}
+        try:
+            answers = self._ask("offsets", groups=wanted)
+        except BrokerUnavailableError:
+            return dict.fromkeys(groups, "NETWORK_EXCEPTION")
+        return {group: one if isinstance(one, str) else _offsets(group, one) for group, one in answers.items()}
+
+    # Cluster ----------------------------------------------------------------------------------------------------------
+
+    def partitions_of(self, topic: str) -> int | None:
+        name, count = self._ask("partitions", topic=topic)
+        if name in {"NONE", "LEADER_NOT_AVAILABLE"}:
+            return int(count)
+        if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
+            raise refusal(name, "a topic could not be described", topic=topic)
+        return None
+
+    def broker_setting(self, name: str) -> int | None:
+        return min(self._ask("setting", name=name), default=None)
+
+    # The process ------------------------------------------------------------------------------------------------------
+
+    def _ask_each(self, count: int, what: str, **fields: object) -> list[Any]:
+        try:
+            answers: list[Any] = self._ask(what, **fields)
+        except BrokerUnavailableError:
+            return ["NETWORK_EXCEPTION"] * count
+        return answers
+
+    def _ask(self, what: str, **fields: object) -> Any:
+        with self._lock:
+            return self._exchange(self._started(), {"ask": what, **fields})
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._stop()
+        # The settings go through the pipe: everybody sees a command line, and they have passwords.
+        self._process = subprocess.Popen(
+            _command(self._client.jars), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        opening = {"settings": dict(self._client.settings), "connectTimeoutMs": self._client.connect_timeout_ms}
+        try:
+            self._exchange(self._process, opening)
+        except BaseException:
+            self._stop()
+            raise
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], request: Mapping[str, object]) -> Any:
+        if process.stdin is None or process.stdout is None:
+            raise BrokerUnavailableError("the process of the driver's Kafka client is closed")
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BaseException as problem:
+            self._stop()  # an answer that nobody waited for would be taken for the next one's
+            if isinstance(problem, OSError):
+                line = b""
+            else:
+                raise
+        if not line.endswith(b"\n"):
+            self._stop()
+            raise BrokerUnavailableError("the process of the driver's Kafka client ended", exit_code=process.returncode)
+        answer = json.loads(line)
+        if "failure" in answer:
+            kind, what = _ERRORS[answer["failure"]]
+            raise kind(what, problem=answer["problem"])
+        return answer["answer"]
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()  # it holds nothing that a kill could lose
+        process.wait(_STOP_S)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what was not sent
+                    pipe.close()
+
+
+# Java -----------------------------------------------------------------------------------------------------------------
+
+
+def _command(jars: Sequence[str]) -> list[str]:
+    """The command that starts the process. Java is found as Spark finds it."""
+    class_path = [packaging.jars(), *jars, *_jars_of_spark(), str(_spark_jars() / "*")]
+    return [
+        _java(),
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        os.pathsep.join(class_path),
+        _CLASS,
+        str(os.getpid()),
+    ]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not os.access(found, os.X_OK):
+        raise UsageError(
+            "these kafka.* options need Java in the driver too: set JAVA_HOME, or put java on the PATH", java_home=home
+        )
+    return found
+
+
+def _spark_jars() -> Path:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home) / "jars"
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UsageError(
+            "these kafka.* options need Spark's jars: install oncelog[spark], or set SPARK_HOME",
+        )
+    return Path(spec.origin).parent / "jars"
+
+
+def _jars_of_spark() -> list[str]:
+    """The jars that the Spark of this process was given: a login's class may be in one of them."""
+    if importlib.util.find_spec("pyspark") is None:
+        return []
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return []
+    conf = context.getConf()
+    named = [urlparse(one.strip()) for one in conf.get("spark.jars", "").split(",") if one.strip()]
+    local = [unquote(one.path) for one in named if one.scheme in {"", "file", "local"}]
+    return [*local, *filter(None, conf.get("spark.driver.extraClassPath", "").split(os.pathsep))]
+
+
+# Wire -----------------------------------------------------------------------------------------------------------------
+
+
+def _end(participant: Participant) -> dict[str, object]:
+    least, greatest = end_txn.wire_versions(participant.transaction_version)
+    return {
+        "id": participant.transactional_id,
+        "producerId": participant.producer_id,
+        "epoch": participant.epoch,
+        "least": least,
+        "greatest": greatest,
+    }
+
+
+def _transaction(name: str, answer: Any) -> Transaction | Answer:
+    if isinstance(answer, str):
+        return answer
+    return Transaction(
+        transactional_id=name,
+        state=answer["state"],
+        producer_id=answer["producerId"],
+        epoch=answer["epoch"],
+        timeout_ms=answer["timeoutMs"],
+        started_ms=answer["startedMs"],
+        partitions=tuple(sorted(answer["partitions"])),
+    )
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def _offsets(group: str, answers: Iterable[Any]) -> Offsets:
+    found: Offsets = {}
+    for topic, number, problem, offset, metadata in answers:
+        if problem in end_txn.PASSING:
+            found[topic, number] = Unstable()
+        elif problem not in {"NONE", "UNKNOWN_TOPIC_OR_PARTITION"}:
+            raise refusal(problem, "offsets of a group could not be read", group_id=group, topic=topic)
+        elif offset != _NEVER_COMMITTED:
+            found[topic, number] = CommittedOffset(offset, metadata)
+    return found

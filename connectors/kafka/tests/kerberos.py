@@ -1,0 +1,73 @@
+"""A Kerberos realm of a test: MIT's own KDC, in a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oncelog.testing.zookeeper_server import free_ports
+from tests.support.harness.waiting import until
+
+REALM = "ONCELOG.TEST"
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+
+
+def has_kdc() -> bool:
+    return all(shutil.which(name, path=_PATH) for name in _PROGRAMS)
+
+
+class Realm:
+    """Its principals have their keys in files of `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        (port,) = free_ports(1)
+        self.settings = folder / "krb5.conf"
+        self.settings.write_text(
+            f"[libdefaults]\ndefault_realm = {REALM}\nudp_preference_limit = 1\ndns_lookup_kdc = false\n"
+            f"dns_canonicalize_hostname = false\nrdns = false\n"
+            f"[realms]\n{REALM} = {{\n  kdc = 127.0.0.1:{port}\n}}\n"
+        )
+        (folder / "kdc.conf").write_text(
+            f"[kdcdefaults]\nkdc_listen = 127.0.0.1:{port}\nkdc_tcp_listen = 127.0.0.1:{port}\n"
+            f"[realms]\n{REALM} = {{\n  database_name = {folder}/principal\n  key_stash_file = {folder}/stash\n}}\n"
+            f"[logging]\nkdc = FILE:{folder}/kdc.log\n"
+        )
+        self._environment = {
+            **os.environ,
+            "PATH": _PATH,
+            "KRB5_CONFIG": str(self.settings),
+            "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
+        }
+
+    @contextmanager
+    def serving(self) -> Iterator[Realm]:
+        self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "secret-of-the-realm")
+        with (self._folder / "kdc.out").open("wb") as output:
+            kdc = subprocess.Popen(["krb5kdc", "-n", "-r", REALM], env=self._environment, stdout=output, stderr=output)
+        try:
+            log = self._folder / "kdc.log"
+            until(lambda: log.exists() and "commencing operation" in log.read_text(), within_s=20)
+            yield self
+        finally:
+            kdc.terminate()
+            kdc.wait(10)
+
+    def login(self, principal: str) -> str:
+        """A new principal; how Java logs in as it."""
+        keys = self._folder / f"{principal.replace('/', '-')}.keytab"
+        self._run("kadmin.local", "-q", f"addprinc -randkey {principal}@{REALM}")
+        self._run("kadmin.local", "-q", f"ktadd -k {keys} {principal}@{REALM}")
+        return (
+            "com.sun.security.auth.module.Krb5LoginModule required refreshKrb5Config=true useKeyTab=true storeKey=true "
+            f'keyTab="{keys}" principal="{principal}@{REALM}";'
+        )
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=self._environment, check=True, capture_output=True)

@@ -1,0 +1,70 @@
+"""Kafka through Spark Connect: source and sink by name, from a client that has neither a JVM nor py4j."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.connectors.kafka_sink import options, values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.spark.connect import Call, all_jars, running_server
+from tests.support.spark.queries import PATIENCE_S
+
+pytestmark = pytest.mark.programs
+
+KILLS = 2
+SIZE = 1000
+PER_BATCH = 100
+
+
+def source(broker: KafkaBroker, topic: str, **more: str) -> dict[str, Any]:
+    given = {"kafka.bootstrap.servers": broker.address, "subscribe": topic, "startingOffsets": "earliest", **more}
+    return {"format": "oncelog-kafka", "options": given}
+
+
+def sink(broker: KafkaBroker, folder: Path, topic: str) -> dict[str, Any]:
+    return {"format": "oncelog-kafka", "options": options(broker, folder, topic)}
+
+
+def numbers(count: int) -> list[str]:
+    return sorted(str(number) for number in range(count))
+
+
+def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_again(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    first, target = (kafka.create_topic(fresh_name(name), partitions=2) for name in ("first", "target"))
+    producer = Producer({"bootstrap.servers": kafka.address, "log_level": 0})
+    for number in range(SIZE):
+        producer.produce(first, value=str(number), partition=number % 2)
+    assert producer.flush(30) == 0
+
+    def copy(**more: Any) -> Call:
+        limited = source(kafka, first, maxOffsetsPerTrigger=str(PER_BATCH))
+        checkpoint = str(tmp_path / "ck")
+        return "copy", {"source": limited, "sink": sink(kafka, tmp_path, target), "checkpoint": checkpoint, **more}
+
+    with running_server(tmp_path, all_jars()) as server:
+        for kill in range(1, KILLS + 1):
+            with server.client(copy(is_endless=True)) as client:
+
+                def is_under_way(wanted: int = kill * 2 * PER_BATCH) -> bool:
+                    client.check_runs()
+                    return len(values(kafka, target)) >= wanted
+
+                until(is_under_way, within_s=PATIENCE_S)
+                server.restart()
+        _, written, read, refused = server.ask(
+            copy(),
+            ("write", {"values": ["more"], "to": sink(kafka, tmp_path, target)}),
+            ("read", {"of": source(kafka, target)}),
+            ("write", {"values": ["a"], "to": sink(kafka, tmp_path, "not-there")}),
+        )
+
+    assert written is None
+    assert read == values(kafka, target) == sorted([*numbers(SIZE), "more"])
+    assert "UnknownTopicError: the sink's topic does not exist; create it first" in refused

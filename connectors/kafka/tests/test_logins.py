@@ -1,0 +1,368 @@
+"""Whatever `kafka.*` options let the tasks in let the driver in too: stores, logins, tokens, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from pyspark.sql import SparkSession
+
+from kerberos import Realm, has_kdc
+from oncelog import runtime
+from oncelog.cli import main
+from oncelog.errors import InvalidOptionError
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.target import Batch
+from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker, broker_jars
+from oncelog.testing.zookeeper_server import free_ports
+from oncelog_kafka import admin_settings
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.data_plane import SparkJob
+from oncelog_kafka.errors import BrokerAccessError
+from oncelog_kafka.target import KafkaTarget
+from tests.support.connectors.kafka_sink import options, rows, values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import fresh_name, require_broker, require_shims
+from token_issuer import AUDIENCE, CLIENT, SECRET, TokenIssuer
+
+HERE = Path(__file__).parent
+KAFKA = "org.apache.kafka.common.security"
+PLAIN = f"{KAFKA}.plain.PlainLoginModule required"
+SCRAM = f"{KAFKA}.scram.ScramLoginModule required"
+OAUTH = f"{KAFKA}.oauthbearer.OAuthBearerLoginModule required"
+USER, PASSWORD = "alice", "hidden-of-alice"
+STORE = "hidden-of-the-store"
+
+Login = dict[str, str]
+
+
+class Stores:
+    """Key stores of a broker and a client, each with a trust store that knows the other; keytool makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in ("broker", USER):
+            self._keytool("-genkeypair", "-alias", name, "-keyalg", "RSA", "-dname", f"CN={name}", "-validity", "2",
+                          "-ext", "san=ip:127.0.0.1", store=f"{name}.keys.jks")  # fmt: skip
+            self._keytool("-exportcert", "-rfc", "-alias", name, "-file", str(folder / f"{name}.pem"),
+                          store=f"{name}.keys.jks")  # fmt: skip
+        for name, other in (("broker", USER), (USER, "broker")):
+            self._keytool("-importcert", "-noprompt", "-alias", other, "-file", str(folder / f"{other}.pem"),
+                          store=f"{name}.trust.jks")  # fmt: skip
+        for kind in ("keys", "trust"):
+            to = ["-destkeystore", self.path(f"{USER}.{kind}.p12"), "-deststoretype", "PKCS12", "-deststorepass", STORE]
+            source = ["-srckeystore", self.path(f"{USER}.{kind}.jks"), "-srcstorepass", STORE]
+            subprocess.run(["keytool", "-importkeystore", *source, *to], check=True, capture_output=True)
+
+    def path(self, name: str) -> str:
+        return str(self._folder / name)
+
+    def of(self, name: str, kind: str = "jks", password: str = STORE) -> Login:
+        """The settings of one side."""
+        store_type = "PKCS12" if kind == "p12" else "JKS"
+        return {
+            "ssl.keystore.type": store_type,
+            "ssl.keystore.location": self.path(f"{name}.keys.{kind}"),
+            "ssl.keystore.password": password,
+            "ssl.key.password": password,
+            "ssl.truststore.type": store_type,
+            "ssl.truststore.location": self.path(f"{name}.trust.{kind}"),
+            "ssl.truststore.password": password,
+        }
+
+    def _keytool(self, *words: str, store: str) -> None:
+        where = ["-keystore", self.path(store), "-storetype", "JKS", "-storepass", STORE, "-keypass", STORE]
+        subprocess.run(["keytool", *words, *where], check=True, capture_output=True)
+
+
+class Entrances:
+    """A broker with a listener for each way in."""
+
+    def __init__(self, folder: Path, stores: Stores, issuer: TokenIssuer) -> None:
+        self.stores = stores
+        self.issuer = issuer
+        client, controller, tls, sasl = free_ports(4)
+        self._tls, self._sasl = f"127.0.0.1:{tls}", f"127.0.0.1:{sasl}"
+        doors = f"PLAINTEXT://127.0.0.1:{client},TLS://{self._tls},SASL://{self._sasl}"
+        oauth = "listener.name.sasl.oauthbearer."
+        settings = {
+            "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": doors,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+            "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} user_{USER}="{PASSWORD}";',
+            "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
+            f"{oauth}sasl.jaas.config": f"{OAUTH};",
+            f"{oauth}sasl.server.callback.handler.class": f"{KAFKA}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            f"{oauth}sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url,
+            f"{oauth}sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{oauth}sasl.oauthbearer.clock.skew.seconds": "0",
+            f"{oauth}connections.max.reauth.ms": "600000",
+            "listener.name.tls.ssl.client.auth": "required",
+            **{f"listener.name.tls.{name}": value for name, value in stores.of("broker").items()},
+        }
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.keys_url}"
+        self.broker = KafkaBroker(folder, settings=settings, port=client, java=[allowed])
+
+    def add_user(self) -> None:
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
+        for done in admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())]
+        ).values():
+            done.result(30)
+
+    def stores_of(self, kind: str, password: str = STORE) -> Login:
+        return self._options(self._tls, {"security.protocol": "SSL", **self.stores.of(USER, kind, password)})
+
+    def pem(self) -> Login:
+        """The texts themselves, without a file."""
+        key = subprocess.run(
+            ["openssl", "pkcs12", "-in", self.stores.path(f"{USER}.keys.p12"), "-passin", f"pass:{STORE}", "-nodes",
+             "-nocerts"], check=True, capture_output=True, text=True)  # fmt: skip
+        settings = {
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": key.stdout[key.stdout.index("-----BEGIN") :],
+            "ssl.keystore.certificate.chain": Path(self.stores.path(f"{USER}.pem")).read_text(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": Path(self.stores.path("broker.pem")).read_text(),
+        }
+        return self._options(self._tls, settings)
+
+    def user(self, mechanism: str, password: str = PASSWORD, more: str = "") -> Login:
+        module = PLAIN if mechanism == "PLAIN" else SCRAM
+        return self._login(mechanism, f'{module} username="{USER}" password="{password}"{more};')
+
+    def tokens(self, secret: str = SECRET) -> Login:
+        return {
+            **self._login("OAUTHBEARER", f'{OAUTH} clientId="{CLIENT}" clientSecret="{secret}";'),
+            "kafka.sasl.login.callback.handler.class": f"{KAFKA}.oauthbearer.OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": self.issuer.token_url,
+            "kafka.sasl.login.retry.backoff.max.ms": "500",
+        }
+
+    def tokens_of_a_class(self, file: Path, jar: Path) -> Login:
+        return {
+            **self._login("OAUTHBEARER", f'{OAUTH} file="{file}";'),
+            "kafka.sasl.login.callback.handler.class": "com.example.Tokens",
+            "admin.jars": str(jar),
+        }
+
+    def _login(self, mechanism: str, jaas: str) -> Login:
+        settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+        return self._options(self._sasl, settings)
+
+    def _options(self, address: str, settings: Login) -> Login:
+        return {f"kafka.{name}": value for name, value in {"bootstrap.servers": address, **settings}.items()}
+
+
+@pytest.fixture(scope="module")
+def entrances(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entrances]:
+    require_broker()
+    require_shims()
+    with TokenIssuer().serving() as issuer:
+        found = Entrances(tmp_path_factory.mktemp("entrances"), Stores(tmp_path_factory.mktemp("stores")), issuer)
+        try:
+            found.broker.start()
+            found.broker.wait_until_serving()
+            found.add_user()
+            yield found
+        finally:
+            found.broker.stop()
+
+
+class Sink:
+    """Writes a micro-batch and asks the driver's commands, as the login that it is given."""
+
+    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path) -> None:
+        self.spark = spark
+        self.broker = broker
+        self._folder = folder
+        self.topic = broker.create_topic(fresh_name("login"))
+        self.prefix = f"{self.topic}.p"
+
+    def _options(self, login: Login) -> dict[str, Any]:
+        return {**options(self.broker, self._folder, self.topic, transactionalIdPrefix=self.prefix), **login}
+
+    def write(self, login: Login) -> int:
+        parsed = sink_options.parse(self._options(login))
+        store = runtime.open_metadata(str(self._folder / "ledger"))
+        request = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp")
+        with closing(store), closing(Brokers(parsed.admin)) as brokers:
+            target = KafkaTarget(store, brokers, parsed)
+            return BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, ["a", "b"])))).rows
+
+    def assert_is_exact(self, login: Login) -> None:
+        """A batch is written by each door, and the commands find its transactions."""
+        self.assert_commands_find(login)
+        by_name = self.spark.createDataFrame([("c",)], "value string").write.format("oncelog-kafka")
+        by_name.options(**self._options(login)).save()
+        assert values(self.broker, self.topic) == ["a", "b", "c"]
+
+    def assert_commands_find(self, login: Login) -> None:
+        """A batch is written, and the commands find its transactions."""
+        assert self.write(login) == 2
+        assert values(self.broker, self.topic) == ["a", "b"]
+        settings = [f"--config={name}={value}" for name, value in login.items() if "bootstrap" not in name]
+        words = ["kafka", "--brokers", login["kafka.bootstrap.servers"], *settings, "txn", "list", "--json"]
+        done = CliRunner().invoke(main, [*words, "--prefix", self.prefix])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)["transactions"]
+        assert {one["state"] for one in found} == {"CompleteCommit"}
+
+
+@pytest.fixture
+def sink(spark: SparkSession, entrances: Entrances, tmp_path: Path) -> Sink:
+    return Sink(spark, entrances.broker, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["jks", "p12"])
+def test_a_sink_with_javas_key_stores_is_let_in_by_its_certificate(sink: Sink, entrances: Entrances, kind: str) -> None:
+    sink.assert_is_exact(entrances.stores_of(kind))
+
+
+def test_a_sink_with_pem_texts_is_let_in_by_its_certificate(sink: Sink, entrances: Entrances) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl takes the key out of the store")
+    sink.assert_is_exact(entrances.pem())
+
+
+@pytest.mark.parametrize("client", ["python", "java"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_sink_with_a_password_is_let_in_by_either_client(
+    sink: Sink, entrances: Entrances, mechanism: str, client: str
+) -> None:
+    sink.assert_is_exact({**entrances.user(mechanism), "admin.client": client})
+
+
+def test_a_sink_with_client_credentials_is_let_in_by_a_token(sink: Sink, entrances: Entrances) -> None:
+    sink.assert_is_exact(entrances.tokens())
+
+
+def test_a_sink_finds_its_users_provider_of_tokens(sink: Sink, entrances: Entrances, tmp_path: Path) -> None:
+    """The class knows Kafka's client under its own name."""
+    jar = tmp_path / "tokens.jar"
+    classes = tmp_path / "classes"
+    clients = f"{broker_jars(TV2_VERSION)}/*"
+    subprocess.run(["javac", "-cp", clients, "-d", str(classes), str(HERE / "Tokens.java")], check=True)
+    subprocess.run(["jar", "cf", str(jar), "-C", str(classes), "."], check=True)
+    token = tmp_path / "token"
+    token.write_text(entrances.issuer.token())
+    sink.spark.sparkContext._jsc.addJar(str(jar))
+
+    sink.assert_is_exact(entrances.tokens_of_a_class(token, jar))
+
+
+@pytest.fixture
+def realm(tmp_path: Path) -> Iterator[Realm]:
+    require_broker()
+    require_shims()
+    if not has_kdc():
+        pytest.skip("no KDC: install krb5-kdc and krb5-admin-server")
+    with Realm(tmp_path / "realm").serving() as found:
+        yield found
+
+
+def test_a_sink_with_a_key_tab_is_let_in_by_kerberos(
+    realm: Realm, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, controller, door = free_ports(3)
+    doors = f"PLAINTEXT://127.0.0.1:{client},KRB://localhost:{door}"
+    settings = {
+        "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": doors,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,KRB:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.krb.gssapi.sasl.jaas.config": realm.login("kafka/localhost"),
+    }
+    login = {
+        "kafka.bootstrap.servers": f"localhost:{door}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "GSSAPI",
+        "kafka.sasl.kerberos.service.name": "kafka",
+        "kafka.sasl.jaas.config": realm.login(USER),
+    }
+    java = f"-Djava.security.krb5.conf={realm.settings}"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", java)
+    broker = KafkaBroker(tmp_path / "broker", settings=settings, port=client, java=[java])
+    system = spark._jvm.java.lang.System  # type: ignore[union-attr]
+    try:
+        broker.start()
+        broker.wait_until_serving()
+        system.setProperty("java.security.krb5.conf", str(realm.settings))
+        Sink(spark, broker, tmp_path).assert_commands_find(login)
+    finally:
+        system.clearProperty("java.security.krb5.conf")
+        broker.stop()
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_refused_at_once(sink: Sink, entrances: Entrances, mechanism: str) -> None:
+    with pytest.raises(BrokerAccessError, match=r"credentials.*[Aa]uthentication") as error:
+        sink.write({**entrances.user(mechanism, "guessed"), "admin.client": "java"})
+    assert "guessed" not in str(error.value)
+
+
+def test_a_wrong_password_of_a_store_is_named(sink: Sink, entrances: Entrances) -> None:
+    with pytest.raises(InvalidOptionError, match=r"settings of the Kafka client are wrong.*password was incorrect"):
+        sink.write(entrances.stores_of("jks", "guessed"))
+
+
+def test_a_wrong_client_secret_is_refused_at_once(sink: Sink, entrances: Entrances) -> None:
+    with pytest.raises(BrokerAccessError, match="credentials") as error:
+        sink.write(entrances.tokens("guessed"))
+    assert "guessed" not in str(error.value)
+
+
+def test_a_token_that_expires_under_way_is_refused_and_a_new_one_lets_in(entrances: Entrances) -> None:
+    issuer = entrances.issuer
+    kafka = {name.removeprefix("kafka."): value for name, value in entrances.tokens().items()}
+    soon = {"sasl.login.refresh.min.period.seconds": "0", "sasl.login.refresh.buffer.seconds": "0"}
+    issuer.lifetime_s = 4
+    with closing(Brokers(admin_settings.derive({**kafka, **soon}, {}))) as brokers:
+        try:
+            assert brokers.partitions_of("none") is None
+            issuer.is_open = False
+            time.sleep(issuer.lifetime_s + 1)  # the broker looks at the clock
+            with pytest.raises(BrokerAccessError, match="mend the credentials"):
+                brokers.partitions_of("none")
+        finally:
+            issuer.is_open, issuer.lifetime_s = True, 600
+        until(lambda: _is_let_in(brokers), within_s=30)
+
+
+def _is_let_in(brokers: Brokers) -> bool:
+    try:
+        return brokers.partitions_of("none") is None
+    except BrokerAccessError:
+        return False
+
+
+def test_a_delegation_token_is_refused_in_one_sentence(sink: Sink, entrances: Entrances) -> None:
+    with pytest.raises(InvalidOptionError, match="delegation tokens are not supported"):
+        sink.write(entrances.user("SCRAM-SHA-512", more=' tokenauth="true"'))

@@ -1,0 +1,87 @@
+package io.oncelog.kafka;
+
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Function;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.kafka.common.config.internals.BrokerSecurityConfigs;
+import org.apache.kafka.common.security.oauthbearer.ClientJwtValidator;
+
+/** Makes Kafka's clients, which find the users' own classes and the issuer of tokens that the settings name. */
+public final class Clients {
+  private static final String URL = "sasl.oauthbearer.token.endpoint.url";
+
+  private static final String VALIDATOR = "sasl.oauthbearer.jwt.validator.class";
+
+  private static final String LOGIN = "sasl.jaas.config";
+
+  /** Settings that name classes which may be a user's. */
+  private static final Set<String> CLASSES =
+      Set.of(
+          "sasl.client.callback.handler.class",
+          "sasl.login.callback.handler.class",
+          "sasl.login.class",
+          "sasl.oauthbearer.jwt.retriever.class",
+          VALIDATOR,
+          "security.providers",
+          "ssl.engine.factory.class");
+
+  private static final Pattern MODULE = Pattern.compile("([\\w.$]+)\\s+(required|requisite|sufficient|optional)");
+
+  private Clients() {}
+
+  /** Makes a client of these settings, in which names of Kafka's classes are those of this jar. */
+  public static <T> T create(Map<String, ?> given, Function<Map<String, Object>, T> make) {
+    Map<String, Object> settings = new HashMap<>(given);
+    // Kafka's default is a brokers' one too, and needs a library for that which clients do without.
+    settings.putIfAbsent(VALIDATOR, ClientJwtValidator.class.getName());
+    allowIssuer(settings);
+    Thread thread = Thread.currentThread();
+    ClassLoader before = thread.getContextClassLoader();
+    if (!namesForeignClass(settings)) {
+      return make.apply(settings);
+    }
+    thread.setContextClassLoader(ForeignClasses.seenFrom(before));
+    try {
+      return make.apply(settings); // the client's threads inherit the loader
+    } finally {
+      thread.setContextClassLoader(before);
+    }
+  }
+
+  static boolean namesForeignClass(Map<String, ?> settings) {
+    for (String name : CLASSES) {
+      Object value = settings.get(name);
+      if (value != null && !value.toString().startsWith(ClientSettings.RELOCATED)) {
+        return true;
+      }
+    }
+    Object login = settings.get(LOGIN);
+    Matcher module = MODULE.matcher(login == null ? "" : login.toString());
+    return module.find()
+        && !module.group(1).startsWith(ClientSettings.RELOCATED)
+        && !module.group(1).startsWith("com.sun.security.");
+  }
+
+  /**
+   * Kafka asks issuers only that a system property names, because whoever configures a Connect cluster from outside
+   * must not make it call any address. Who gives options to Spark runs code there anyway.
+   */
+  private static synchronized void allowIssuer(Map<String, ?> settings) {
+    Object url = settings.get(URL);
+    if (url == null) {
+      return;
+    }
+    String property = BrokerSecurityConfigs.ALLOWED_SASL_OAUTHBEARER_URLS_CONFIG;
+    Set<String> allowed = new LinkedHashSet<>(Set.of(url.toString()));
+    for (String one : System.getProperty(property, "").split(",")) {
+      if (!one.isBlank()) {
+        allowed.add(one.trim());
+      }
+    }
+    System.setProperty(property, String.join(",", allowed));
+  }
+}
