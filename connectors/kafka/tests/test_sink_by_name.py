@@ -203,13 +203,11 @@ def test_a_query_without_a_checkpoint_of_its_own_is_refused(world: World) -> Non
 
 def test_a_query_that_is_stopped_while_its_tasks_run_leaves_nothing_open(world: World) -> None:
     world.add("a", "b")
-    slow = world.rows().select(F.expr("java_method('java.lang.Thread', 'sleep', 20000L)").alias("s"), "value")
-    query = (
-        world.by_name(slow.select(F.coalesce("s", "value").alias("value")), transactionalIdPrefix=world.prefix)
-        .option("checkpointLocation", str(world.checkpoint))
-        .start()
-    )
-    until(lambda: bool(world.spark.sparkContext.statusTracker().getActiveStageIds()))
+    sleeping = F.expr("if(value = 'b', java_method('java.lang.Thread', 'sleep', 20000L), null)")
+    slow = world.rows().select(F.coalesce(sleeping, "value").alias("value"))
+    writer = world.by_name(slow, transactionalIdPrefix=world.prefix)
+    query = writer.option("checkpointLocation", str(world.checkpoint)).start()
+    until(lambda: bool(_open_ids(world)))
     query.stop()
 
     _check_nothing_is_open(world)
@@ -227,10 +225,11 @@ def test_two_queries_under_one_prefix_are_told_apart(world: World) -> None:
 
 
 def _check_nothing_is_open(world: World) -> None:
+    until(lambda: not _open_ids(world), tell=lambda: _open_ids(world))
+
+
+def _open_ids(world: World) -> list[str]:
     brokers = Brokers({"bootstrap_servers": world.broker.address})
-
-    def open_ids() -> list[str]:
-        return [name for name, _ in brokers.list_ids(["Ongoing"]) if name.startswith(world.prefix)]
-
-    until(lambda: not open_ids(), tell=open_ids)
+    found = [name for name, _ in brokers.list_ids(["Ongoing"]) if name.startswith(world.prefix)]
     brokers.close()
+    return found
