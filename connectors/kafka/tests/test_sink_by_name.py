@@ -38,6 +38,7 @@ class World:
         self.broker = broker
         self.folder = folder
         self.topic = topic
+        self.prefix = f"{topic}.p"
         self.checkpoint = folder / "checkpoint"
         (folder / "in").mkdir()
 
@@ -134,7 +135,8 @@ def test_a_batch_write_arrives_whole_and_leaves_no_ledger(world: World, mode: st
 
 def test_a_batch_write_that_fails_shows_nothing_and_says_why_in_one_sentence(world: World) -> None:
     df = world.spark.range(10).selectExpr("'x' as value", "cast(id as int) as partition").coalesce(1)
-    writer = df.write.format("oncelog-kafka").options(**options(world.broker, world.folder, world.topic))
+    given = options(world.broker, world.folder, world.topic, transactionalIdPrefix=world.prefix)
+    writer = df.write.format("oncelog-kafka").options(**given)
 
     with pytest.raises(Exception, match=r"UnknownPartitionError: .*Partition 2 of topic") as error:
         writer.option("kafka.max.block.ms", "1000").save()
@@ -201,30 +203,33 @@ def test_a_query_without_a_checkpoint_of_its_own_is_refused(world: World) -> Non
 
 def test_a_query_that_is_stopped_while_its_tasks_run_leaves_nothing_open(world: World) -> None:
     world.add("a", "b")
-    slow = world.rows().select(F.expr("java_method('java.lang.Thread', 'sleep', 20000L)").alias("s"), "value")
-    query = (
-        world.by_name(slow.select(F.coalesce("s", "value").alias("value")))
-        .option("checkpointLocation", str(world.checkpoint))
-        .start()
-    )
-    until(lambda: bool(world.spark.sparkContext.statusTracker().getActiveStageIds()))
+    sleeping = F.expr("if(value = 'b', java_method('java.lang.Thread', 'sleep', 20000L), null)")
+    slow = world.rows().select(F.coalesce(sleeping, "value").alias("value"))
+    writer = world.by_name(slow, transactionalIdPrefix=world.prefix)
+    query = writer.option("checkpointLocation", str(world.checkpoint)).start()
+    until(lambda: bool(_open_ids(world)))
     query.stop()
 
     _check_nothing_is_open(world)
-    run_available(world.by_name(), world.checkpoint)
+    run_available(world.by_name(transactionalIdPrefix=world.prefix), world.checkpoint)
     assert world.values() == ["a", "b"]
 
 
 def test_two_queries_under_one_prefix_are_told_apart(world: World) -> None:
     world.add("a")
-    run_available(world.by_name(transactionalIdPrefix=f"{world.topic}.p"), world.checkpoint)
+    run_available(world.by_name(transactionalIdPrefix=world.prefix), world.checkpoint)
     with pytest.raises(Exception, match="BatchRefusedError: another query has history"):
-        run_available(world.by_name(transactionalIdPrefix=f"{world.topic}.p"), world.folder / "another")
+        run_available(world.by_name(transactionalIdPrefix=world.prefix), world.folder / "another")
 
     assert world.values() == ["a"]
 
 
 def _check_nothing_is_open(world: World) -> None:
+    until(lambda: not _open_ids(world), tell=lambda: _open_ids(world))
+
+
+def _open_ids(world: World) -> list[str]:
     brokers = Brokers({"bootstrap_servers": world.broker.address})
-    until(lambda: not brokers.list_ids(["Ongoing"]), tell=lambda: brokers.list_ids(["Ongoing"]))
+    found = [name for name, _ in brokers.list_ids(["Ongoing"]) if name.startswith(world.prefix)]
     brokers.close()
+    return found
