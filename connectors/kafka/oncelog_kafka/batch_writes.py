@@ -19,7 +19,7 @@ from oncelog_kafka.options import SinkOptions
 from oncelog_kafka.ports import Brokers
 
 _DEFAULT_PREFIX = "batch-write"
-_MARK = "batch-write."
+_MARK = f"{_DEFAULT_PREFIX}."
 """What the query ids of batch writes begin with; those of Spark's queries are UUIDs."""
 
 
@@ -30,8 +30,13 @@ def request_of(options: SinkOptions, name: str) -> BatchRequest:
         options: of the write.
         name: of this write alone.
     """
-    prefix, writer = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}.{name}", f"{_MARK}{name}"
-    return BatchRequest(prefix, writer, options.topic or "", writer, 0, writer)
+    writer = f"{_MARK}{name}"
+    return BatchRequest(f"{_below(options)}{name}", writer, options.topic or "", writer, 0, writer)
+
+
+def _below(options: SinkOptions) -> str:
+    """What the prefixes of batch writes with these options begin with."""
+    return f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
 
 
 def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> None:
@@ -39,9 +44,8 @@ def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> 
 
     What is lost of them stays for an operator: it is no reason to refuse this one.
     """
-    below = f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
     for prefix in KAFKA_LEDGERS.prefixes(store):
-        found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(below) else None
+        found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(_below(options)) else None
         if found is None or not found.query_id.startswith(_MARK) or found.last is None:
             continue
         with suppress(ParticipantLostError):

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from oncelog.errors import OncelogError, UsageError
+from oncelog_kafka import FORMAT_NAME
 
 _REQUEST = "@request"
 
@@ -50,7 +51,7 @@ class KafkaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "oncelog-kafka"
+        return FORMAT_NAME
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from oncelog_kafka import steps
