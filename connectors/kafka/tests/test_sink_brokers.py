@@ -127,10 +127,11 @@ def test_a_driver_without_java_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
         ControlRequests(JavaClient({"bootstrap.servers": "127.0.0.1:1"}))
 
 
-def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind() -> None:
+@pytest.mark.parametrize("timeout_ms", [30, 120, 300])
+def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(timeout_ms: int) -> None:
     require_shims()
     with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
-        Brokers(JavaClient({"bootstrap.servers": "127.0.0.1:1"}, connect_timeout_ms=300))
+        Brokers(JavaClient({"bootstrap.servers": "127.0.0.1:1"}, connect_timeout_ms=timeout_ms))
 
 
 def pid_of(control: ControlRequests) -> int:

@@ -75,8 +75,12 @@ final class Wire implements AutoCloseable {
             timeoutMs,
             Integer.MAX_VALUE);
     try {
-      if (!client.awaitMetadataUpdate(time.timer(connectTimeoutMs))) {
-        throw new TimeoutException("no broker answered within " + connectTimeoutMs + " ms");
+      Timer timer = time.timer(connectTimeoutMs);
+      // A client that reaches none of the addresses begins with them anew, and takes that for an update.
+      while (metadata.fetch().isBootstrapConfigured()) {
+        if (!client.awaitMetadataUpdate(timer)) {
+          throw new TimeoutException("no broker answered within " + connectTimeoutMs + " ms");
+        }
       }
     } catch (RuntimeException problem) {
       close();
