@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAR = Path(__file__).parent / "jars" / "oncelog-kafka.jar"
+_NAME = "the Kafka connector's jar"
 
 
 def jars() -> str:
@@ -24,7 +25,7 @@ def jars() -> str:
     """
     from oncelog.spark import packaging
 
-    return packaging.built(JAR, "the Kafka connector's jar")
+    return packaging.built(JAR, _NAME)
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -38,4 +39,4 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     from oncelog.spark import packaging
 
-    return packaging.with_jar(builder, JAR, "the Kafka connector's jar")
+    return packaging.with_jar(builder, packaging.Jar(JAR, _NAME, "io.oncelog.kafka.KafkaProvider"))

@@ -12,21 +12,26 @@ Spark running: there the jar is named by ``--jars "$(oncelog jars)"``, and `conf
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pyspark.sql import SparkSession, is_remote
 
 from oncelog.errors import UsageError
 from oncelog.signatures import checked
-
-if TYPE_CHECKING:
-    from pyspark import SparkConf
+from oncelog.version import __version__
 
 JAR = Path(__file__).parent / "jars" / "oncelog-spark.jar"
+_NAME = "oncelog's jar for Spark"
 
 SPARK_JARS = "spark.jars"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""A variable that is there where spark-submit started Spark, and then this program."""
+_INTERPRETERS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+"""Variables that name the interpreter of Spark's workers."""
 
 
 def jars() -> str:
@@ -35,25 +40,31 @@ def jars() -> str:
     Raises:
         UsageError: the jar is not there: this is a source tree, or a wheel, for which it was not built.
     """
-    return built(JAR, "oncelog's jar for Spark")
+    return built(JAR, _NAME)
 
 
 @checked
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add oncelog's jar to those of the session that `builder` makes; jars named before are kept.
 
+    Spark's workers run ``PYSPARK_PYTHON``, or else the first ``python3`` of the PATH, which has no oncelog where a
+    program or a notebook is started by the path of its environment. So where neither that variable nor
+    ``PYSPARK_DRIVER_PYTHON`` is set, and `builder` names no master beyond this machine, the variable is set to this
+    interpreter.
+
     Args:
         builder: ``SparkSession.builder``, before its ``getOrCreate()``.
 
     Raises:
-        UsageError: the jar is not built, or comes too late: Spark runs already without it (in this process, or as
-            spark-submit started it), and neither ``ADD JAR`` nor another ``getOrCreate()`` brings a data source into a
-            running one; or the session is one of Spark Connect, whose server has the jars.
+        UsageError: the jar is not built, or comes too late: Spark has started already without it (in this process, or
+            by spark-submit), and neither ``ADD JAR`` nor ``stop()`` and another ``getOrCreate()`` bring a data source
+            into its JVM; or it has the jar of another oncelog; or the session is one of Spark Connect, whose server
+            has the jars.
 
     Example:
         spark = oncelog.spark.configure(SparkSession.builder.appName("copy")).getOrCreate()
     """
-    return with_jar(builder, JAR, "oncelog's jar for Spark")
+    return with_jar(builder, Jar(JAR, _NAME, "io.oncelog.spark.OncelogProvider"))
 
 
 # For connectors too ---------------------------------------------------------------------------------------------------
@@ -70,53 +81,92 @@ def built(jar: Path, name: str) -> str:
     return str(jar)
 
 
+@dataclass(frozen=True)
+class Jar:
+    """A jar that a package brings to Spark.
+
+    Attributes:
+        path: where the package has it.
+        name: as messages call it.
+        entry: the class by which Spark finds its data source.
+    """
+
+    path: Path
+    name: str
+    entry: str
+
+
 @checked
-def with_jar(builder: SparkSession.Builder, jar: Path, name: str) -> SparkSession.Builder:
+def with_jar(builder: SparkSession.Builder, jar: Jar) -> SparkSession.Builder:
     """Add a jar to those of the session that `builder` makes.
 
     Raises:
         UsageError: the jar is not there, or comes too late; see `configure`.
     """
-    path = built(jar, name)
+    path = built(jar.path, jar.name)
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
-    _refuse_late(path, name, options)
+    if is_remote() or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
+        raise UsageError(
+            f"a session of Spark Connect has its jars on the server: start that with {jar.name} (--jars), and leave "
+            "`configure` out of this program",
+            jar=path,
+        )
+    if _is_started():
+        _refuse_late(jar)
+    else:
+        _name_interpreter(options)
     named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
     return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
 
 
-def _refuse_late(path: str, name: str, options: Mapping[str, str]) -> None:
-    """Refuse where Spark runs already without the jar, or elsewhere: a setting would then do nothing, silently."""
-    if is_remote() or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
+def _is_started() -> bool:
+    """Whether Spark's JVM runs, and so has its jars: started here, and maybe stopped again, or by spark-submit."""
+    from pyspark import SparkContext  # not there under Spark Connect
+
+    return SparkContext._gateway is not None or _SUBMITTED in os.environ
+
+
+def _refuse_late(jar: Jar) -> None:
+    """Refuse where Spark has started without the jar, or with another one: a setting would do nothing, silently."""
+    found = _loaded(jar.entry)
+    if found == __version__:
+        return
+    if found is not None:
         raise UsageError(
-            f"a session of Spark Connect has its jars on the server: start that with {name} (--jars), and leave "
-            "`configure` out of this program",
-            jar=path,
+            f"Spark has started with {jar.name} of oncelog {found}, and this Python package is oncelog {__version__}; "
+            "start it with the jar of the package",
+            jar=str(jar.path),
         )
-    running = SparkSession.getActiveSession()
-    submitted = running is None and "PYSPARK_GATEWAY_PORT" in os.environ
-    if running is None and not submitted:
-        return
-    # What the context was started with: the session's own setting is that of whoever called getOrCreate() last.
-    started_with = running.sparkContext.getConf() if running is not None else _submitted_with()
-    loaded = started_with.get(SPARK_JARS) or ""
-    if any(Path(jar).name == Path(path).name for jar in loaded.split(",")):
-        return
-    if submitted:
+    if _SUBMITTED in os.environ:
         raise UsageError(
-            f"spark-submit started Spark before this program, without {name}, and takes none later; start it with: "
+            f"spark-submit started Spark before this program, without {jar.name}, and takes none later; start it with: "
             'spark-submit --jars "$(oncelog jars)"',
-            jar=path,
+            jar=str(jar.path),
         )
     raise UsageError(
-        f"Spark runs in this process already, without {name}, and takes none later (ADD JAR does not help); call "
-        "stop() on the running session first, or start the program with spark.jars set to the jar",
-        jar=path,
+        f"Spark has started in this process already, without {jar.name}, and takes none later (neither ADD JAR nor "
+        "stop() helps); restart the program, or the notebook's kernel, and call configure() before its first session; "
+        'of a shell: pyspark --jars "$(oncelog jars)"',
+        jar=str(jar.path),
     )
 
 
-def _submitted_with() -> SparkConf:
-    """What spark-submit was given, before this program makes a session."""
-    from pyspark import SparkConf, SparkContext  # not there under Spark Connect
+def _loaded(entry: str) -> str | None:
+    """The version of the jar that Spark has loaded; None if there is none."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
-    return SparkConf()
+    jvm: Any = SparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        version: str | None = jvm.java.lang.Class.forName(entry, False, loader).getPackage().getImplementationVersion()
+    except Py4JJavaError:
+        return None
+    return version or "unknown"
+
+
+def _name_interpreter(options: Mapping[str, str]) -> None:
+    """Have Spark's workers on this machine run this interpreter, unless the environment names one."""
+    if options.get("spark.master", "local").startswith("local") and not os.environ.keys() & _INTERPRETERS:
+        os.environ["PYSPARK_PYTHON"] = sys.executable

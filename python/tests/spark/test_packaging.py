@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 import oncelog.spark
+from oncelog.errors import UsageError
 from oncelog.spark import packaging
+from oncelog.spark.packaging import Jar
 from tests.support.spark import spark_home
 from tests.support.spark.jobs import submitted
 from tests.support.spark.packaging_contract import PackagingContract
@@ -30,6 +36,43 @@ def test_the_jar_is_small_and_holds_nothing_of_others() -> None:
 
     assert all(name.startswith("io/oncelog/spark/") for name in names if name.endswith(".class"))
     assert Path(oncelog.spark.jars()).stat().st_size < 200_000
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("io.oncelog.NotThere", r"without a jar, and takes none later \(neither ADD JAR nor stop\(\) helps\)"),
+        (
+            "org.apache.spark.sql.SparkSession",
+            f"a jar of oncelog {pyspark.__version__}, and this Python package is oncelog {oncelog.__version__}",
+        ),
+    ],
+    ids=["without", "another"],
+)
+def test_a_spark_that_started_without_the_jar_or_with_another_one_is_refused(
+    spark: SparkSession, tmp_path: Path, entry: str, problem: str
+) -> None:
+    """Spark's own class stands for one of a jar of another version: a manifest says the version of either."""
+    jar = Jar(tmp_path / "a.jar", "a jar", entry)
+    jar.path.touch()
+
+    with pytest.raises(UsageError, match=problem):
+        packaging.with_jar(SparkSession.builder, jar)
+
+
+@pytest.mark.programs
+def test_workers_run_the_programs_interpreter_though_the_path_leads_to_another(tmp_path: Path) -> None:
+    """As a notebook's kernel and cron start it: by the interpreter's path, in no activated environment."""
+    require_jar()
+    wrong = tmp_path / "bin" / "python3"
+    wrong.parent.mkdir()
+    wrong.write_text("#!/bin/sh\nexit 1\n")
+    wrong.chmod(0o755)
+    variables = {name: value for name, value in spark_home.environment().items() if not name.startswith("PYSPARK_")}
+    variables["PATH"] = f"{wrong.parent}:{os.environ['PATH']}"
+
+    with Program([sys.executable, str(Path(submitted.__file__))], tmp_path, "job", {**os.environ, **variables}) as job:
+        assert job.wait() == 0, job.last_lines()
 
 
 @pytest.mark.programs

@@ -26,6 +26,8 @@ final class PythonSteps {
   /** Where a login of the user's own is looked for: Python's processes are told nothing of Spark's jars. */
   private static final String LOGIN_JARS = "admin.jars";
 
+  private static final String VERSION = PythonSteps.class.getPackage().getImplementationVersion();
+
   private static final ObjectMapper JSON = new ObjectMapper();
 
   static {
@@ -55,7 +57,7 @@ final class PythonSteps {
   /** Takes a step; returns its answer. */
   JsonNode ask(String step, ObjectNode request) {
     Map<String, String> all = new HashMap<>(options);
-    all.put(REQUEST, request.put("step", step).toString());
+    all.put(REQUEST, request.put("step", step).put("version", VERSION).toString());
     all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
     PythonDataSourceV2 python = new PythonDataSourceV2();
     python.setShortName(KafkaProvider.NAME);
