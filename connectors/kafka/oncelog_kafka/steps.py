@@ -46,8 +46,8 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
     """
     if request.get("version") != __version__:
         raise UsageError(
-            "the Kafka connector's jar and the Python package of Spark's driver are not of one oncelog; start Spark with "
-            'that package\'s jar, --jars "$(oncelog jars)"',
+            "the Kafka connector's jar and the Python package of Spark's driver are not of one oncelog; start Spark "
+            'with the jar of that package, --jars "$(oncelog jars)"',
             jar=request.get("version"),
             package=__version__,
         )

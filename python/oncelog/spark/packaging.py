@@ -153,7 +153,7 @@ def _refuse_late(jar: Jar) -> None:
 
 def _loaded(entry: str) -> str | None:
     """The version of the jar that Spark has loaded; None if there is none."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()

@@ -27,6 +27,7 @@ from oncelog.log.records import normalise, split_rows
 from oncelog.log.segment import BlockBuffer, SegmentWriter
 from oncelog.ports import FileStore
 from oncelog.randomness import random_bytes
+from oncelog.spark import task_errors
 from oncelog.types import BLOCK_FIELDS, Block, TopicPartition, block_row
 
 if TYPE_CHECKING:
@@ -169,8 +170,14 @@ _DDL = ", ".join(f"{name} {'string' if kind is str else 'long'}" for name, kind 
 
 
 def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
-    """Run the plan of `rows` once, each task writing its rows; returns the blocks in the order of the tasks."""
-    found = rows.mapInArrow(_task_function(task), _DDL).collect()
+    """Run the plan of `rows` once, each task writing its rows; returns the blocks in the order of the tasks.
+
+    Raises:
+        UsageError: the executors' Python cannot run tasks.
+        Whatever a task raises.
+    """
+    with task_errors.in_one_sentence():
+        found = rows.mapInArrow(_task_function(task), _DDL).collect()
     return [Written(row[0], row[1], Block(*row[2:])) for row in found]
 
 

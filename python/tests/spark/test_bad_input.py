@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog
-from oncelog.errors import OncelogError
+from oncelog.errors import OncelogError, UsageError
 from oncelog.log import generations
 from oncelog.runtime import Log
+from oncelog.spark import schema
+from oncelog.spark.kit.options import Use
+from oncelog.spark.log_target import write_task
+from oncelog.spark.options import parse_sink_options
+from oncelog.spark.writing import run_job
 from tests.support.log.logs import numbered, started, values, write_committed
 from tests.support.spark.queries import DOORS, copy, read_available, stream, table
 
@@ -118,6 +124,31 @@ def test_a_query_that_was_refused_goes_on_when_it_is_mended(
     copy(lines, log, door, tmp_path / "ck")
 
     assert sorted(filter(None, values(log, topic="out"))) == [b"a", b"b"]
+
+
+def bare_python(folder: Path) -> str:
+    """An interpreter that has no packages."""
+    venv.create(folder, with_pip=False)
+    return str(folder / "bin" / "python")
+
+
+WORKERS: dict[str, tuple[str, Callable[[Path], str], str]] = {
+    "none there": ("pythonExec", lambda folder: "/not/there", "have no Python at this path; .* \\[path='/not/there'"),
+    "without packages": ("pythonExec", bare_python, "has no such module; install oncelog there, .* \\[module='"),
+    "of another version": ("pythonVer", lambda folder: "3.9", "run another Python than its driver.* driver='3.9'"),
+}
+
+
+@pytest.mark.parametrize("case", WORKERS)
+def test_what_is_wrong_with_the_executors_python_is_one_sentence(
+    spark: SparkSession, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    setting, value, problem = WORKERS[case]
+    monkeypatch.setattr(spark.sparkContext, setting, value(tmp_path / "python"))
+    task = write_task(log, parse_sink_options({"path": log.path, "topic": "out"}, Use.FOREACH_BATCH))
+
+    with pytest.raises(UsageError, match=problem):
+        run_job(schema.to_sink_columns(spark.sql("SELECT 'a' AS value"), "out"), task)
 
 
 # Sources --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""What failed tasks say, in one sentence instead of Spark's pages around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oncelog import errors
+from oncelog.errors import OncelogError, UsageError
+
+_OURS = re.compile(r"^oncelog\.errors\.(\w+): (.+)$", re.MULTILINE)
+_NO_MODULE = re.compile(r"No module named '?([\w.]+)")
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+),")
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Raises what a job of the block failed with as the error that its task raised, or as what its Python lacks."""
+    try:
+        yield
+    except Exception as problem:  # PySpark's, or py4j's where a task never began
+        found = _of(str(problem))
+        if found is None:
+            raise
+        raise found from None
+
+
+def _of(text: str) -> OncelogError | None:
+    if (ours := _OURS.search(text)) is not None:
+        kind: type[OncelogError] = getattr(errors, ours[1])
+        return kind(ours[2])
+    if (lacking := _NO_MODULE.search(text)) is not None:
+        return UsageError(
+            "the Python of Spark's executors has no such module; install oncelog there, or send the executors an "
+            "archive of the environment, as docs/running.md shows",
+            module=lacking[1],
+        )
+    if (program := _NO_PROGRAM.search(text)) is not None:
+        return UsageError(
+            "Spark's executors have no Python at this path; set PYSPARK_PYTHON to one that they have", path=program[1]
+        )
+    if (other := _OTHER_PYTHON.search(text)) is not None:
+        return UsageError(
+            "Spark's executors run another Python than its driver; set PYSPARK_PYTHON to one of the driver's minor "
+            "version",
+            executors=other[1],
+            driver=other[2],
+        )
+    return None
