@@ -103,18 +103,18 @@ def with_jar(builder: SparkSession.Builder, jar: Jar) -> SparkSession.Builder:
     Raises:
         UsageError: the jar is not there, or comes too late; see `configure`.
     """
-    path = built(jar.path, jar.name)
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
     if is_remote() or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
         raise UsageError(
             f"a session of Spark Connect has its jars on the server: start that with {jar.name} (--jars), and leave "
             "`configure` out of this program",
-            jar=path,
+            jar=str(jar.path),
         )
     if _is_started():
         _refuse_late(jar)
-    else:
-        _name_interpreter(options)
+        return builder
+    path = built(jar.path, jar.name)
+    _name_interpreter(options)
     named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
     return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
 

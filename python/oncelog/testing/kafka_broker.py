@@ -10,7 +10,6 @@ one copy of everything, so that what it holds survives its kill and not a power 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -21,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from oncelog.errors import UsageError
 from oncelog.signatures import checked
+from oncelog.testing import maven
 from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ TV1_FEATURES = ("transaction.version=1",)
 
 STARTED_WITHIN_S = 60
 
+_SERVER = "kafka"
 _CLUSTER_ID = "b25jZWxvZy10ZXN0LWtmaw"
 _PAUSE_S = 0.05
 _LAST_CHARACTERS = 3000
@@ -370,65 +370,16 @@ def broker_jars(version: str) -> Path:
         UsageError: they are not there and there is no Maven.
         ServerFailedError: Maven could not bring them.
     """
-    jars = _cache() / version
-    if jars.is_dir():
-        return jars
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    with (jars.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers that start together bring them once
-        if not jars.is_dir():
-            _bring_jars(version, jars)
-    return jars
+    kafka = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
+    # 4.x logs through a facade without anything behind it: its errors would go unseen.
+    logging = [] if version.startswith("3.") else [("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")]
+    return maven.jars(_SERVER, version, [*kafka, *logging])
 
 
 @checked
 def has_jars(version: str) -> bool:
     """Whether a broker's jars are here already, so that it starts without Maven."""
-    return (_cache() / version).is_dir()
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oncelog", "kafka")
-
-
-def _bring_jars(version: str, jars: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise UsageError(
-            "a Kafka broker's jars come from Maven: install it (Debian: apt-get install maven)", version=version
-        )
-    coming = jars.with_name(f"{version}.coming")
-    shutil.rmtree(coming, ignore_errors=True)
-    coming.mkdir()
-    (coming / "pom.xml").write_text(_project(version))
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={coming}", "-DincludeScope=runtime"]
-    done = subprocess.run(
-        [maven, "-B", "-ntp", "-q", "-f", str(coming / "pom.xml"), *goal],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ServerFailedError(f"Maven cannot bring Kafka {version}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
-    coming.rename(jars)  # whole, or not at all
-
-
-def _project(version: str) -> str:
-    """A Maven project that is nothing but a broker's dependencies."""
-    kafka = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
-    # 4.x logs through a facade without anything behind it: its errors would go unseen.
-    logging = [] if version.startswith("3.") else [("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")]
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{escape(number)}</version></dependency>"
-        for group, name, number in [*kafka, *logging]
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>io.oncelog</groupId><artifactId>broker</artifactId><version>0</version><packaging>pom</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
+    return maven.kept_jars(_SERVER, version).is_dir()
 
 
 def _java() -> str:

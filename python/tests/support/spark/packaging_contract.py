@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.errors import UsageError
@@ -25,6 +26,7 @@ class PackagingContract(ABC):
     def test_a_jar_that_is_not_built_is_an_error_that_says_how(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", None)
         monkeypatch.setattr(self.packaging, "JAR", tmp_path / "missing.jar")
 
         for ask in (self.package.jars, lambda: self.package.configure(SparkSession.builder)):
@@ -36,8 +38,9 @@ class PackagingContract(ABC):
 
         assert self.package.configure(SparkSession.builder).getOrCreate() is spark
 
-    def test_the_jars_that_were_named_before_are_kept(self, spark: SparkSession) -> None:
+    def test_the_jars_that_were_named_before_are_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.require_jar()
+        monkeypatch.setattr(SparkContext, "_gateway", None)
         builder = SparkSession.Builder().config("spark.jars", "/a.jar,/b.jar")
 
         for _ in range(2):

@@ -74,11 +74,11 @@ def _variables(home: Path) -> dict[str, str]:
 
 def _marks_of_origin() -> str:
     """Tell this PySpark and this Java from others of the same version."""
-    origin = f"{_pyspark()} {Path(java() or '').resolve()}"
+    origin = f"{pyspark_home()} {Path(java() or '').resolve()}"
     return hashlib.sha256(origin.encode()).hexdigest()[:8]
 
 
-def _pyspark() -> Path:
+def pyspark_home() -> Path:
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -86,7 +86,7 @@ def _pyspark() -> Path:
 
 
 def _link_parts(home: Path) -> None:
-    for part in _pyspark().iterdir():
+    for part in pyspark_home().iterdir():
         link = home / part.name
         if part.name != COPIES_OF_SOURCES and not link.is_symlink():
             link.symlink_to(part)

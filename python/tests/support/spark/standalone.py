@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,16 +18,22 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """The URL of a master, for the time of the block; all of the cluster is killed at its end."""
+def standalone_cluster(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a master, for the time of the block; all of the cluster is killed at its end.
+
+    Args:
+        folder: for what it writes.
+        environment: its variables; by default what leads to Spark and to the sources.
+    """
     require_java()
     with ExitStack() as stack:
-        program = stack.enter_context(_start(folder, "master", "master.Master", "127.0.0.1"))
+        program = stack.enter_context(_start(folder, "master", "master.Master", "127.0.0.1", environment=environment))
         url = _printed(program, r"Starting Spark master at (spark://\S+)")
         workers = []
         for host in HOSTS:
             more = ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{host}"), url]
-            workers.append(stack.enter_context(_start(folder, f"worker-{host}", "worker.Worker", host, *more)))
+            worker = _start(folder, f"worker-{host}", "worker.Worker", host, *more, environment=environment)
+            workers.append(stack.enter_context(worker))
         for worker in workers:
             _printed(worker, "Successfully (registered) with master")
         yield url
@@ -42,10 +48,10 @@ def executors() -> dict[str, str]:
     }
 
 
-def _start(folder: Path, name: str, kind: str, host: str, *more: str) -> Program:
+def _start(folder: Path, name: str, kind: str, host: str, *more: str, environment: Mapping[str, str] | None) -> Program:
     spark_class = spark_home.lean_spark_home() / "bin" / "spark-class"
     place = ["--host", host, "--port", "0", "--webui-port", "0"]
-    return Program([str(spark_class), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name)
+    return Program([str(spark_class), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name, environment)
 
 
 def _printed(program: Program, pattern: str) -> str:
