@@ -13,7 +13,11 @@ PAUSE_S = 0.05
 
 
 async def until(
-    is_done: Callable[[], bool], what: str, *busy: Program, meanwhile: Callable[[], None] = lambda: None
+    is_done: Callable[[], bool],
+    what: str,
+    *busy: Program,
+    meanwhile: Callable[[], None] = lambda: None,
+    pause_s: float = PAUSE_S,
 ) -> None:
     """Wait until something is done.
 
@@ -22,6 +26,7 @@ async def until(
         what: it is, for the error: "did not ... within 180 s".
         busy: programs that work on it, so that none of them may end before.
         meanwhile: called with each look.
+        pause_s: between two looks.
 
     Raises:
         ProgramFailedError: one of them ended early, or it takes too long.
@@ -35,4 +40,4 @@ async def until(
             problem = f"did not {what} within {PATIENCE_S:.0f} s"
             raise busy[0].failed(problem) if busy else ProgramFailedError(f"the run {problem}")
         meanwhile()
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(pause_s)
