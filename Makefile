@@ -51,7 +51,7 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 
 shims: $(SHIMS) ## Build and test the jars of reads and of the Kafka connector with Maven (only when their sources changed)
 
-$(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) tools/build-shims | $(READY)
+$(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) tools/build-shims python/oncelog/version.py | $(READY)
 	@$(BIN)/python tools/build-shims
 
 format: $(READY) ## Sort imports and format the code
