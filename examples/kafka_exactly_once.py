@@ -4,7 +4,7 @@ A broker is started from Maven's jars and loaded with the flights, in transactio
 aborted. A query looks for late departures and writes them to another topic. It dies by SIGKILL, driver and executor
 together, at ten named moments of a micro-batch, and between some of its lives the broker is killed and started again.
 Then librdkafka reads the topic as read_committed, and every row is compared with the CSV that the flights came from. A
-twin without transactions dies as often.
+twin without transactions dies as often, but not by connect: foreachBatch wants more of a server's Python there.
 
     python examples/kafka_exactly_once.py                     # or: make run-kafka
     python examples/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
@@ -61,6 +61,7 @@ BROKER_VERSION = "4.2.0"
 
 PARTITIONS = 4
 LOOK_S = 1.0
+PATIENCE_S = 600
 
 
 class Pipeline:
@@ -85,7 +86,8 @@ class Pipeline:
     async def live(self, is_done: Callable[[], bool]) -> None:
         """Live until everything is there."""
         with Programs(self.folder) as programs:
-            await until(is_done, "copy everything", *await self._start(programs), pause_s=LOOK_S)
+            started = await self._start(programs)
+            await until(is_done, "copy everything", *started, pause_s=LOOK_S, patience_s=PATIENCE_S)
 
     async def _start(self, programs: Programs, moment: str = "") -> list[Program]:
         self._lives += 1
@@ -108,7 +110,8 @@ async def main(console: Console, *, door: Door) -> int:
         broker.create_topic("flights", partitions=PARTITIONS)
         console.print(f"Loading {flights.num_rows:,} flights into Kafka {broker.version}")
         audit.load(broker.address, "flights", flights)
-        findings = {name: await run(Pipeline(broker, name, door), expected, console) for name in ("oncelog", "twin")}
+        names = ("oncelog",) if door is Door.CONNECT else ("oncelog", "twin")
+        findings = {name: await run(Pipeline(broker, name, door), expected, console) for name in names}
     show(console, findings, f"by {door}, Spark {version('pyspark')}, {time.monotonic() - began_s:.0f} s")
     return 0 if findings["oncelog"].is_exact else 1
 
