@@ -140,8 +140,8 @@ run: $(READY) ## The main example: real flights, kill -9 at every stage, and an 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
 	$(BIN)/python examples/flights_on_a_cluster.py
 
-run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, and an audit by another client
-	$(BIN)/python examples/kafka_exactly_once.py
+run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
+	$(BIN)/python examples/kafka_exactly_once.py $(if $(BY),--by $(BY))
 
 bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks

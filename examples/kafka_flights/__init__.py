@@ -1,1 +1,7 @@
-"""Parts of `kafka_exactly_once.py`: the process that is killed, and the reader that audits what it left."""
+"""Parts of `kafka_exactly_once.py`.
+
+query   the text that is run
+doors   how its process is started
+doomed  how it is killed
+audit   the reader that judges what it left
+"""

@@ -1,7 +1,8 @@
-"""The process that is killed: late departures of one Kafka topic go to another one.
+"""The query: late departures of one Kafka topic go to another one.
 
-Run as ``python -m kafka_flights.query <settings as JSON>``. With ``"sink": "oncelog"`` each batch is written exactly
-once; with ``"twin"`` each task sends its rows by an idempotent producer, as sinks do that are at-least-once.
+Started with its settings as JSON, by any of the `doors`; only where its session comes from depends on them. With
+``"sink": "oncelog"`` each batch is written exactly once; with ``"twin"`` each task sends its rows by an idempotent
+producer, as sinks do that are at-least-once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,10 +20,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
 from flights.data import FIELDS
-from flights.pipeline import JVM_OPTIONS, late_departures
-from oncelog.crash_points import CrashPoint, kill_once_at
-from oncelog.testing import faults
-from oncelog_kafka.crash_points import KafkaCrashPoint
+from flights.pipeline import late_departures
+from oncelog.crash_points import CrashPoint, reach
 
 ROWS_PER_BATCH = 20_000
 PAUSE_S = 0.3
@@ -44,8 +42,6 @@ def exactly_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
 def at_least_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
     """A sink without transactions: what a task sent stays, whatever becomes of the batch."""
     brokers, target = settings["brokers"], settings["target"]
-    dies_halfway = settings["crash_point"] == "halfway"
-    mark = Path(settings["mark"])
 
     def send(rows: Iterable[Row]) -> None:
         from kafka import KafkaProducer
@@ -58,28 +54,20 @@ def at_least_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter
 
     def write(df: DataFrame, batch_id: int) -> None:
         df.foreachPartition(send)
-        if dies_halfway:
-            kill_once_at(CrashPoint.SINK_DONE, -os.getpgrp(), mark)(CrashPoint.SINK_DONE)
+        reach(CrashPoint.SINK_DONE)
 
     return rows.writeStream.foreachBatch(write)
 
 
+def session(settings: dict[str, Any]) -> SparkSession:
+    """One of the server that the settings name, or one of this process, with the connector's jar."""
+    if "remote" in settings:
+        return SparkSession.builder.remote(settings["remote"]).getOrCreate()
+    return oncelog_kafka.configure(SparkSession.builder.config(map=settings.get("spark", {}))).getOrCreate()
+
+
 def main(settings: dict[str, Any]) -> None:
-    for point in (*CrashPoint, *KafkaCrashPoint):
-        if point == settings["crash_point"]:  # the sink's steps run in Python workers, which inherit this
-            os.environ |= faults.killing_at(point, Path(settings["mark"]), pid=-os.getpgrp())
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    spark = (
-        oncelog_kafka.configure(SparkSession.builder)
-        .master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
-        .config("spark.local.dir", f"{settings['folder']}/spark")
-        .getOrCreate()
-    )
+    spark = session(settings)
     flights = (
         spark.readStream.format("oncelog-kafka")
         .option("kafka.bootstrap.servers", settings["brokers"])

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from oncelog.errors import OncelogError, UsageError
+from oncelog.version import __version__
 from oncelog_kafka import FORMAT_NAME
 
 _REQUEST = "@request"
@@ -61,7 +62,7 @@ class KafkaDataSource(DataSource):
         if request is None:
             raise _missing_jar()
         try:
-            found = steps.take(json.loads(request), options, schema)
+            found = steps.take(_of_this_version(json.loads(request)), options, schema)
         except OncelogError as problem:
             # Spark would put a page of its own around what is raised here.
             found = {"error": f"{type(problem).__name__}: {problem}"}
@@ -78,6 +79,18 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         raise _missing_jar()
+
+
+def _of_this_version(request: dict[str, Any]) -> dict[str, Any]:
+    """The request, if the jar that makes it came with this package."""
+    if (jar := request.pop("jar", None)) != __version__:
+        raise UsageError(
+            "the Kafka connector's jar in this Spark is of another version than its Python package; start Spark (with "
+            'Spark Connect, its server) with --jars "$(oncelog jars)", run where its Python is',
+            jar=jar,
+            package=__version__,
+        )
+    return request
 
 
 def _missing_jar() -> UsageError:

@@ -22,7 +22,6 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.version import __version__
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.options import SinkOptions
@@ -36,21 +35,13 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
     """Take the step that a request asks for.
 
     Args:
-        request: of PythonSteps.java: ``step``, the jar's ``version``, and what the step needs.
+        request: of PythonSteps.java: ``step``, and what it needs.
         options: as the user gave them.
         schema: of the rows.
 
     Raises:
-        UsageError: the jar is of another oncelog.
         OncelogError: see `BatchDriver.run`.
     """
-    if request.get("version") != __version__:
-        raise UsageError(
-            "the Kafka connector's jar and the Python package of Spark's driver are not of one oncelog; start Spark "
-            'with the jar of that package, --jars "$(oncelog jars)"',
-            jar=request.get("version"),
-            package=__version__,
-        )
     if request["step"] == "warm":
         _target(options, sink_options.parse(options, Use.STREAM_WRITE))
         return {}

@@ -43,25 +43,32 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
     python = kept_environment(folder / "environment", HERE, "pandas", "venv-pack")
     packed = folder / "environment.tar.gz"
-    command = [str(python.with_name("venv-pack")), "--quiet", "--compress-level", "1", "--prefix", str(folder / "environment")]
+    command = [
+        str(python.with_name("venv-pack")),
+        "--quiet",
+        "--compress-level",
+        "1",
+        "--prefix",
+        str(folder / "environment"),
+    ]
     subprocess.run([*command, "--output", str(packed)], check=True)
     return packed
 
 
-def spark_alone() -> dict[str, str]:
-    """Variables of processes that are led to Spark, and not to the sources of oncelog."""
-    return {**plain_variables(), "SPARK_HOME": str(spark_home.pyspark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
+def without_sources(python: str) -> dict[str, str]:
+    """Variables of processes that find Spark and an interpreter, and no sources of oncelog."""
+    return {**plain_variables(), **spark_home.elsewhere(python)}
 
 
-def run_shipped(folder: Path, options: Sequence[str], settings: Mapping[str, str], variables: Mapping[str, str]) -> str:
+def run_shipped(
+    folder: Path, options: Sequence[str], variables: Mapping[str, str], settings: Mapping[str, str] | None = None
+) -> str:
     """Submit the program; returns the interpreter that ran in an executor, once both copies are found to be exact."""
     require_jar()
     command = [str(spark_home.pyspark_home() / "bin" / "spark-submit"), *options, "--jars", oncelog.spark.jars()]
-    for name, value in {**SMALL, **settings}.items():
+    for name, value in {**SMALL, **(settings or {})}.items():
         command += ["--conf", f"{name}={value}"]
-    with Program(
-        [*command, shipped.__file__ or "", str(folder)], folder, "submit", {**spark_alone(), **variables}
-    ) as submitted:
+    with Program([*command, shipped.__file__ or "", str(folder)], folder, "submit", variables) as submitted:
         assert submitted.wait() == 0, submitted.last_lines()
     everything = sorted(b"%d" % number for number in range(shipped.SIZE))
     with oncelog.open(str(folder / "log")) as log:
@@ -80,17 +87,19 @@ def test_yarn_runs_a_program_out_of_an_archive_of_its_environment(tmp_path: Path
     options = ["--master", "yarn", "--deploy-mode", mode, "--archives", f"{archive}#environment"]
 
     with running_yarn(tmp_path) as clients:
-        variables = {"HADOOP_CONF_DIR": str(clients), "PYSPARK_PYTHON": PACKED}
-        assert run_shipped(tmp_path, options, settings, variables).endswith("/environment/bin/python")
+        variables = {**without_sources(PACKED), "HADOOP_CONF_DIR": str(clients)}
+        assert run_shipped(tmp_path, options, variables, settings).endswith("/environment/bin/python")
 
 
 def test_executors_of_a_standalone_cluster_unpack_the_archive(tmp_path: Path, archive: Path) -> None:
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "environment", filter="tar")
 
-    with standalone_cluster(tmp_path, spark_alone()) as url:
+    variables = without_sources(PACKED)
+
+    with standalone_cluster(tmp_path, variables) as url:
         options = ["--master", url, "--archives", f"{archive}#environment"]
-        assert "/environment/bin/python" in run_shipped(tmp_path, options, {}, {"PYSPARK_PYTHON": PACKED})
+        assert run_shipped(tmp_path, options, variables).endswith("/environment/bin/python")
 
 
 def test_oncelog_comes_to_executors_as_a_wheel(tmp_path: Path) -> None:
@@ -101,6 +110,8 @@ def test_oncelog_comes_to_executors_as_a_wheel(tmp_path: Path) -> None:
     subprocess.run(command, env=plain_variables(), check=True)
     wheel = next(tmp_path.glob("*.whl")).rename(tmp_path / "oncelog.zip")
 
-    with standalone_cluster(tmp_path, spark_alone()) as url:
+    variables = without_sources(str(python))
+
+    with standalone_cluster(tmp_path, variables) as url:
         options = ["--master", url, "--py-files", str(wheel)]
-        assert run_shipped(tmp_path, options, {}, {"PYSPARK_PYTHON": str(python)}) == str(python)
+        assert run_shipped(tmp_path, options, variables) == str(python)

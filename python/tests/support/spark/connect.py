@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import oncelog
 import oncelog.spark
 import oncelog_kafka
 from tests.support.harness.environments import kept_environment, plain_variables
@@ -49,11 +51,13 @@ class ConnectServer:
     Args:
         folder: for all that they write.
         jars: with which Spark starts.
+        python: the interpreter of its workers, and no way to these sources; by default this one.
     """
 
-    def __init__(self, folder: Path, jars: Sequence[str]) -> None:
+    def __init__(self, folder: Path, jars: Sequence[str], python: Path | None = None) -> None:
         self._folder = folder
         self._jars = jars
+        self._python = python
         self._started = 0
         self._asked = 0
         self.program = self._start()
@@ -88,9 +92,9 @@ class ConnectServer:
         settings = {**SETTINGS, "spark.driver.extraJavaOptions": spark_home.jvm_options()}
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
-        return Program(
-            [*command, "--jars", ",".join(self._jars), "spark-internal"], self._folder, f"server-{self._started}"
-        )
+        command += ["--jars", ",".join(self._jars)] if self._jars else []
+        elsewhere = {**plain_variables(), **spark_home.elsewhere(self._python)} if self._python else None
+        return Program([*command, "spark-internal"], self._folder, f"server-{self._started}", elsewhere)
 
     def _url(self) -> str:
         """Where it serves; waits until it does."""
@@ -112,11 +116,11 @@ def client_python() -> Path:
 
 
 @contextmanager
-def running_server(folder: Path, jars: Sequence[str]) -> Iterator[ConnectServer]:
-    """A server of one's own, for the time of the block."""
+def running_server(folder: Path, jars: Sequence[str], python: Path | None = None) -> Iterator[ConnectServer]:
+    """A server of one's own, for the time of the block; see `ConnectServer`."""
     require_java()
     client_python()
-    server = ConnectServer(folder, jars)
+    server = ConnectServer(folder, jars, python)
     try:
         yield server
     finally:
@@ -135,3 +139,15 @@ def all_jars() -> list[str]:
     require_jar()
     require_shims()
     return [oncelog.spark.jars(), oncelog_kafka.jars()]
+
+
+def jar_of(version: str, folder: Path) -> str:
+    """A copy of the Kafka connector's jar, as another version of oncelog would have it."""
+    made = folder / "oncelog-kafka.jar"
+    with zipfile.ZipFile(oncelog_kafka.jars()) as jar, zipfile.ZipFile(made, "w") as other:
+        for name in jar.namelist():
+            content = jar.read(name)
+            if name == "META-INF/MANIFEST.MF":
+                content = content.replace(oncelog.__version__.encode(), version.encode())
+            other.writestr(name, content)
+    return str(made)

@@ -44,6 +44,11 @@ def environment() -> dict[str, str]:
     return {**_variables(lean_spark_home()), "SPARK_DAEMON_JAVA_OPTS": jvm_options()}
 
 
+def elsewhere(python: Path | str) -> dict[str, str]:
+    """Variables with which a program finds PySpark's own home, and another interpreter for its workers."""
+    return {"PYSPARK_PYTHON": str(python), "SPARK_HOME": str(pyspark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 @cache
 def lean_spark_home() -> Path:
     """The folder. Who asks first makes it, in half a minute; who asks meanwhile waits for that."""

@@ -31,8 +31,10 @@ public final class KafkaProvider implements TableProvider, CreatableRelationProv
     return NAME;
   }
 
+  /** Spark's first question, whatever it is to do by this name. */
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
+    Version.get();
     return Reads.schema(options);
   }
 

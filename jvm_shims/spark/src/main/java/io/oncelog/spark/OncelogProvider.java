@@ -4,6 +4,7 @@ import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 
@@ -18,6 +19,15 @@ public final class OncelogProvider extends PythonDataSourceV2 implements DataSou
   @Override
   public String shortName() {
     return NAME;
+  }
+
+  @Override
+  public UserDefinedPythonDataSource source() {
+    try {
+      return super.source();
+    } catch (Exception notFound) { // Spark's are checked, and Scala does not say so
+      throw MissingPython.why(notFound, "pyspark_oncelog", "oncelog[spark]");
+    }
   }
 
   @Override

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.kafka.KafkaProvider;
+import io.oncelog.kafka.Version;
+import io.oncelog.spark.MissingPython;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
@@ -12,6 +14,7 @@ import net.razorvine.pickle.PickleException;
 import net.razorvine.pickle.Unpickler;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -25,8 +28,6 @@ final class PythonSteps {
 
   /** Where a login of the user's own is looked for: Python's processes are told nothing of Spark's jars. */
   private static final String LOGIN_JARS = "admin.jars";
-
-  private static final String VERSION = PythonSteps.class.getPackage().getImplementationVersion();
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -57,13 +58,10 @@ final class PythonSteps {
   /** Takes a step; returns its answer. */
   JsonNode ask(String step, ObjectNode request) {
     Map<String, String> all = new HashMap<>(options);
-    all.put(REQUEST, request.put("step", step).put("version", VERSION).toString());
+    all.put(REQUEST, request.put("step", step).put("jar", Version.get()).toString());
     all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
-    PythonDataSourceV2 python = new PythonDataSourceV2();
-    python.setShortName(KafkaProvider.NAME);
     byte[] writer =
-        python
-            .source()
+        source()
             .createWriteInfoInPython(KafkaProvider.NAME, schema, new CaseInsensitiveStringMap(all), false, true)
             .writer();
     JsonNode answer = parse(unpickled(writer));
@@ -71,6 +69,16 @@ final class PythonSteps {
       throw new RefusedException(answer.get("error").asText());
     }
     return answer;
+  }
+
+  private static UserDefinedPythonDataSource source() {
+    PythonDataSourceV2 python = new PythonDataSourceV2();
+    python.setShortName(KafkaProvider.NAME);
+    try {
+      return python.source();
+    } catch (Exception notFound) { // Spark's are checked, and Scala does not say so
+      throw MissingPython.why(notFound, "pyspark_oncelog_kafka", "oncelog[spark,kafka]");
+    }
   }
 
   private static String jarsOfSpark() {
