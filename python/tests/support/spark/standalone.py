@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,16 +19,23 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """The URL of a master, for the time of the block; all of the cluster is killed at its end."""
+def standalone_cluster(folder: Path, **variables: str) -> Iterator[str]:
+    """The URL of a master, for the time of the block; all of the cluster is killed at its end.
+
+    Args:
+        folder: of its files.
+        variables: that workers, and the executors which they start, have beside those of this process.
+    """
     require_java()
     with ExitStack() as stack:
-        program = stack.enter_context(_start(folder, "master", "master.Master", "127.0.0.1"))
+        program = stack.enter_context(_start(folder, "master", "master.Master", "127.0.0.1", variables))
         url = _printed(program, r"Starting Spark master at (spark://\S+)")
         workers = []
         for host in HOSTS:
             more = ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{host}"), url]
-            workers.append(stack.enter_context(_start(folder, f"worker-{host}", "worker.Worker", host, *more)))
+            workers.append(
+                stack.enter_context(_start(folder, f"worker-{host}", "worker.Worker", host, variables, *more))
+            )
         for worker in workers:
             _printed(worker, "Successfully (registered) with master")
         yield url
@@ -42,10 +50,23 @@ def executors() -> dict[str, str]:
     }
 
 
-def _start(folder: Path, name: str, kind: str, host: str, *more: str) -> Program:
+def speculating_executors() -> dict[str, str]:
+    """The same, for a session that copies a slow task as soon as half of the tasks are done."""
+    return {
+        **executors(),
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.minTaskRuntime": "100ms",
+    }
+
+
+def _start(folder: Path, name: str, kind: str, host: str, variables: Mapping[str, str], *more: str) -> Program:
     spark_class = spark_home.lean_spark_home() / "bin" / "spark-class"
     place = ["--host", host, "--port", "0", "--webui-port", "0"]
-    return Program([str(spark_class), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name)
+    environment = {**os.environ, **spark_home.environment(), **variables}
+    return Program([str(spark_class), f"org.apache.spark.deploy.{kind}", *place, *more], folder, name, environment)
 
 
 def _printed(program: Program, pattern: str) -> str:
