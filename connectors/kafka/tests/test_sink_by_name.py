@@ -262,7 +262,7 @@ def test_a_query_that_is_stopped_while_the_driver_is_at_work_leaves_its_batch_wh
         if step == "plan":
             until((world.checkpoint / "offsets" / "1").exists)
         else:
-            until(lambda: bool(_open_ids(world)))
+            until(lambda: tracker.getActiveStageIds() or (world.checkpoint / "commits" / "1").exists())
             stack.enter_context(held_ledger(world))
             until(lambda: not tracker.getActiveStageIds())
         stopping = Thread(target=query.stop)

@@ -22,8 +22,8 @@ from tests.support.spark.standalone import executors, speculating_executors, sta
 
 pytestmark = pytest.mark.walk
 
-SLOWLY = "concat(value, substr(reflect('java.lang.Thread', 'sleep', 30L), 0, 0)) AS value"
-"""Three hundredths of a second for each row, without Python."""
+SLOWLY = "concat(value, substr(reflect('java.lang.Thread', 'sleep', 50L), 0, 0)) AS value"
+"""A twentieth of a second for each row, without Python."""
 
 NO_PYTHON = {"PYTHONHOME": "/no/python/here"}
 """No Python starts with it."""
