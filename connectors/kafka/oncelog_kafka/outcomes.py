@@ -31,6 +31,11 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
         BrokerAccessError,
         "the brokers do not let the tasks' producers do this; mend the ACLs (docs/kafka.md lists what a sink needs)",
     ),
+    "NO_LOGIN": (
+        BrokerAccessError,
+        "the tasks' producers cannot log in; mend the credentials, or what issues them (a KDC, an issuer of tokens); "
+        "then start the query again",
+    ),
     "TIMEOUT_TOO_LONG": (
         InvalidTransactionTimeoutError,
         "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",

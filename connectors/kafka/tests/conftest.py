@@ -50,6 +50,20 @@ def version(request: pytest.FixtureRequest) -> int:
     return VERSIONS[request.node.callspec.params["broker"]]
 
 
+@pytest.fixture(scope="session")
+def shared_broker(request: pytest.FixtureRequest) -> KafkaBroker:
+    """That with transactions of version 2, unless a test names another one."""
+    found: KafkaBroker = request.getfixturevalue(getattr(request, "param", "kafka"))
+    return found
+
+
+@pytest.fixture(params=["foreachBatch", "format"])
+def door(request: pytest.FixtureRequest) -> str:
+    """The two ways into the sink."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """The folder of a query's checkpoint."""

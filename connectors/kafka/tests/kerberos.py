@@ -8,11 +8,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from oncelog.testing.kafka_broker import KafkaBroker
 from oncelog.testing.zookeeper_server import free_ports
 from tests.support.harness.waiting import until
 
 REALM = "ONCELOG.TEST"
+Options = dict[str, Any]
+
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
 
@@ -46,28 +52,64 @@ class Realm:
             "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
         }
 
-    @contextmanager
-    def serving(self) -> Iterator[Realm]:
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "secret-of-the-realm")
-        with (self._folder / "kdc.out").open("wb") as output:
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """The KDC answers for the time of the block."""
+        log = self._folder / "kdc.log"
+        log.unlink(missing_ok=True)
+        with (self._folder / "kdc.out").open("ab") as output:
             kdc = subprocess.Popen(["krb5kdc", "-n", "-r", REALM], env=self._environment, stdout=output, stderr=output)
         try:
-            log = self._folder / "kdc.log"
             until(lambda: log.exists() and "commencing operation" in log.read_text(), within_s=20)
-            yield self
+            yield
         finally:
             kdc.terminate()
             kdc.wait(10)
 
-    def login(self, principal: str) -> str:
-        """A new principal; how Java logs in as it."""
+    def login(self, principal: str, *, lifetime_s: int = 3_600) -> str:
+        """A new principal, with tickets of some lifetime; how Java logs in as it."""
         keys = self._folder / f"{principal.replace('/', '-')}.keytab"
-        self._run("kadmin.local", "-q", f"addprinc -randkey {principal}@{REALM}")
+        self._run("kadmin.local", "-q", f'addprinc -randkey -maxlife "{lifetime_s} seconds" {principal}@{REALM}')
         self._run("kadmin.local", "-q", f"ktadd -k {keys} {principal}@{REALM}")
         return (
             "com.sun.security.auth.module.Krb5LoginModule required refreshKrb5Config=true useKeyTab=true storeKey=true "
             f'keyTab="{keys}" principal="{principal}@{REALM}";'
         )
+
+    @contextmanager
+    def broker(self, user: str, folder: Path, *, lifetime_s: int = 3_600) -> Iterator[tuple[KafkaBroker, Options]]:
+        """A broker of this realm, and the options by which a sink is let in as `user`, on all JVMs from here on."""
+        client, controller, door = free_ports(3)
+        doors = f"PLAINTEXT://127.0.0.1:{client},KRB://localhost:{door}"
+        settings = {
+            "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": doors,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,KRB:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "listener.name.krb.gssapi.sasl.jaas.config": self.login("kafka/localhost"),
+        }
+        login: Options = {
+            "kafka.bootstrap.servers": f"localhost:{door}",
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "GSSAPI",
+            "kafka.sasl.kerberos.service.name": "kafka",
+            "kafka.sasl.jaas.config": self.login(user, lifetime_s=lifetime_s),
+        }
+        java = f"-Djava.security.krb5.conf={self.settings}"
+        broker = KafkaBroker(folder, settings=settings, port=client, java=[java])
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("JDK_JAVA_OPTIONS", java)
+            try:
+                broker.start()
+                broker.wait_until_serving()
+                yield broker, login
+            finally:
+                broker.stop()
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self._environment, check=True, capture_output=True)

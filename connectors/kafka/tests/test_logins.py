@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from kerberos import Realm, has_kdc
+from killed_queries import World
 from oncelog import runtime
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
@@ -273,49 +275,45 @@ def test_a_sink_finds_its_users_provider_of_tokens(sink: Sink, entrances: Entran
 
 
 @pytest.fixture
-def realm(tmp_path: Path) -> Iterator[Realm]:
+def realm(tmp_path: Path) -> Realm:
     require_broker()
     require_shims()
     if not has_kdc():
         pytest.skip("no KDC: install krb5-kdc and krb5-admin-server")
-    with Realm(tmp_path / "realm").serving() as found:
-        yield found
+    return Realm(tmp_path / "realm")
 
 
-def test_a_sink_with_a_key_tab_is_let_in_by_kerberos(
-    realm: Realm, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, controller, door = free_ports(3)
-    doors = f"PLAINTEXT://127.0.0.1:{client},KRB://localhost:{door}"
-    settings = {
-        "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": doors,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,KRB:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        "sasl.kerberos.service.name": "kafka",
-        "listener.name.krb.gssapi.sasl.jaas.config": realm.login("kafka/localhost"),
-    }
-    login = {
-        "kafka.bootstrap.servers": f"localhost:{door}",
-        "kafka.security.protocol": "SASL_PLAINTEXT",
-        "kafka.sasl.mechanism": "GSSAPI",
-        "kafka.sasl.kerberos.service.name": "kafka",
-        "kafka.sasl.jaas.config": realm.login(USER),
-    }
-    java = f"-Djava.security.krb5.conf={realm.settings}"
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", java)
-    broker = KafkaBroker(tmp_path / "broker", settings=settings, port=client, java=[java])
+def test_a_sink_with_a_key_tab_is_let_in_by_kerberos(realm: Realm, spark: SparkSession, tmp_path: Path) -> None:
     system = spark._jvm.java.lang.System  # type: ignore[union-attr]
-    try:
-        broker.start()
-        broker.wait_until_serving()
-        system.setProperty("java.security.krb5.conf", str(realm.settings))
-        Sink(spark, broker, tmp_path).assert_commands_find(login)
-    finally:
-        system.clearProperty("java.security.krb5.conf")
-        broker.stop()
+    with realm.serving(), realm.broker(USER, tmp_path / "broker") as (broker, login):
+        try:
+            system.setProperty("java.security.krb5.conf", str(realm.settings))
+            Sink(spark, broker, tmp_path).assert_commands_find(login)
+        finally:
+            system.clearProperty("java.security.krb5.conf")
+
+
+@pytest.mark.walk
+def test_a_query_that_gets_no_ticket_any_more_says_so_and_goes_on_when_it_does(
+    realm: Realm, tmp_path: Path, door: str
+) -> None:
+    with ExitStack() as stack:
+        with realm.serving():
+            broker, login = stack.enter_context(realm.broker(USER, tmp_path / "broker", lifetime_s=5))
+            query = World(broker, tmp_path, door, **login)
+            stack.callback(query.end)
+            query.write()
+            program = query.live(None)
+            query.recover()
+        query.write()
+
+        assert program.wait() != 0
+        assert re.search("BrokerAccessError: .*mend the credentials", program.output.read_text())
+        query.check_nothing_is_left_open()
+        with realm.serving():
+            query.live(None)
+            query.recover()
+            query.stop()
 
 
 # What is refused ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog
@@ -61,13 +62,14 @@ class World:
         return values(self.broker, self.target)
 
 
-@pytest.fixture(params=["foreachBatch", "format"])
-def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    yield World(spark, kafka, tmp_path, request.param)
+@pytest.fixture
+def world(shared_broker: KafkaBroker, spark: SparkSession, tmp_path: Path, door: str) -> Iterator[World]:
+    yield World(spark, shared_broker, tmp_path, door)
     connections.close_connections()
     close_logs()
 
 
+@pytest.mark.parametrize("shared_broker", ["kafka", "kafka_tv1"], indirect=True)
 def test_a_copy_of_a_topic_holds_what_was_committed_once_and_its_group_stands_behind_it(world: World) -> None:
     world.write(numbered(10))
     world.write(numbered(10, first=900), commit=False)
@@ -79,6 +81,19 @@ def test_a_copy_of_a_topic_holds_what_was_committed_once_and_its_group_stands_be
     assert world.found() == numbered(20)
     # Twenty committed and aborted records and five and five more, and a marker for each transaction.
     assert committed(world.broker, world.group, world.source) == {0: 18, 1: 18}
+
+
+def test_a_group_that_somebody_else_moved_stops_the_query_and_stays_where_it_is(world: World) -> None:
+    world.write(numbered(10))
+    world.copy(world.stream(), groupId=world.group)
+    world.broker.commit_group_offset(world.group, world.source, 1, offset=2)
+    world.write(numbered(10, first=10))
+
+    with pytest.raises(StreamingQueryException, match=r"BatchRefusedError: .*group.*\(2, 6\)"):
+        world.copy(world.stream(), groupId=world.group)
+
+    assert world.found() == numbered(10)
+    assert committed(world.broker, world.group, world.source) == {0: 6, 1: 2}
 
 
 def test_after_a_lost_checkpoint_a_query_goes_on_where_its_group_stands(world: World) -> None:
@@ -117,7 +132,7 @@ def test_rows_of_an_embedded_log_arrive_in_kafka_once(world: World) -> None:
     assert world.found() == numbered(10)
 
 
-@pytest.mark.parametrize("world", ["foreachBatch"], indirect=True)  # the log's door
+@pytest.mark.parametrize("door", ["foreachBatch"])  # the log's door
 def test_rows_of_kafka_arrive_in_an_embedded_log_once(world: World) -> None:
     world.write(numbered(10))
     with oncelog.open(world.folder / "log") as log:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from oncelog.runtime import open_metadata
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog.znodes.schemes import ZNODES_FILE
 from oncelog_kafka import batch_writes, connections
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
@@ -40,6 +44,7 @@ class World:
         self.topic = topic
         self.prefix = f"{topic}.p"
         self.checkpoint = folder / "checkpoint"
+        self.problems: list[str] = []
         (folder / "in").mkdir()
 
     def add(self, *texts: str) -> None:
@@ -55,10 +60,17 @@ class World:
         writer = (self.rows() if df is None else df).writeStream.format("oncelog-kafka")
         return writer.options(**options(self.broker, self.folder, self.topic, **more))
 
-    def by_function(self, **more: Any) -> DataStreamWriter:
-        return self.rows().writeStream.foreachBatch(
-            oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
-        )
+    def by_function(self, df: DataFrame | None = None, **more: Any) -> DataStreamWriter:
+        sink = oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            try:
+                sink(batch, batch_id)
+            except Exception as problem:
+                self.problems.append(str(problem))
+                raise
+
+        return (self.rows() if df is None else df).writeStream.foreachBatch(write)
 
     def values(self) -> list[str]:
         return values(self.broker, self.topic)
@@ -69,6 +81,9 @@ class World:
             return KAFKA_LEDGERS.prefixes(store)
         finally:
             store.close()
+
+
+Door = Callable[..., DataStreamWriter]
 
 
 @pytest.fixture
@@ -201,25 +216,76 @@ def test_a_query_without_a_checkpoint_of_its_own_is_refused(world: World) -> Non
     assert world.values() == []
 
 
-def test_a_query_that_is_stopped_while_its_tasks_run_leaves_nothing_open(world: World) -> None:
+@pytest.mark.parametrize("door", [World.by_name, World.by_function])
+def test_a_query_that_is_stopped_while_its_tasks_run_leaves_nothing_open(world: World, door: Door) -> None:
     world.add("a", "b")
     sleeping = F.expr("if(value = 'b', java_method('java.lang.Thread', 'sleep', 20000L), null)")
     slow = world.rows().select(F.coalesce(sleeping, "value").alias("value"))
-    writer = world.by_name(slow, transactionalIdPrefix=world.prefix)
+    writer = door(world, slow, transactionalIdPrefix=world.prefix)
     query = writer.option("checkpointLocation", str(world.checkpoint)).start()
     until(lambda: bool(_open_ids(world)))
     query.stop()
 
+    assert query.exception() is None
+    # Spark's search for its own interrupt does not come to the end of a long text.
+    assert [len(text) < 1000 for text in world.problems] == [True] * (door is World.by_function), world.problems
     _check_nothing_is_open(world)
-    run_available(world.by_name(transactionalIdPrefix=world.prefix), world.checkpoint)
+    run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
     assert world.values() == ["a", "b"]
 
 
-def test_two_queries_under_one_prefix_are_told_apart(world: World) -> None:
+@contextmanager
+def held_ledger(world: World) -> Iterator[None]:
+    """No step of the sink writes to its ledger for the time of the block."""
+    with closing(sqlite3.connect(world.folder / "ledger" / ZNODES_FILE, isolation_level=None)) as file:
+        file.execute("BEGIN IMMEDIATE")
+        yield
+        file.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("step", ["plan", "commit"])
+@pytest.mark.parametrize("door", [World.by_name, World.by_function])
+def test_a_query_that_is_stopped_while_the_driver_is_at_work_leaves_its_batch_whole_or_not_at_all(
+    world: World, door: Door, step: str
+) -> None:
     world.add("a")
-    run_available(world.by_name(transactionalIdPrefix=world.prefix), world.checkpoint)
+    run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
+    world.add("b", "c")
+    slowly = F.expr("concat(value, substr(java_method('java.lang.Thread', 'sleep', 1000L), 0, 0)) as value")
+    writer = door(world, world.rows().select(slowly), transactionalIdPrefix=world.prefix)
+    tracker = world.spark.sparkContext.statusTracker()
+
+    with ExitStack() as stack:
+        if step == "plan":
+            stack.enter_context(held_ledger(world))
+        query = writer.option("checkpointLocation", str(world.checkpoint)).start()
+        if step == "plan":
+            until((world.checkpoint / "offsets" / "1").exists)
+        else:
+            until(lambda: tracker.getActiveStageIds() or (world.checkpoint / "commits" / "1").exists())
+            stack.enter_context(held_ledger(world))
+            until(lambda: not tracker.getActiveStageIds())
+        stopping = Thread(target=query.stop)
+        stopping.start()
+        until(lambda: not query.isActive)
+    stopping.join()
+
+    assert query.exception() is None
+    _check_nothing_is_open(world)
+    assert world.values() in (["a"], ["a", "b", "c"])
+    run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
+    assert world.values() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("others", [World.by_name, World.by_function])
+@pytest.mark.parametrize("door", [World.by_name, World.by_function])
+def test_two_queries_under_one_prefix_are_told_apart_by_whatever_doors_they_come(
+    world: World, door: Door, others: Door
+) -> None:
+    world.add("a")
+    run_available(door(world, transactionalIdPrefix=world.prefix), world.checkpoint)
     with pytest.raises(Exception, match="BatchRefusedError: another query has history"):
-        run_available(world.by_name(transactionalIdPrefix=world.prefix), world.folder / "another")
+        run_available(others(world, transactionalIdPrefix=world.prefix), world.folder / "another")
 
     assert world.values() == ["a"]
 

@@ -11,19 +11,9 @@ from oncelog.runtime import Log
 from tests.support.log.logs import numbered, started, values
 from tests.support.spark.processes import start_job
 from tests.support.spark.queries import DOORS, place
-from tests.support.spark.standalone import standalone_cluster
+from tests.support.spark.standalone import speculating_executors, standalone_cluster
 
 pytestmark = pytest.mark.walk
-
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-}
 
 
 @pytest.fixture
@@ -48,7 +38,13 @@ def test_a_speculative_copy_of_a_slow_task_leaves_one_copy_of_its_rows(log: Log,
         folder.mkdir()
         query = {"door": door, "sink": {"topic": topic}, "checkpoint": str(folder / "checkpoint")}
         queries.append({**query, "fault": "stalled", "folder": str(folder), "trigger": {"availableNow": True}})
-    settings = {"log": place(log), "master": master, "spark": SPECULATION, "queries": queries, "in_turn": True}
+    settings = {
+        "log": place(log),
+        "master": master,
+        "spark": speculating_executors(),
+        "queries": queries,
+        "in_turn": True,
+    }
 
     with start_job("copier", settings, tmp_path, "driver") as driver:
         assert driver.wait() == 0, driver.last_lines()

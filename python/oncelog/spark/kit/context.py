@@ -97,6 +97,33 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
     return _context(query_id, run_id, root, batch_id, start, end, has_state)
 
 
+@contextmanager
+def short_when_stopped(df: DataFrame) -> Iterator[None]:
+    """Leave Java's stacks out of an error that comes behind the query's `stop()`.
+
+    Spark looks for its own interrupt in the text of the error, by an expression that goes one call deeper with each
+    character: stacks made that a StackOverflowError, by which the query's thread ended.
+
+    Args:
+        df: as of `of_foreach_batch`.
+    """
+    try:
+        yield
+    except Exception as problem:
+        thrown = getattr(problem, "java_exception", None)
+        if thrown is not None and not _execution_of(df.sparkSession._jsparkSession).isActive():
+            _drop_stacks(df, thrown)
+        raise
+
+
+def _drop_stacks(df: DataFrame, thrown: Any) -> None:
+    gateway = df.sparkSession.sparkContext._gateway
+    nothing = gateway.new_array(gateway.jvm.java.lang.StackTraceElement, 0)  # type: ignore[union-attr]
+    while thrown is not None:
+        thrown.setStackTrace(nothing)
+        thrown = thrown.getCause()
+
+
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _TEMPORARY = re.compile(f".*/temporary-{_UUID}/?")
 _UNNAMED = re.compile(f"(?P<parent>.*)/{_UUID}/?", re.DOTALL)

@@ -52,6 +52,10 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             UsageError: `df` belongs to no running query, or to one of Spark Connect.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
+        with context.short_when_stopped(df):
+            self._write(df, batch_id)
+
+    def _write(self, df: DataFrame, batch_id: int) -> None:
         rows = self._columns(df)
         batch = context.of_foreach_batch(df, batch_id)
         self._target = target = self._opened(self._target)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -98,6 +98,20 @@ def stalling_at_first(folder: Path) -> MapBatches:
             time.sleep(PATIENCE_S)  # Spark kills it, when the other attempt is done
 
     return pass_on
+
+
+FAULTS: Mapping[str, Callable[[Path], MapBatches]] = {"killed": killing_executor_once, "stalled": stalling_at_first}
+"""What programs on a cluster take by name, and a folder for it."""
+
+
+def executors_below(folder: Path) -> list[int]:
+    """The executors of a cluster whose workers have their files in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):  # no process, or one that has ended
+            if EXECUTOR in (entry / "cmdline").read_bytes() and (entry / "cwd").resolve().is_relative_to(folder):
+                found.append(int(entry.name))
+    return found
 
 
 class ArmedDataSource(OncelogDataSource):

@@ -48,6 +48,18 @@ def executors() -> dict[str, str]:
     }
 
 
+def speculating_executors() -> dict[str, str]:
+    """The same, for a session that copies a slow task as soon as half of the tasks are done."""
+    return {
+        **executors(),
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.minTaskRuntime": "100ms",
+    }
+
+
 def _start(folder: Path, name: str, kind: str, host: str, *more: str, environment: Mapping[str, str] | None) -> Program:
     spark_class = spark_home.lean_spark_home() / "bin" / "spark-class"
     place = ["--host", host, "--port", "0", "--webui-port", "0"]

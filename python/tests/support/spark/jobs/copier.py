@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ import oncelog
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
 from oncelog.runtime import Log
 from oncelog.testing import faults
-from tests.support.spark.faults import MapBatches, killing_executor_once, stalling_at_first
+from tests.support.spark.faults import FAULTS
 from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 from tests.support.spark.queries import into, stream
-
-FAULTS: dict[str, Callable[[Path], MapBatches]] = {"killed": killing_executor_once, "stalled": stalling_at_first}
 
 
 def die_at(point: CrashPoint, mark: Path) -> None:

@@ -2,7 +2,8 @@
 
 It may be killed at a crash point, once, as the copier on Spark may, or wait at gates: the crash points of the sink, and
 `WRITE`, where one part of a batch is prepared while the others wait for their rows. Where a supervisor starts it again
-(`is_restarted`), it is the program of a user from source to sink, which an error of a query does not end.
+(`is_restarted`), it is the program of a user from source to sink, which an error of a query does not end. On a cluster
+its rows may go through expressions (`select`), and through a fault in its tasks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import oncelog_kafka
 from oncelog.crash_points import CrashPoint, arm, kill_once_at
 from oncelog.testing import faults
 from oncelog_kafka.crash_points import KafkaCrashPoint
+from tests.support.spark.faults import FAULTS
 from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
@@ -43,7 +45,8 @@ def main(settings: dict[str, Any]) -> None:
     elif "gates" in settings:
         arm(lambda point: wait_at(settings["gates"], point))
     own = {"spark.jars": oncelog_kafka.jars(), "spark.ui.showConsoleProgress": "false"}
-    with spark_session(settings={**own, **settings.get("spark", {})}) as spark:
+    master = settings.get("master", "local[2,4]")
+    with spark_session(master, {**own, **settings.get("spark", {})}) as spark:
         while not is_over(settings):
             try:
                 copy(spark, settings)
@@ -64,7 +67,10 @@ def is_over(settings: dict[str, Any]) -> bool:
 def copy(spark: SparkSession, settings: dict[str, Any]) -> None:
     """Run the query until it fails, or all is over; says what can be said of it."""
     rows = read(spark, **settings["source"])
+    rows = rows.selectExpr(*settings.get("select", ["*"]))
     rows.explain(extended=True)
+    if "fault" in settings:
+        rows = rows.mapInArrow(FAULTS[settings["fault"]](Path(settings["folder"])), rows.schema)
     if "gates" in settings:
         rows = rows.mapInArrow(waiting_at(settings["gates"]), rows.schema)
     writer = written(rows, settings["sink"], settings.get("door")).option("checkpointLocation", settings["checkpoint"])

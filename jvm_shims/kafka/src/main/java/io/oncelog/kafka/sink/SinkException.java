@@ -1,6 +1,7 @@
 package io.oncelog.kafka.sink;
 
 import java.util.regex.Pattern;
+import javax.security.auth.login.LoginException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
@@ -23,6 +24,7 @@ final class SinkException extends RuntimeException {
     UNKNOWN_TOPIC,
     UNKNOWN_PARTITION,
     NOT_AUTHORISED,
+    NO_LOGIN,
     TIMEOUT_TOO_LONG,
     FENCED,
     UNAVAILABLE,
@@ -31,7 +33,7 @@ final class SinkException extends RuntimeException {
 
     /** Whether another attempt may succeed. */
     boolean isPassing() {
-      return this == UNAVAILABLE || this == FAILED;
+      return this == NO_LOGIN || this == UNAVAILABLE || this == FAILED;
     }
   }
 
@@ -66,7 +68,7 @@ final class SinkException extends RuntimeException {
     return new SinkException(kindOf(root), oneLine(root) + " (transactional id " + transactionalId + ")", problem);
   }
 
-  /** The first cause that Kafka has a name for: its client wraps errors into bare KafkaExceptions. */
+  /** The first cause that has a kind of its own: Kafka's client wraps errors into bare KafkaExceptions. */
   private static Throwable root(Throwable problem) {
     for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
       if (kindOf(cause) != Kind.FAILED) {
@@ -84,6 +86,8 @@ final class SinkException extends RuntimeException {
       return Kind.UNKNOWN_TOPIC;
     } else if (problem instanceof AuthorizationException || problem instanceof AuthenticationException) {
       return Kind.NOT_AUTHORISED;
+    } else if (problem instanceof LoginException) {
+      return Kind.NO_LOGIN;
     } else if (problem instanceof InvalidTxnTimeoutException) {
       return Kind.TIMEOUT_TOO_LONG;
     } else if (problem instanceof ProducerFencedException || problem instanceof InvalidProducerEpochException) {

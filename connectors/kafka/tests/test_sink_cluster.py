@@ -1,0 +1,91 @@
+"""The sink on executors of their own: one is killed, and a slow task gets a copy."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from killed_queries import World
+from oncelog.runtime import open_metadata
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.participants import ParticipantId
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, require_shims
+from tests.support.spark import spark_home
+from tests.support.spark.faults import executors_below
+from tests.support.spark.standalone import executors, speculating_executors, standalone_cluster
+
+pytestmark = pytest.mark.walk
+
+SLOWLY = "concat(value, substr(reflect('java.lang.Thread', 'sleep', 50L), 0, 0)) AS value"
+"""A twentieth of a second for each row, without Python."""
+
+NO_PYTHON = {"PYTHONHOME": "/no/python/here"}
+"""No Python starts with it."""
+
+
+@contextmanager
+def copying(
+    broker: KafkaBroker, home: Path, door: str, spark: Mapping[str, str], environment: Mapping[str, str], **more: Any
+) -> Iterator[World]:
+    """A query from a topic into another one, on two executors with one core each, on different hosts."""
+    require_shims()
+    with standalone_cluster(home, {**os.environ, **spark_home.environment(), **environment}) as master:
+        world = World(broker, home, door, "topic", {"master": master, "spark": spark, **more})
+        world.write(200, ("slow-", "fast-"))
+        world.live(None)
+        try:
+            yield world
+        finally:
+            world.end()
+
+
+def attempts(world: World) -> list[ParticipantId | None]:
+    """Those of all tasks whose rows count."""
+    with closing(open_metadata(world.sink["znodes"], create=False)) as store:
+        rounds = KAFKA_LEDGERS.read_rounds(store, world.prefix).values()
+    return [ParticipantId.parse(one.transactional_id) for found in rounds for one in found.participants]
+
+
+def test_an_executor_that_is_killed_in_a_batch_leaves_one_copy_and_none_needs_python(
+    kafka: KafkaBroker, tmp_path: Path, door: str
+) -> None:
+    with copying(kafka, tmp_path, door, executors(), NO_PYTHON, select=["partition", SLOWLY]) as world:
+        world.wait_until(lambda: len(world.open_ids()) == 2)
+        killed, other = executors_below(tmp_path)
+        assert b"PYTHONHOME=/no/python/here" in Path(f"/proc/{other}/environ").read_bytes()
+        os.kill(killed, signal.SIGKILL)
+        assert world.found() == []
+
+        world.recover()
+        world.write()
+        world.recover()
+        world.stop()
+
+    assert any(one is not None and (one.attempt, one.stage_attempt) != (0, 0) for one in attempts(world))
+    world.check_nothing_is_left_open()
+
+
+def test_a_copy_of_a_slow_task_leaves_one_copy_of_its_rows_and_holds_up_no_reader(
+    kafka: KafkaBroker, tmp_path: Path, door: str
+) -> None:
+    """The slow one is aborted while it still runs.
+
+    conformance: 54.
+    """
+    folder = tmp_path / "attempts"
+    folder.mkdir()
+    fault = {"fault": "stalled", "folder": str(folder)}
+    with copying(kafka, tmp_path, door, speculating_executors(), {}, **fault) as world:
+        world.recover()
+        assert len(list(folder.glob("attempt-*"))) == 2, "Spark did not speculate"
+        until(lambda: not world.open_ids(), tell=world.open_ids)
+        world.stop()
+
+    assert sorted((one.partition, one.attempt) for one in attempts(world) if one is not None) == [(0, 1), (1, 0)]
