@@ -123,7 +123,7 @@ zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once mo
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests -o faulthandler_timeout=900
 
-conformance: shims ## Spark's own tests of its Kafka connector, on oncelog's source (ONLY=part of a test's name)
+conformance: shims ## Spark's own tests of its Kafka connector, on oncelog's (ONLY=part of a suite's and a test's name)
 	$(BIN)/python tools/conformance $(if $(ONLY),--only "$(ONLY)") $(OF_SHARD)
 
 soak: shims ## Copy records on three stacks while all parts are killed and paused (MINUTES=10 STACKS=sqlite,zookeeper,kafka SEED=)
