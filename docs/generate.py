@@ -93,7 +93,7 @@ def extending_page() -> str:
 
 
 def conformance_page() -> str:
-    """The page of what Spark's own tests say of the Kafka source."""
+    """The page of what Spark's own tests say of the Kafka connector."""
     expected = tomllib.loads(CONFORMANCE.read_text())
     suites = expected["suites"]
     counts = ["| suite | tests | pass | fail | not run |", "|---|---|---|---|---|"]
@@ -103,14 +103,20 @@ def conformance_page() -> str:
     by_reason: dict[str, list[str]] = {reason: [] for reason in expected["reasons"]}
     for name, tests in suites.items():
         for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
-            by_reason[reason].append(f"- {name}: {test}")
+            key, says = reason if isinstance(reason, list) else (reason, "")
+            by_reason[key].append(f"- {name}: {test}" + (f" (`{says}`)" if says else ""))
     reasons = [f"**{expected['reasons'][key]}**\n" + "\n".join(tests) for key, tests in by_reason.items()]
+    older = [
+        f"**Not in {release}:**\n" + "\n".join(f"- {name}: {test}" for name, tests in absent.items() for test in tests)
+        for release, absent in expected["older"].items()
+    ]
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)
     page = (DOCS / "conformance.md").read_text()
     page = with_generated(page, "suites", "\n".join(counts))
     page = with_generated(page, "differences", "\n\n".join(reasons))
+    page = with_generated(page, "older", "\n\n".join(older))
     rows = [f"- {reason} {', '.join(sorted(names))}" for reason, names in left_out.items()]
     return with_generated(page, "left out", "\n".join(rows))
 

@@ -301,7 +301,8 @@ def test_an_empty_batch_is_decided_too(query: Query) -> None:
 
 
 def test_keys_headers_and_partitions_arrive_as_they_were(query: Query) -> None:
-    query.add({"k": "key", "v": "value", "p": 1}, {"k": None, "v": None, "p": 0})
+    hashed = {"k": "key", "v": "hashed", "p": None}  # Kafka's partitioner has this key in partition 1
+    query.add({"k": "key", "v": "named", "p": 0}, {"k": None, "v": None, "p": 1}, hashed)
     df = query.source("k string, v string, p int").select(
         F.col("k").alias("key"),
         F.col("v").cast("binary").alias("value"),
@@ -314,7 +315,7 @@ def test_keys_headers_and_partitions_arrive_as_they_were(query: Query) -> None:
 
     found = [(m.partition(), m.key(), m.value(), m.headers()) for m in read(query.broker, str(query.topic))]
     headers = [("h", b"1"), ("h", None)]
-    assert found == [(0, None, None, headers), (1, b"key", b"value", headers)]
+    assert found == [(0, b"key", b"named", headers), (1, None, None, headers), (1, b"key", b"hashed", headers)]
 
 
 def test_rows_go_to_the_topics_they_name_in_one_batch(query: Query) -> None:

@@ -121,6 +121,25 @@ class SourceOptionsTest {
 
   @ParameterizedTest
   @CsvSource({
+    "subscribe, topic names",
+    "subscribePattern, a regular expression",
+    "assign, JSON of the shape",
+  })
+  void whatIsReadIsNotLeftEmpty(String option, String expected) {
+    String message = refusalOfBrokersAnd(Map.of(option, ""));
+
+    assertTrue(message.contains("option=" + option) && message.contains(expected), message);
+  }
+
+  @Test
+  void whatIsReadIsSaidByOneOption() {
+    assertTrue(refusalOfBrokersAnd(Map.of()).endsWith("given=0"));
+    assertTrue(refusalOfBrokersAnd(Map.of("subscribe", "t", "subscribePattern", "t.*")).endsWith("given=2"));
+    assertTrue(refusalOfBrokersAnd(Map.of("subscribe", "t", "assign", "{\"t\":[0]}")).endsWith("given=2"));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
     "startingOffsets, latest, not latest",
     "startingOffsets, '{\"t\":{\"0\":-1}}', not latest",
     "endingOffsets, earliest, latest",
@@ -157,6 +176,14 @@ class SourceOptionsTest {
 
   private static String refusal(String... given) {
     return assertThrows(IllegalArgumentException.class, () -> stream(given)).getMessage();
+  }
+
+  private static String refusalOfBrokersAnd(Map<String, String> more) {
+    Map<String, String> given = new HashMap<>(more);
+    given.put("kafka.bootstrap.servers", "h:9092");
+    return assertThrows(
+            IllegalArgumentException.class, () -> SourceOptions.ofBatch(new CaseInsensitiveStringMap(given)))
+        .getMessage();
   }
 
   private static SourceOptions stream(String... given) {

@@ -1,11 +1,14 @@
 package org.apache.spark.sql.kafka010;
 
+import io.oncelog.conformance.SparksReads;
 import io.oncelog.kafka.KafkaProvider;
-import java.util.EnumSet;
+import java.util.HashMap;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
-import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -17,22 +20,27 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
-import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Stands in the place of Spark's class of this name, under which its suites and the short name {@code kafka} find the
- * connector: what is read is read by oncelog. What the suites write is still written by Spark's sink.
+ * connector: what they write is written by oncelog's sink, and what they read is read by oncelog. The suites of the
+ * sink read by Spark's own source instead, as it judges the sink better, and as they run one DataFrame several times.
  */
-public final class KafkaSourceProvider implements TableProvider, DataSourceRegister {
+public final class KafkaSourceProvider
+    implements TableProvider, RelationProvider, CreatableRelationProvider, DataSourceRegister {
   private final KafkaProvider oncelog = new KafkaProvider();
+  private final TableProvider sparks =
+      SparksReads.areWanted() ? SparksReads.provider(KafkaSourceOffset.class) : null;
 
   @Override
   public String shortName() {
@@ -46,44 +54,61 @@ public final class KafkaSourceProvider implements TableProvider, DataSourceRegis
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new KafkaTable(oncelog.getTable(schema, partitioning, properties));
+    Table table = oncelog.getTable(schema, partitioning, withLedger(properties));
+    return new KafkaTable(table, sparks == null ? table : sparks.getTable(schema, partitioning, properties));
   }
 
   /** The suites ask for a table in this way too. */
   public KafkaTable getTable(CaseInsensitiveStringMap options) {
-    return new KafkaTable(oncelog.getTable(inferSchema(options), new Transform[0], options));
+    return (KafkaTable) getTable(inferSchema(options), new Transform[0], options);
   }
 
-  /** Oncelog's table, to which Spark's sink is added. */
-  public record KafkaTable(Table table) implements Table, SupportsRead, SupportsWrite {
+  @Override
+  public BaseRelation createRelation(SQLContext context, scala.collection.immutable.Map<String, String> options) {
+    Map<String, String> all = committed(CollectionConverters.asJava(options));
+    return ((RelationProvider) sparks).createRelation(context, toScala(all));
+  }
+
+  @Override
+  public BaseRelation createRelation(
+      SQLContext context, SaveMode mode, scala.collection.immutable.Map<String, String> options, Dataset<Row> rows) {
+    return oncelog.createRelation(context, mode, toScala(withLedger(CollectionConverters.asJava(options))), rows);
+  }
+
+  /** Oncelog's table under the class of Spark's. */
+  public record KafkaTable(Table oncelog, Table reads)
+      implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
     @Override
     public String name() {
-      return "KafkaTable"; // by this name Spark lets a sink's progress be tracked asynchronously
+      return oncelog.name();
     }
 
     @Override
     @SuppressWarnings("deprecation")
     public StructType schema() {
-      return table.schema();
+      return oncelog.schema();
     }
 
     @Override
     public Set<TableCapability> capabilities() {
-      Set<TableCapability> capabilities = EnumSet.copyOf(table.capabilities());
-      capabilities.addAll(
-          EnumSet.of(
-              TableCapability.BATCH_WRITE, TableCapability.STREAMING_WRITE, TableCapability.ACCEPT_ANY_SCHEMA));
-      return capabilities;
+      return oncelog.capabilities();
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      return new Builder((SupportsPushDownRequiredColumns) ((SupportsRead) table).newScanBuilder(options));
+      return reads == oncelog
+          ? new Builder((SupportsPushDownRequiredColumns) ((SupportsRead) reads).newScanBuilder(options))
+          : ((SupportsRead) reads).newScanBuilder(new CaseInsensitiveStringMap(committed(options)));
     }
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-      return new SparksWrite(info);
+      return ((SupportsWrite) oncelog).newWriteBuilder(new InLedger(info));
+    }
+
+    @Override
+    public Map<String, String> metrics() {
+      return ((ReportsSinkMetrics) oncelog).metrics();
     }
   }
 
@@ -127,15 +152,42 @@ public final class KafkaSourceProvider implements TableProvider, DataSourceRegis
     }
   }
 
-  private record SparksWrite(LogicalWriteInfo info) implements SupportsStreamingUpdateAsAppend {
+  /** A write with what only oncelog's sink asks for. */
+  private record InLedger(LogicalWriteInfo info) implements LogicalWriteInfo {
     @Override
-    public Write build() {
-      scala.collection.immutable.Map<String, String> options =
-          scala.collection.immutable.Map.from(CollectionConverters.asScala(info.options()));
-      return new KafkaWrite(
-          Option.apply(Optional.ofNullable(info.options().get("topic")).map(String::trim).orElse(null)),
-          KafkaSourceProvider$.MODULE$.kafkaParamsForProducer(CaseInsensitiveMap$.MODULE$.apply(options)),
-          info.schema());
+    public String queryId() {
+      return info.queryId();
     }
+
+    @Override
+    public StructType schema() {
+      return info.schema();
+    }
+
+    @Override
+    public CaseInsensitiveStringMap options() {
+      return new CaseInsensitiveStringMap(withLedger(info.options()));
+    }
+  }
+
+  /** The sink's options, with the one that Spark's has not: each of the brokers that suites start has a ledger. */
+  private static Map<String, String> withLedger(Map<String, String> options) {
+    String brokers = new CaseInsensitiveStringMap(options).getOrDefault("kafka.bootstrap.servers", "none");
+    return with(options, "znodes", System.getProperty("java.io.tmpdir") + "/ledgers/" + brokers.replace(':', '-'));
+  }
+
+  /** The options of a reader of what the sink wrote: one that knows of transactions, as docs/kafka.md asks for. */
+  private static Map<String, String> committed(Map<String, String> options) {
+    return with(options, "kafka.isolation.level", "read_committed");
+  }
+
+  private static Map<String, String> with(Map<String, String> options, String name, String text) {
+    Map<String, String> all = new HashMap<>(options);
+    all.put(name, text);
+    return all;
+  }
+
+  private static scala.collection.immutable.Map<String, String> toScala(Map<String, String> options) {
+    return scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
   }
 }
