@@ -103,7 +103,8 @@ def test_executors_of_a_standalone_cluster_unpack_the_archive(tmp_path: Path, ar
 
 
 def test_oncelog_comes_to_executors_as_a_wheel(tmp_path: Path) -> None:
-    """To the driver too. It is called a zip, since Spark leaves out files of other names."""
+    """It is called a zip, since Spark leaves out files of other names. Spark looks for ``format("oncelog")`` in Python
+    without ``--py-files``: there the driver's PYTHONPATH leads to it."""
     bare = spark_home.BUILD / f"without-oncelog-{sys.version_info.major}.{sys.version_info.minor}"
     python = kept_environment(bare, "pandas", "pyarrow", "fastavro", "click", "rich")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), HERE]
@@ -114,4 +115,4 @@ def test_oncelog_comes_to_executors_as_a_wheel(tmp_path: Path) -> None:
 
     with standalone_cluster(tmp_path, variables) as url:
         options = ["--master", url, "--py-files", str(wheel)]
-        assert run_shipped(tmp_path, options, variables) == str(python)
+        assert run_shipped(tmp_path, options, {**variables, "PYTHONPATH": str(wheel)}) == str(python)
