@@ -6,26 +6,22 @@
     log.create_topic("flights", partitions=4)
 
 `open` gives a `Log`, which makes producers, consumers and the admin client. `oncelog.spark` has the Structured
-Streaming source and sinks; it needs the extra ``oncelog[spark]`` and is imported on first use.
+Streaming source and sinks, and needs the extra ``oncelog[spark]``.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from oncelog.clients.consumer import Consumer
-from oncelog.clients.prepared import PreparedTransaction
-from oncelog.clients.producer import Producer
-from oncelog.runtime import Log, open
-from oncelog.types import (
-    ConsumerRecord,
-    IsolationLevel,
-    OffsetAndMetadata,
-    RecordMetadata,
-    TopicPartition,
-)
 from oncelog.version import __version__
+
+if TYPE_CHECKING:
+    from oncelog.clients.consumer import Consumer
+    from oncelog.clients.prepared import PreparedTransaction
+    from oncelog.clients.producer import Producer
+    from oncelog.runtime import Log, open
+    from oncelog.types import ConsumerRecord, IsolationLevel, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 __all__ = [
     "Consumer",
@@ -41,8 +37,26 @@ __all__ = [
     "open",
 ]
 
+_HOMES = {
+    "Consumer": "clients.consumer",
+    "PreparedTransaction": "clients.prepared",
+    "Producer": "clients.producer",
+    "Log": "runtime",
+    "open": "runtime",
+    "ConsumerRecord": "types",
+    "IsolationLevel": "types",
+    "OffsetAndMetadata": "types",
+    "RecordMetadata": "types",
+    "TopicPartition": "types",
+}
+"""Loaded when they are asked for: Spark starts a Python to look for a data source, and imports this package there."""
 
-def __getattr__(name: str) -> ModuleType:
-    if name == "spark":
-        return import_module("oncelog.spark")
-    raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+_MODULES = {"errors", "spark", "types"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"oncelog.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+    return getattr(import_module(f"oncelog.{_HOMES[name]}"), name)

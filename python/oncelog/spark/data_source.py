@@ -1,8 +1,13 @@
-"""``format("oncelog")``: what Spark asks of a data source, answered by the room that knows."""
+"""``format("oncelog")``: what Spark asks of a data source, answered by the room that knows.
+
+Spark imports this module in a new process at each look-up of a data source, also of another one: the rooms are entered
+when they are asked.
+"""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -13,11 +18,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from oncelog.spark import schema
-from oncelog.spark.kit.options import Use
-from oncelog.spark.options import parse_sink_options, parse_source_options
-from oncelog.spark.source import BatchReader, StreamReader
-from oncelog.spark.writer import BatchWriter, StreamWriter
+if TYPE_CHECKING:
+    from oncelog.spark.source import StreamReader
 
 
 class OncelogDataSource(DataSource):
@@ -28,19 +30,36 @@ class OncelogDataSource(DataSource):
         return "oncelog"
 
     def schema(self) -> StructType:
+        from oncelog.spark.schema import read_schema
+
         include_headers = self.options.get("includeheaders", "false").strip().lower() == "true"
-        return schema.read_schema(include_headers=include_headers)
+        return read_schema(include_headers=include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from oncelog.spark.kit.options import Use
+        from oncelog.spark.options import parse_source_options
+        from oncelog.spark.source import BatchReader
+
         return BatchReader(parse_source_options(self.options, Use.BATCH_READ), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from oncelog.spark.kit.options import Use
+        from oncelog.spark.options import parse_source_options
+
         return _stream_reader()(parse_source_options(self.options, Use.STREAM_READ), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from oncelog.spark.kit.options import Use
+        from oncelog.spark.options import parse_sink_options
+        from oncelog.spark.writer import BatchWriter
+
         return BatchWriter(parse_sink_options(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from oncelog.spark.kit.options import Use
+        from oncelog.spark.options import parse_sink_options
+        from oncelog.spark.writer import StreamWriter
+
         return StreamWriter(parse_sink_options(self.options, Use.STREAM_WRITE), schema)
 
 
