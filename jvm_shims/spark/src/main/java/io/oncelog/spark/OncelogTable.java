@@ -1,15 +1,9 @@
 package io.oncelog.spark;
 
-import java.util.Arrays;
-import java.util.Set;
-import java.util.stream.Collectors;
-import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -32,34 +26,12 @@ final class OncelogTable extends PythonTable {
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     ScanBuilder python = super.newScanBuilder(options);
     boolean isLocal = !options.getOrDefault("path", "").startsWith(OBJECT_STORE);
-    return isLocal && isSwitchedOn() ? new Builder(python, schema) : () -> new LimitedScan(python.build());
+    return isLocal && isSwitchedOn()
+        ? new WholeColumns(schema, columns -> new OncelogScan(python.build(), columns))
+        : () -> new LimitedScan(python.build());
   }
 
   private static boolean isSwitchedOn() {
     return Boolean.parseBoolean(SQLConf.get().getConfString(SWITCH, "true"));
-  }
-
-  private static final class Builder implements SupportsPushDownRequiredColumns {
-    private final ScanBuilder python;
-    private StructType schema;
-
-    Builder(ScanBuilder python, StructType schema) {
-      this.python = python;
-      this.schema = schema;
-    }
-
-    /** Whole columns are left out, but no fields of headers; of streams Spark reads all columns. */
-    @Override
-    public void pruneColumns(StructType required) {
-      Set<String> names = Set.of(required.fieldNames());
-      schema =
-          new StructType(
-              Arrays.stream(schema.fields()).filter(field -> names.contains(field.name())).toArray(StructField[]::new));
-    }
-
-    @Override
-    public Scan build() {
-      return new OncelogScan(python.build(), schema);
-    }
   }
 }
