@@ -30,6 +30,7 @@ from oncelog.errors import InvalidOptionError
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
+from oncelog.testing import maven
 from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker, broker_jars
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog_kafka import admin_settings
@@ -169,6 +170,11 @@ class Entrances:
             "admin.jars": str(jar),
         }
 
+    def aws(self, jars: Path) -> Login:
+        login = self._login("AWS_MSK_IAM", "software.amazon.msk.auth.iam.IAMLoginModule required;")
+        handler = {"kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
+        return {**login, **handler, "admin.jars": ",".join(map(str, jars.glob("*.jar")))}
+
     def _login(self, mechanism: str, jaas: str) -> Login:
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
         return self._options(self._sasl, settings)
@@ -272,6 +278,14 @@ def test_a_sink_finds_its_users_provider_of_tokens(sink: Sink, entrances: Entran
     sink.spark.sparkContext._jsc.addJar(str(jar))
 
     sink.assert_is_exact(entrances.tokens_of_a_class(token, jar))
+
+
+def test_the_login_of_aws_loads_and_asks_to_be_let_in(sink: Sink, entrances: Entrances) -> None:
+    """By a broker that knows other ways in: those of AWS alone know this one."""
+    jars = maven.jars("aws-msk-iam-auth", "2.3.2", [("software.amazon.msk", "aws-msk-iam-auth", "2.3.2")])
+
+    with pytest.raises(BrokerAccessError, match="mechanism 'AWS_MSK_IAM' not enabled in the server"):
+        sink.write(entrances.aws(jars))
 
 
 @pytest.fixture
