@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,7 +18,7 @@ WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 RELEASES := 4.0.5 4.1.4 4.2.1
-SPARKS ?= $(if $(SHARD),$(word $(firstword $(subst /, ,$(SHARD))),$(RELEASES) $(RELEASES)),$(RELEASES))
+SPARKS ?= $(RELEASES)
 # Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, Spark's own tests, planted faults, the
 # fuzzer's inputs), run a part: SHARD=2/4. CI runs one shard of four at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
@@ -110,12 +110,14 @@ kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (
 	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(DAILY)"
 
 STREAMS := source_streams source_batches sink_streams sink_by_name
-versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"; a shard runs one)
+versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few of each
 	@for release in $(SPARKS); do \
 	    echo "Spark $$release"; \
-	    $(MAKE) --no-print-directory spark SPARK=$$release; \
-	    $(MAKE) --no-print-directory kafka SPARK=$$release ONLY="$(STREAMS)"; \
+	    $(MAKE) --no-print-directory $(if $(filter-out 1/1,$(SHARD)),every-spark,spark kafka ONLY="$(STREAMS)") SPARK=$$release; \
 	done
+
+every-spark: shims
+	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not on_zookeeper"
 
 zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once more, with the metadata on a real ZooKeeper
 	$(PYTEST) -m "on_zookeeper and not walk" $(OF_SHARD)

@@ -33,7 +33,9 @@ def numbers(count: int) -> list[str]:
     return sorted(str(number) for number in range(count))
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.walk)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, marks=pytest.mark.every_spark), pytest.param(10, marks=pytest.mark.walk)]
+)
 def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_again(
     kills: int, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_query_moves_from_sparks_own_sink_on_its_checkpoint(world: World) -> N
 # Output modes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
 def test_what_a_mode_makes_of_each_batch_is_appended(world: World, mode: str) -> None:
     counted = world.rows().groupBy("value").count().select(F.concat_ws("=", "value", "count").alias("value"))
@@ -138,6 +139,7 @@ def test_what_a_mode_makes_of_each_batch_is_appended(world: World, mode: str) ->
 # Batch writes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 @pytest.mark.parametrize("mode", [None, "append"])
 def test_a_batch_write_arrives_whole_and_leaves_no_ledger(world: World, mode: str | None) -> None:
     df = world.spark.range(100).selectExpr("cast(id as string) as key", "cast(id as string) as value").repartition(3)

@@ -98,6 +98,7 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: Wor
     world.check_nothing_is_left_open()
 
 
+@pytest.mark.every_spark
 @pytest.mark.walk
 def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: World) -> None:
     world.write()

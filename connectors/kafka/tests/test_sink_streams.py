@@ -146,6 +146,7 @@ def some(*values: str) -> list[dict[str, str]]:
     return [{"value": value} for value in values]
 
 
+@pytest.mark.every_spark
 def test_each_batch_arrives_once_over_batches_and_runs(query: Query) -> None:
     query.add(*some("a", "b", "c"))
     query.add(*some("d"))
@@ -198,6 +199,7 @@ def test_a_plan_with_state_is_run_once_in_a_batch(query: Query) -> None:
     assert query.values() == ["a", "b"]
 
 
+@pytest.mark.every_spark
 def test_a_batch_that_spark_replays_is_not_written_again(query: Query) -> None:
     """conformance: 57."""
     query.add(*some("a", "b", "c"))

@@ -24,6 +24,7 @@ def source(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Source:
 # read_committed -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 def test_stream_shows_committed_transactions_once_and_aborted_ones_never(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_min_offsets_per_trigger_waits_for_enough_or_for_the_delay(
     assert flat(source.available(checkpoint, **limits)) == ["d"]
 
 
+@pytest.mark.every_spark
 def test_available_now_reads_what_was_there_at_its_start(
     source: Source, kafka: KafkaBroker, topic: str, checkpoint: Path
 ) -> None:

@@ -111,6 +111,7 @@ def rows_of(spark: SparkSession, *sent: bytes) -> DataFrame:
     return spark.createDataFrame(found, "value binary, partition int").repartition(2, "partition")
 
 
+@pytest.mark.every_spark
 def test_a_write_appends_all_of_its_rows_each_time_it_is_run(spark: SparkSession, log: Log) -> None:
     for _ in range(2):
         save(rows_of(spark, *numbered("a", 6)), log)

@@ -56,6 +56,7 @@ def copy(log: Log, checkpoint: Path, **more: Any) -> Call:
     return "copy", {"source": source, "sink": place(log, topic="out"), "checkpoint": str(checkpoint), **more}
 
 
+@pytest.mark.every_spark
 def test_a_client_writes_reads_and_copies_a_log_on_the_server(
     connect_server: ConnectServer, log: Log, tmp_path: Path
 ) -> None:

@@ -181,8 +181,12 @@ def world(tmp_path: Path, znodes: str | None) -> Iterator[World]:
 
 @pytest.mark.walk
 @pytest.mark.parametrize(
-    "points",  # in two walks, which go side by side
-    [pytest.param(PASSED[:HALF], id="first half"), pytest.param(PASSED[HALF:], id="second half")],
+    "points",  # in two walks, which go side by side, and a short one
+    [
+        pytest.param(PASSED[:HALF], id="first half"),
+        pytest.param(PASSED[HALF:], id="second half"),
+        pytest.param((CrashPoint.ROUND_DECIDE, CrashPoint.SINK_DONE), id="short", marks=pytest.mark.every_spark),
+    ],
 )
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(
     world: World, points: tuple[CrashPoint, ...]

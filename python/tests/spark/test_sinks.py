@@ -53,6 +53,7 @@ def assert_no_round_is_open(log: Log) -> None:
 # What is written ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 def test_a_copy_is_exact(spark: SparkSession, log: Log, tmp_path: Path, door: str) -> None:
     with started(log) as producer, producer.transaction():
         for at in range(20):
@@ -153,6 +154,7 @@ def test_batches_without_rows_commit_cleanly(spark: SparkSession, log: Log, tmp_
 # Again ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 def test_a_replayed_batch_changes_nothing(spark: SparkSession, log: Log, tmp_path: Path, door: str) -> None:
     """conformance: 52."""
     write(log, *numbered("a", 5))

@@ -131,6 +131,7 @@ def test_a_new_query_starts_where_it_is_told(spark: SparkSession, log: Log, tmp_
     assert found == {name: wanted for name, (_, wanted) in STARTS.items()}
 
 
+@pytest.mark.every_spark
 def test_a_query_goes_on_where_its_checkpoint_ends(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     seen = []
     for at in range(3):
@@ -246,6 +247,7 @@ def test_assigned_partitions_are_read_and_no_others(spark: SparkSession, log: Lo
 # How much at once -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_spark
 def test_a_batch_has_no_more_rows_than_asked_and_what_shows_no_rows_costs_none(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
