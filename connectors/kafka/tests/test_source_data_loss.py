@@ -212,7 +212,7 @@ def test_a_topic_that_is_created_again_while_tasks_read_it_is_loss_of_data_and_g
             with pytest.raises(StreamingQueryException, match=lost):
                 query.awaitTermination(WITHIN_S // 2)
 
-    assert found == []
+    assert found in ([], ["old 3", "old 4"])  # a consumer that is kept may have fetched them before
     assert flat(source.available(checkpoint, **TOLD)) == new
 
 

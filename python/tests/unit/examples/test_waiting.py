@@ -43,14 +43,13 @@ def test_a_program_that_ends_before_it_is_done_is_an_error_with_its_last_words(
         asyncio.run(waiting.until(lambda: False, "serve", program))
 
 
-def test_patience_ends(programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
+def test_patience_ends(programs: Programs, tmp_path: Path) -> None:
     program = start(programs, tmp_path, SLEEPING)
 
     with pytest.raises(ProgramFailedError, match="did not serve within"):
-        asyncio.run(waiting.until(lambda: False, "serve", program))
+        asyncio.run(waiting.until(lambda: False, "serve", program, patience_s=0))
     with pytest.raises(ProgramFailedError, match="the run did not end within"):
-        asyncio.run(waiting.until(lambda: False, "end"))
+        asyncio.run(waiting.until(lambda: False, "end", patience_s=0))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
