@@ -65,7 +65,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 
-unit test crash: WORKERS = 3# who waits for servers or for a disk leaves a core to others
+unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
