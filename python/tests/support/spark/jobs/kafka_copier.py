@@ -53,8 +53,7 @@ def main(settings: dict[str, Any]) -> None:
             except StreamingQueryException as error:
                 if not settings.get("is_restarted"):
                     raise
-                say(f"error {type(error).__name__}")
-                say(str(error))
+                say(f"error {type(error).__name__}\n{error}")
                 time.sleep(RESTART_S)
     say("done")
 
