@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Builds a scan of the columns that Spark asks for: those of batches; of streams it reads all. Headers keep all of their
- * fields.
+ * Builds a scan of the columns that Spark asks for: those of batches; of streams it reads all. Headers keep all of
+ * their fields.
  */
 public final class WholeColumns implements SupportsPushDownRequiredColumns {
   private final Function<StructType, Scan> scan;
