@@ -29,7 +29,7 @@ def in_one_sentence() -> Iterator[None]:
 
 def _of(text: str) -> OncelogError | None:
     if (ours := _OURS.search(text)) is not None:
-        kind: type[OncelogError] = getattr(errors, ours[1])
+        kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another oncelog may know more kinds
         return kind(ours[2])
     if (lacking := _NO_MODULE.search(text)) is not None:
         return UsageError(
