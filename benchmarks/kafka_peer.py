@@ -10,7 +10,8 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+from oncelog.testing import maven
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "build" / "bench-kafka"
@@ -41,29 +42,9 @@ def python() -> Path:
 
 def jars() -> list[Path]:
     """The peer's jars, brought by Maven once."""
-    folder = FOLDER / "jars"
-    if not (folder / ".ready").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(_project())
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-        subprocess.run(["mvn", "-B", "-ntp", "-q", "-f", folder / "pom.xml", *goal], check=True)
-        (folder / ".ready").touch()
-    return sorted(folder.glob("*.jar"))
+    return sorted(maven.jars("spark-sql-kafka", SPARK, JARS, with_dependencies=False).glob("*.jar"))
 
 
 def is_here() -> bool:
     """Whether this process runs in the peer's environment."""
     return Path(sys.prefix) == FOLDER / f"pyspark-{SPARK}"
-
-
-def _project() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{escape(version)}</version>"
-        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
-        for group, name, version in JARS
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>io.oncelog</groupId><artifactId>peer</artifactId><version>0</version><packaging>pom</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )

@@ -115,7 +115,7 @@ def with_jar(builder: SparkSession.Builder, jar: Jar) -> SparkSession.Builder:
         return builder
     path = built(jar.path, jar.name)
     _name_interpreter(options)
-    named = [jar for jar in options.get(SPARK_JARS, "").split(",") if jar]
+    named = [other for other in options.get(SPARK_JARS, "").split(",") if other]
     return builder.config(SPARK_JARS, ",".join([*named, path] if path not in named else named))
 
 

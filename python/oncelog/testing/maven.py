@@ -1,4 +1,4 @@
-"""Jars of servers that tests start, brought by Maven once and then kept."""
+"""Jars that tests and benchmarks need beside the product's, brought by Maven once and then kept."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ _LAST_CHARACTERS = 3000
 
 
 def kept_jars(name: str, version: str) -> Path:
-    """The folder of a server's jars, whether they are there or not."""
+    """The folder of the jars, whether they are there or not."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "oncelog", name, version)
 
 
-def jars(name: str, version: str, artifacts: Iterable[Artifact]) -> Path:
-    """The folder with the jars of a server, and with all that they need.
+def jars(name: str, version: str, artifacts: Iterable[Artifact], *, with_dependencies: bool = True) -> Path:
+    """The folder with jars, brought on the first call.
+
+    Args:
+        name, version: of what they make up.
+        artifacts: the jars.
+        with_dependencies: whether what they need is there too.
 
     Raises:
         UsageError: they are not there and there is no Maven.
@@ -40,19 +45,20 @@ def jars(name: str, version: str, artifacts: Iterable[Artifact]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers that start together bring them once
         if not kept.is_dir():
             coming = kept.with_name(f"{version}.coming")
-            _bring(coming, f"{name} {version}", artifacts)
+            _bring(coming, f"{name} {version}", artifacts, with_dependencies=with_dependencies)
             coming.rename(kept)  # whole, or not at all
     return kept
 
 
-def _bring(folder: Path, server: str, artifacts: Iterable[Artifact]) -> None:
+def _bring(folder: Path, what: str, artifacts: Iterable[Artifact], *, with_dependencies: bool) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise UsageError("a server's jars come from Maven: install it (Debian: apt-get install maven)", server=server)
+        raise UsageError("these jars come from Maven: install it (Debian: apt-get install maven)", jars=what)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "pom.xml").write_text(_project(artifacts))
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    goal += [] if with_dependencies else ["-DexcludeTransitive=true"]
     done = subprocess.run(
         [maven, "-B", "-ntp", "-q", "-f", str(folder / "pom.xml"), *goal],
         stdin=subprocess.DEVNULL,
@@ -61,7 +67,7 @@ def _bring(folder: Path, server: str, artifacts: Iterable[Artifact]) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise ServerFailedError(f"Maven cannot bring {server}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
+        raise ServerFailedError(f"Maven cannot bring {what}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
 
 
 def _project(artifacts: Iterable[Artifact]) -> str:

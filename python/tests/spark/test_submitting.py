@@ -43,16 +43,15 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
     python = kept_environment(folder / "environment", HERE, "pandas", "venv-pack")
     packed = folder / "environment.tar.gz"
-    command = [
-        str(python.with_name("venv-pack")),
-        "--quiet",
-        "--compress-level",
-        "1",
-        "--prefix",
-        str(folder / "environment"),
-    ]
-    subprocess.run([*command, "--output", str(packed)], check=True)
+    command = [str(python.with_name("venv-pack")), "--quiet", "--compress-level", "1", "--output", str(packed)]
+    subprocess.run([*command, "--prefix", str(folder / "environment")], check=True)
     return packed
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Where the driver of client mode finds it, by the path by which the executors do."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder / "environment", filter="tar")
 
 
 def without_sources(python: str) -> dict[str, str]:
@@ -80,8 +79,7 @@ def run_shipped(
 
 @pytest.mark.parametrize("mode", ["cluster", "client"])
 def test_yarn_runs_a_program_out_of_an_archive_of_its_environment(tmp_path: Path, archive: Path, mode: str) -> None:
-    with tarfile.open(archive) as packed:  # for the driver in client mode
-        packed.extractall(tmp_path / "environment", filter="tar")
+    unpack(archive, tmp_path)
     settings = {f"spark.{place}.PYSPARK_PYTHON": PACKED for place in ("yarn.appMasterEnv", "executorEnv")}
     settings["spark.yarn.jars"] = f"local:{spark_home.pyspark_home()}/jars/*"  # else Spark sends all of its own
     options = ["--master", "yarn", "--deploy-mode", mode, "--archives", f"{archive}#environment"]
@@ -92,9 +90,7 @@ def test_yarn_runs_a_program_out_of_an_archive_of_its_environment(tmp_path: Path
 
 
 def test_executors_of_a_standalone_cluster_unpack_the_archive(tmp_path: Path, archive: Path) -> None:
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "environment", filter="tar")
-
+    unpack(archive, tmp_path)
     variables = without_sources(PACKED)
 
     with standalone_cluster(tmp_path, variables) as url:
