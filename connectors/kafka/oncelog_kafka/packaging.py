@@ -10,11 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oncelog.extras import extras
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAR = Path(__file__).parent / "jars" / "oncelog-kafka.jar"
 _NAME = "the Kafka connector's jar"
+_EXTRAS = "spark,kafka"
 
 
 def jars() -> str:
@@ -23,7 +26,8 @@ def jars() -> str:
     Raises:
         UsageError: the jar is not there: this is a source tree in which it was not built.
     """
-    from oncelog.spark import packaging
+    with extras(_EXTRAS, part="oncelog_kafka"):
+        from oncelog.spark import packaging
 
     return packaging.built(JAR, _NAME)
 
@@ -37,6 +41,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Raises:
         UsageError: the jar is not built, or comes too late: see `oncelog.spark.configure`.
     """
-    from oncelog.spark import packaging
+    with extras(_EXTRAS, part="oncelog_kafka"):
+        from oncelog.spark import packaging
 
     return packaging.with_jar(builder, packaging.Jar(JAR, _NAME, "io.oncelog.kafka.KafkaProvider"))
