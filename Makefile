@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs wheel clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,8 +26,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 DAILY := not walk and not on_zookeeper
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
-CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
-TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py)
+CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py tools/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py tools/*.py)
 
 # The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so, and tests of them are skipped.
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
@@ -158,6 +158,10 @@ bench-quick: shims ## The benchmarks on less data, under 3 minutes
 
 docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 	$(BIN)/python docs/generate.py
+
+wheel: shims ## The wheel and the sdist in dist/, with the jars inside
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf .venv* build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
