@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs wheel clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -162,6 +162,9 @@ docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
 wheel: shims ## The wheel and the sdist in dist/, with the jars inside
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
+
+release-check: wheel ## Whether dist/ is ready to be released: contents, metadata, same bytes twice, each Python of this machine (PYTHONS=)
+	$(BIN)/python tools/release_check.py $(PYTHONS)
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf .venv* build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
