@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import click
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
@@ -77,7 +77,7 @@ def _cluster() -> Iterator[Brokers]:
 def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
     if settings.znodes_uri is None:
         raise click.UsageError("Which ledger? Give --znodes, as the sink's option znodes says.")
-    store = runtime.open_metadata(settings.znodes_uri, create=False)
+    store = metadata.open_metadata(settings.znodes_uri, create=False)
     try:
         yield store
     finally:

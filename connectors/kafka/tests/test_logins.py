@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from kerberos import Realm, has_kdc
 from killed_queries import World
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -213,7 +213,7 @@ class Sink:
 
     def write(self, login: Login) -> int:
         parsed = sink_options.parse(self._options(login))
-        store = runtime.open_metadata(str(self._folder / "ledger"))
+        store = metadata.open_metadata(str(self._folder / "ledger"))
         request = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp")
         with closing(store), closing(Brokers(parsed.admin)) as brokers:
             target = KafkaTarget(store, brokers, parsed)

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
 from oncelog.crash_points import CrashPoint
-from oncelog.runtime import open_metadata
+from oncelog.metadata import open_metadata
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop

@@ -28,7 +28,7 @@ from oncelog.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from oncelog.runtime import open_metadata
+from oncelog.metadata import open_metadata
 from oncelog.spark.kit.target import BatchReport
 from oncelog.testing.target_contract import always_at, at
 from oncelog_kafka import connections, inspection

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from oncelog import runtime
+from oncelog import metadata, runtime
 from oncelog.cli.output import (
     as_json,
     moment,
@@ -137,7 +137,7 @@ def adopt_host(settings: Settings) -> None:
 
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
     """
-    runtime.adopt_host(settings.place, settings.znodes_uri)
+    metadata.adopt_host(settings.place, settings.znodes_uri)
     if settings.as_json:
         show_json({"adopted": settings.place})
     else:

@@ -34,6 +34,7 @@ from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
 from oncelog.signatures import checked
 from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
+from oncelog.znodes.clock import store_now_ms
 
 OffsetSpec = int | Literal["earliest", "latest"]
 """A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
@@ -186,7 +187,7 @@ class Admin:
             InvalidProducerIdMappingError: there is no such id, or it expired.
         """
         check_name("transactional id", transactional_id)
-        return inspection.describe_transaction(self._store, transactional_id, sweeper.store_now_ms(self._store))
+        return inspection.describe_transaction(self._store, transactional_id, store_now_ms(self._store))
 
     @checked
     def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
@@ -209,7 +210,7 @@ class Admin:
         """
         if max_age_ms is not None:
             check_number("max_age_ms", max_age_ms)
-        now_ms = sweeper.store_now_ms(self._store)
+        now_ms = store_now_ms(self._store)
         return inspection.find_hanging(self._store, now_ms, max_age_ms=max_age_ms)
 
     # Ledgers ----------------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
-        return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
+        return inspection.describe_ledger(self._store, prefix, store_now_ms(self._store))
 
     @checked
     def abort_round(self, prefix: str) -> int | None:
@@ -425,7 +426,7 @@ class Admin:
             ids of the groups that lost offsets or went.
         """
         check_number("retention_ms", retention_ms)
-        return group_removal.expire(self._store, sweeper.store_now_ms(self._store), retention_ms=retention_ms)
+        return group_removal.expire(self._store, store_now_ms(self._store), retention_ms=retention_ms)
 
     def expire_producers(self) -> int:
         """Forget producers that did not write to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`."""

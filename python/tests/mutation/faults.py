@@ -1221,9 +1221,9 @@ OPENING = [
     ),
     Fault(
         "who must not create a store creates one",
-        "runtime.py",
-        "_ensure_format(store, place, create=create)",
-        "_ensure_format(store, place, create=True)",
+        "metadata.py",
+        "ensure_format(store, place, create=create)",
+        "ensure_format(store, place, create=True)",
         ("unit/test_runtime.py",),
     ),
     Fault(

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import oncelog
-from oncelog import runtime
+from oncelog import metadata, runtime
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.znodes.schemes import ZNODES_FILE, Place
@@ -95,9 +95,9 @@ def test_a_ledger_is_kept_in_a_store_of_another_package(install: Install, tmp_pa
     place = f"shelf:{tmp_path}/ledger"
 
     with pytest.raises(UsageError, match="there is no log here"):
-        runtime.open_metadata(place, create=False)
-    runtime.open_metadata(place).close()
-    runtime.open_metadata(place, create=False).close()
+        metadata.open_metadata(place, create=False)
+    metadata.open_metadata(place).close()
+    metadata.open_metadata(place, create=False).close()
     assert (tmp_path / "ledger" / "shelf").exists()
 
 
@@ -151,7 +151,7 @@ def test_a_store_that_belongs_to_no_host_cannot_be_adopted(install: Install, tmp
     oncelog.open(tmp_path / "log", place).close()
 
     with pytest.raises(UsageError, match="belongs to no host") as caught:
-        runtime.adopt_host(tmp_path / "log", place)
+        metadata.adopt_host(tmp_path / "log", place)
     assert SECRET not in str(caught.value)
 
 
@@ -176,7 +176,7 @@ def test_a_mistyped_scheme_of_a_ledger_is_an_error_and_never_a_folder(
     monkeypatch.chdir(tmp_path)
     for place in ("zkk://host:2181/ledger", "sqlite3:/a/file"):
         with pytest.raises(UsageError, match="not a znode store"):
-            runtime.open_metadata(place)
+            metadata.open_metadata(place)
 
     assert list(tmp_path.iterdir()) == []
 
