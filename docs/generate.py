@@ -20,6 +20,10 @@ from oncelog_kafka import options as kafka_sink
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
+CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
+EXTENDING_PAGE = DOCS / "guides" / "extending.md"
+OPTIONS_PAGE = DOCS / "reference" / "options.md"
+PROTOCOL_PAGE = DOCS / "concepts" / "protocol.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
 
@@ -87,7 +91,7 @@ def code_of(program: Path) -> str:
 
 def extending_page() -> str:
     """The page of how to extend oncelog, with its examples."""
-    page = with_generated((DOCS / "extending.md").read_text(), "store", code_of(EXAMPLES / "json_file_store.py"))
+    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXAMPLES / "json_file_store.py"))
     page = with_generated(page, "target", code_of(EXAMPLES / "json_folder_target.py"))
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
 
@@ -113,7 +117,7 @@ def conformance_page() -> str:
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)
-    page = (DOCS / "conformance.md").read_text()
+    page = CONFORMANCE_PAGE.read_text()
     page = with_generated(page, "suites", "\n".join(counts))
     page = with_generated(page, "differences", "\n\n".join(reasons))
     page = with_generated(page, "older", "\n\n".join(older))
@@ -123,13 +127,12 @@ def conformance_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
-    protocol = DOCS / "protocol.md"
     diagram = f"```mermaid\n{state_diagram().strip()}\n```"
     return {
-        DOCS / "conformance.md": conformance_page(),
-        DOCS / "extending.md": extending_page(),
-        DOCS / "options.md": options_page(),
-        protocol: with_generated(protocol.read_text(), "states", diagram),
+        CONFORMANCE_PAGE: conformance_page(),
+        EXTENDING_PAGE: extending_page(),
+        OPTIONS_PAGE: options_page(),
+        PROTOCOL_PAGE: with_generated(PROTOCOL_PAGE.read_text(), "states", diagram),
     }
 
 
