@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
@@ -156,8 +157,15 @@ bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of do
 bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick
 
-docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site (VERSION=0.1 commits it to the branch gh-pages)
 	$(BIN)/python docs/generate.py
+	$(if $(VERSION),DOCS_VERSIONS=mike $(BIN)/mike deploy --update-aliases "$(VERSION)" latest,$(BIN)/mkdocs build --quiet)
+
+# The group `docs` takes a few seconds to install, and only the site needs it.
+$(DOCS_READY): pyproject.toml | $(READY)
+	@$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf .venv* build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
