@@ -67,7 +67,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 
 unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
-test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
+test: lint $(BUILDABLE) $(DOCS_READY) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
@@ -160,7 +160,7 @@ bench-quick: shims ## The benchmarks on less data, under 3 minutes
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site (VERSION=0.1 commits it to the branch gh-pages)
 	$(BIN)/python docs/generate.py
-	$(if $(VERSION),DOCS_VERSIONS=mike $(BIN)/mike deploy --update-aliases "$(VERSION)" latest,$(BIN)/mkdocs build --quiet)
+	$(if $(VERSION),DOCS_VERSIONS=mike $(BIN)/mike deploy --update-aliases "$(VERSION)" latest,$(BIN)/mkdocs build)
 
 # The group `docs` takes a few seconds to install, and only the site needs it.
 $(DOCS_READY): pyproject.toml | $(READY)

@@ -1,4 +1,4 @@
-"""Generates the parts of the docs that the code knows: the option tables, the state diagram, and whole examples.
+"""Generates the parts of the docs that the code knows: the option tables, the drawings, and whole examples.
 
 python docs/generate.py            writes them
 python docs/generate.py --check    fails if they are not up to date
@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from oncelog.protocol.txn_state import state_diagram
+from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
@@ -23,7 +23,6 @@ EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_js
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
 EXTENDING_PAGE = DOCS / "guides" / "extending.md"
 OPTIONS_PAGE = DOCS / "reference" / "options.md"
-PROTOCOL_PAGE = DOCS / "concepts" / "protocol.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
 
@@ -127,12 +126,11 @@ def conformance_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
-    diagram = f"```mermaid\n{state_diagram().strip()}\n```"
     return {
+        **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
         CONFORMANCE_PAGE: conformance_page(),
         EXTENDING_PAGE: extending_page(),
         OPTIONS_PAGE: options_page(),
-        PROTOCOL_PAGE: with_generated(PROTOCOL_PAGE.read_text(), "states", diagram),
     }
 
 

@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 _log = get_plugin_logger(__name__)
 _ROOT = Path(__file__).parent.parent
 _LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+")
-_DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(drawings/[\w-]+\.svg)" ?/?>')
+_DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(images/[\w-]+\.svg)" ?/?>')
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -33,4 +33,6 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Drawings stand in the page itself, where they follow its light or dark mode."""
-    return _DRAWING.sub(lambda found: (Path(config.docs_dir) / found[1]).read_text(), html)
+    return _DRAWING.sub(
+        lambda found: f'<div class="drawing-frame">{(Path(config.docs_dir) / found[1]).read_text()}</div>', html
+    )

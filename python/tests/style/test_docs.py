@@ -13,13 +13,16 @@ import pytest
 import oncelog
 from oncelog.clients.accumulator import Receipt
 from oncelog.clients.admin import Admin
-from tests.style.tree import ROOT
+from tests.style.tree import ROOT, files
 from tests.support.docs.blocks import PROGRAMS, TEXTS, blocks, pages
 
 NOT_RUN_MOST = 5
 """Blocks of code that no test runs. Whoever raises this number has a good reason in the block's comment."""
 
 README_LINES_MAX = 150
+
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+"""A link to a file, without its anchor."""
 
 CLASSES = {
     "Admin": Admin,
@@ -59,6 +62,14 @@ def test_blocks_that_are_not_run_are_few_and_say_why(capsys: pytest.CaptureFixtu
         sys.stdout.writelines(f"\nnot run: {block}: {block.reason}" for block in left_out)
     assert len(left_out) <= NOT_RUN_MOST
     assert all(block.language in PROGRAMS for block in left_out)
+
+
+def test_links_in_the_repository_lead_to_files() -> None:
+    """Those of docs/ are looked at, with their anchors, when the site is built."""
+    texts = {page: page.read_text() for page in files(".md") if not page.is_relative_to(ROOT / "docs")}
+    links = [(page, link) for page, text in texts.items() for link in LINK.findall(text)]
+    assert len(links) > 30
+    assert [f"{page.relative_to(ROOT)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_names_that_users_of_other_clients_are_sent_to_exist() -> None:
