@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs docs-version clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -157,10 +157,16 @@ bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of do
 bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick
 
-docs: export NO_MKDOCS_2_WARNING = 1
-docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site (VERSION=0.1 commits it to the branch gh-pages)
+docs docs-version: export NO_MKDOCS_2_WARNING = 1
+docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site/index.html
 	$(BIN)/python docs/generate.py
-	$(if $(VERSION),DOCS_VERSIONS=mike $(BIN)/mike deploy --update-aliases "$(VERSION)" latest,$(BIN)/mkdocs build)
+	$(BIN)/mkdocs build
+
+docs-version: export DOCS_VERSIONS = mike
+docs-version: docs ## Commit the site to the local branch gh-pages, beside those of other versions (VERSION=0.1)
+	@test -n "$(VERSION)" || { echo "which version? make docs-version VERSION=0.1"; exit 2; }
+	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --update-aliases "$(VERSION)" latest
+	$(BIN)/mike set-default latest
 
 # The group `docs` takes a few seconds to install, and only the site needs it.
 $(DOCS_READY): pyproject.toml | $(READY)

@@ -108,11 +108,12 @@ def conformance_page() -> str:
         for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
             key, says = reason if isinstance(reason, list) else (reason, "")
             by_reason[key].append(f"- {name}: {test}" + (f" (`{says}`)" if says else ""))
-    reasons = [f"**{expected['reasons'][key]}**\n" + "\n".join(tests) for key, tests in by_reason.items()]
-    older = [
-        f"**Not in {release}:**\n" + "\n".join(f"- {name}: {test}" for name, tests in absent.items() for test in tests)
-        for release, absent in expected["older"].items()
-    ]
+    reasons = [f"**{expected['reasons'][key]}**\n\n" + "\n".join(tests) for key, tests in by_reason.items()]
+    absent = {
+        release: [f"- {name}: {test}" for name, tests in suites.items() for test in tests]
+        for release, suites in expected["older"].items()
+    }
+    older = [f"**Not in {release}:**\n\n" + "\n".join(tests) for release, tests in absent.items()]
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)

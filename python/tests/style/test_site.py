@@ -27,6 +27,10 @@ ASKED_BY_SCRIPT = ('data-md-component="source"', 'class="mermaid"')
 """What the theme's script would fetch something for: a forge's stars, and the library that draws Mermaid."""
 
 
+SHOWN_AS_TEXT = re.compile(r"<p>(?:(?!</p>|<pre|<[uo]l).)*?\n\s*(?:- |\d+\. |\||```).*", re.DOTALL)
+"""A list, table or block in a paragraph: on the site it needs an empty line before it, and in a list four spaces."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("material") is None:
@@ -49,6 +53,11 @@ def test_the_site_has_every_page_and_a_search_index(site: Path) -> None:
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert list(loaded(site)) == []
+
+
+def test_no_list_and_no_table_is_shown_as_text(site: Path) -> None:
+    texts = {file.relative_to(site): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
+    assert [f"{file}: {found[0][:80]}" for file, text in texts.items() if (found := SHOWN_AS_TEXT.search(text))] == []
 
 
 def loaded(site: Path) -> Iterator[str]:
