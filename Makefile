@@ -161,6 +161,7 @@ docs docs-version: export NO_MKDOCS_2_WARNING = 1
 docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build
+	@echo "To read it, with its search: python3 -m http.server --directory build/site"
 
 docs-version: export DOCS_VERSIONS = mike
 docs-version: docs ## Commit the site to the local branch gh-pages, beside those of other versions (VERSION=0.1)
