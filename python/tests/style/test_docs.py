@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import oncelog
+from oncelog.cli import main
 from oncelog.clients.accumulator import Receipt
 from oncelog.clients.admin import Admin
 from tests.style.tree import ROOT, files
@@ -62,6 +64,31 @@ def test_blocks_that_are_not_run_are_few_and_say_why(capsys: pytest.CaptureFixtu
         sys.stdout.writelines(f"\nnot run: {block}: {block.reason}" for block in left_out)
     assert len(left_out) <= NOT_RUN_MOST
     assert all(block.language in PROGRAMS for block in left_out)
+
+
+def test_commands_that_the_docs_name_exist() -> None:
+    text = "\n".join(page.read_text() for page in pages())
+    commands = re.findall(r"`oncelog((?: [a-z][a-z-]*)+)", text)
+    assert len(commands) > 40
+    assert [command for command in commands if not is_command(command.split())] == []
+
+
+def is_command(words: list[str]) -> bool:
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(context, words.pop(0))
+        if found is None:
+            return False
+        command = found
+    return True
+
+
+def test_targets_of_make_that_the_docs_name_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {name for page in pages() for name in re.findall(r"`make ([a-z-]+)", page.read_text())}
+    assert len(named) > 15
+    assert named - set(targets) == set()
 
 
 def test_links_in_the_repository_lead_to_files() -> None:

@@ -35,7 +35,6 @@ TEXTS: Final[Mapping[str, Callable[[str], object]]] = {
     "toml": tomllib.loads,
     "diff": str,
     "dockerfile": str,
-    "mermaid": str,
     "text": str,
 }
 """Languages that are not run, with what reads them where something does."""
