@@ -111,7 +111,9 @@ class Log:
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> Consumer:
-        """A consumer of assigned or subscribed partitions; there is no rebalancing.
+        """A consumer of assigned or subscribed partitions.
+
+        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
 
         Args:
             group_id: whose committed offsets it starts from and commits to.
@@ -128,8 +130,8 @@ class Log:
     def close(self) -> None:
         """Close the log's producers, then its stores. Clients made from it cannot be used any more.
 
-        Raises:
-            what `Producer.close` raises; the rest is closed all the same. What is lost with a transaction is logged.
+        An error of `Producer.close` is raised; the rest is closed all the same. What is lost with a transaction is
+        logged.
         """
         with ExitStack() as closing:
             closing.callback(self.services.store.close)

@@ -125,7 +125,7 @@ class Sink:
 
     @property
     def needs(self) -> list[Right]:
-        """What docs/kafka.md lists."""
+        """What docs/guides/kafka.md lists."""
         return [
             (TOPIC, self.topic, WRITE),
             (TRANSACTIONAL_ID, self.prefix, WRITE),

@@ -1,4 +1,4 @@
-"""The command ``oncelog``: looks after a log from a shell. docs/cli.md describes it for its users.
+"""The command ``oncelog``: looks after a log from a shell. docs/reference/cli.md describes it for its users.
 
 One command group per file; what all of them share is in `shell` (settings, exit codes, errors) and `output` (tables,
 JSON, progress). Nothing is decided here: a command opens the log, asks its admin client, and shows the answer.

@@ -97,7 +97,7 @@ class Receipt:
         """Where the (first) record is; flushes the producer if that has not happened yet.
 
         Raises:
-            the error that its append ended with.
+            OncelogError: the error that its append ended with.
         """
         if not self.is_done:
             self._flush()

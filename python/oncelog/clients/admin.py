@@ -91,7 +91,8 @@ class Admin:
 
         Args:
             name: of the topic.
-            retention_ms, retention_bytes: as in `create_topic`; what is left out stays as it is.
+            retention_ms: as in `create_topic`; left out, it stays as it is.
+            retention_bytes: the same.
 
         Raises:
             UnknownTopicError: there is none of this name.

@@ -47,7 +47,8 @@ POLL_PAUSE_MS = 20
 class Consumer:
     """Reads records; with read_committed, only of committed transactions, whole, up to the last stable offset.
 
-    Made by `Log.consumer`.
+    Made by `Log.consumer`. **A group is a name for committed offsets, and nothing more: two consumers of one `group_id`
+    that both `subscribe` each get every record.** To share a topic, give each its own partitions by `assign`.
 
     Example:
         with log.consumer(group_id="g", auto_offset_reset="earliest") as consumer:
@@ -88,7 +89,7 @@ class Consumer:
         """Read exactly these partitions; positions of those read before are kept.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError.
+            UnknownTopicError, UnknownPartitionError: there is none of this name or number.
         """
         self._check_open()
         identified = {tp: partition_reads.identify(self._store, tp.topic, tp.partition) for tp in partitions}
@@ -101,6 +102,9 @@ class Consumer:
     @checked
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
+
+        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
+        To share a topic among several, give each its own partitions by `assign`.
 
         Raises:
             UnknownTopicError: there is none of this name.

@@ -976,7 +976,7 @@ def test_every_command_takes_the_shared_options() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_explained_in_its_help_and_in_the_documentation(name: str) -> None:
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     command = COMMANDS[name]
     assert command.help
     assert f"oncelog {name}" in text
