@@ -22,6 +22,7 @@ from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
@@ -33,11 +34,11 @@ from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
-from oncelog.znodes.schemes import Place, is_url
+from oncelog.znodes.schemes import Place, is_url, shown
 from oncelog.znodes.transact import resolving
 
 
-class Log:
+class Log(Guided):
     """An open log. Made by `open`; close it, or use it as a context manager.
 
     Safe to use from several threads; its producers and consumers are not. A forked child opens the log anew.
@@ -58,6 +59,9 @@ class Log:
         self.services = services
         self.admin = Admin(services)
         self._producers: WeakSet[Producer] = WeakSet()
+
+    def __repr__(self) -> str:
+        return f"Log({self.path!r}, znodes={None if self.znodes is None else shown(self.znodes)!r})"
 
     @property
     def cluster_id(self) -> str:

@@ -34,6 +34,7 @@ _INTERPRETERS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
 """Variables that name the interpreter of Spark's workers."""
 
 
+@checked
 def jars() -> str:
     """What ``spark.jars`` needs: the path of oncelog's jar, for the driver and, by Spark's transfer, executors.
 
