@@ -34,7 +34,7 @@ from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
-from oncelog.znodes.schemes import Place, is_url, shown
+from oncelog.znodes.schemes import Place, shown
 from oncelog.znodes.transact import resolving
 
 
@@ -155,10 +155,11 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     """Open a log, and create it where there is none.
 
     Args:
-        path: folder of the data files, or ``s3://bucket/folder`` with `znodes` elsewhere.
-        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
-            another place, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves several hosts,
-            ``memory`` for a store that dies with the process (tests), or the URL of a store of another package.
+        path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` with `znodes` elsewhere.
+        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, another folder or
+            ``sqlite:/a/file`` for one there, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves
+            several hosts, ``memory`` for a store that dies with the process (tests), or the URL of a store of another
+            package.
         create: whether a log may be created; otherwise a missing one is an error.
 
     Returns:
@@ -177,7 +178,9 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     try:
         found = _ensure_format(store, root, create=create)
         _ensure_folder(store, files, found, root)
-        return _log(root, place.url if znodes else None, store, files, SystemClock(), Threads(), found.cluster_id)
+        return _log(
+            root, None if znodes is None else place.url, store, files, SystemClock(), Threads(), found.cluster_id
+        )
     except BaseException:
         store.close()
         raise
@@ -188,15 +191,14 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
 
     Args:
-        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, another store's URL, or a folder for
-            a SQLite file.
+        place: as `znodes` of `open`.
         create: whether the store may be created; otherwise a missing one is an error.
 
     Raises:
         UsageError, StoreHostError, UnsupportedFormatError: see `open`.
     """
-    root, znodes = (absolute("."), place) if is_url(place) else (absolute(place), None)
-    store = _open_store(root, _place(root, znodes), create=create)
+    root = absolute(".")
+    store = _open_store(place, _place(root, place), create=create)
     try:
         _ensure_format(store, place, create=create)
     except BaseException:
@@ -242,7 +244,7 @@ def _log(
 
 
 def _place(root: str, znodes: str | None) -> Place:
-    return Place.of(znodes or "sqlite", root)
+    return Place.of("sqlite" if znodes is None else znodes, root)
 
 
 def _open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
