@@ -140,6 +140,8 @@ def unknown_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
     return UnknownNameError(f"{owner} has no {name}{fix and '; '}{fix}")
 
 
+_MADE_BY: Final = {"services": "; log.producer(), log.consumer() and log.admin have it, of a log that is open"}
+
 _ANSWERS: Final = "answers_wrong_arguments"
 
 
@@ -189,14 +191,17 @@ def _mismatch(
         fix = ARGUMENTS.get(unknown[0]) or _did_you_mean(unknown[0], found)
         return WrongArgumentsError(f"{name} takes no argument {unknown[0]}{fix and '; '}{fix}", takes=takes)
     if count > len(by_position):
-        first = f"takes {' and '.join(by_position)} by position, and the rest by name"
+        first = (
+            f"takes {' and '.join(by_position)} {'alone' if takes == by_position else 'by position, the rest by name'}"
+        )
         fix = first if by_position else "takes its arguments by name" if takes else "takes no arguments"
         return WrongArgumentsError(f"{name} {fix}", given_by_position=count, takes=takes)
     twice = [argument for argument in by_position[:count] if argument in named]
     if twice:
         return WrongArgumentsError(f"{name} is given the argument {twice[0]} by position and by name", takes=takes)
     missing = [p.name for p in found.values() if p.default is p.empty and p.name not in (*by_position[:count], *named)]
-    return WrongArgumentsError(f"{name} needs the argument {missing[0]}, which is missing", takes=takes)
+    fix = _MADE_BY.get(missing[0], "")
+    return WrongArgumentsError(f"{name} needs the argument {missing[0]}, which is missing{fix}", takes=takes)
 
 
 def shown_name(call: Callable[..., Any]) -> str:

@@ -113,7 +113,7 @@ TAKE: Any = take
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TAKE([TP], 7, 8), "take takes partitions and offset by position, and the rest by name"),
+        (lambda: TAKE([TP], 7, 8), "take takes partitions and offset by position, the rest by name"),
         (lambda: TAKE([TP], partitions=[TP]), "take is given the argument partitions by position and by name"),
         (lambda: PARTITION("flights"), "TopicPartition needs the argument partition, which is missing"),
         (lambda: PARTITION("flights", offset=7), "TopicPartition takes no argument offset"),
