@@ -322,8 +322,8 @@ class Consumer(Guided):
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit positions to the group, outside any transaction.
 
-        An offset beyond the log end is taken, as Kafka takes it: a commit looks at no partition. Whoever reads from there
-        does what `auto_offset_reset` says, and `Admin.describe_group` shows it; `Admin.alter_offsets` refuses it.
+        An offset beyond the log end is taken, as Kafka takes it: a commit looks at no partition. Whoever reads from
+        there does what `auto_offset_reset` says, and `Admin.describe_group` shows it; `Admin.alter_offsets` refuses it.
 
         Args:
             offsets: the next offset to read, by partition; the present positions if left out.
