@@ -15,7 +15,7 @@ from oncelog.randomness import random_id
 from oncelog.signatures import checked
 from oncelog.znodes import copying, log_payloads, paths
 from oncelog.znodes.log_payloads import LogFormat, decode_format
-from oncelog.znodes.schemes import Place, is_url
+from oncelog.znodes.schemes import Place
 from oncelog.znodes.transact import resolving
 
 
@@ -24,15 +24,13 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
 
     Args:
-        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, another store's URL, or a folder for
-            a SQLite file.
+        place: as `znodes` of `oncelog.open`.
         create: whether the store may be created; otherwise a missing one is an error.
 
     Raises:
-        UsageError, StoreHostError, UnsupportedFormatError: see `open`.
+        UsageError, StoreHostError, UnsupportedFormatError: see `oncelog.open`.
     """
-    root, znodes = (absolute("."), place) if is_url(place) else (absolute(place), None)
-    store = open_store(root, place_of(root, znodes), create=create)
+    store = open_store(place, place_of(absolute("."), place), create=create)
     try:
         ensure_format(store, place, create=create)
     except BaseException:
@@ -48,7 +46,7 @@ def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
 
     Args:
-        path, znodes: as for `open`.
+        path, znodes: as for `oncelog.open`.
 
     Raises:
         UsageError: the store belongs to no host, or there is none.
@@ -61,7 +59,7 @@ def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
 
 def place_of(root: str, znodes: str | None) -> Place:
     """Where the metadata of a log at `root` is."""
-    return Place.of(znodes or "sqlite", root)
+    return Place.of("sqlite" if znodes is None else znodes, root)
 
 
 def open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:

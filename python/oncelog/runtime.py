@@ -22,6 +22,7 @@ from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store
 from oncelog.metadata import ensure_format, open_store, place_of
@@ -33,10 +34,11 @@ from oncelog.znodes import copying, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
 from oncelog.znodes.log_payloads import LogFormat, encode_format
+from oncelog.znodes.schemes import shown
 from oncelog.znodes.transact import resolving
 
 
-class Log:
+class Log(Guided):
     """An open log. Made by `open`; close it, or use it as a context manager.
 
     Safe to use from several threads; its producers and consumers are not. A forked child opens the log anew.
@@ -57,6 +59,9 @@ class Log:
         self.services = services
         self.admin = Admin(services)
         self._producers: WeakSet[Producer] = WeakSet()
+
+    def __repr__(self) -> str:
+        return f"Log({self.path!r}, znodes={None if self.znodes is None else shown(self.znodes)!r})"
 
     @property
     def cluster_id(self) -> str:
@@ -152,10 +157,11 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     """Open a log, and create it where there is none.
 
     Args:
-        path: folder of the data files, or ``s3://bucket/folder`` with `znodes` elsewhere.
-        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
-            another place, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves several hosts,
-            ``memory`` for a store that dies with the process (tests), or the URL of a store of another package.
+        path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` with `znodes` elsewhere.
+        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, another folder or
+            ``sqlite:/a/file`` for one there, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves
+            several hosts, ``memory`` for a store that dies with the process (tests), or the URL of a store of another
+            package.
         create: whether a log may be created; otherwise a missing one is an error.
 
     Returns:
@@ -174,7 +180,9 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     try:
         found = ensure_format(store, root, create=create)
         _ensure_folder(store, files, found, root)
-        return _log(root, place.url if znodes else None, store, files, SystemClock(), Threads(), found.cluster_id)
+        return _log(
+            root, None if znodes is None else place.url, store, files, SystemClock(), Threads(), found.cluster_id
+        )
     except BaseException:
         store.close()
         raise

@@ -99,6 +99,7 @@ class Query:
             ran = run_available(rows.writeStream.format("oncelog-kafka").options(**given), self.checkpoint)
         except StreamingQueryException as problem:
             raise _named(str(problem)) from problem
+        assert {progress.sink.description for progress in ran.recentProgress} == {"oncelog-kafka"}
         self.reports = [_report(progress.sink.metrics) for progress in ran.recentProgress]
 
     def abort(self) -> None:

@@ -25,6 +25,7 @@ from oncelog.coordinator.inspection import (
     TransactionDescription,
     TransactionListing,
 )
+from oncelog.habits import Guided
 from oncelog.log import collection, retention, topics, verification
 from oncelog.log.collection import Collected
 from oncelog.log.retention import Removed
@@ -40,7 +41,7 @@ OffsetSpec = int | Literal["earliest", "latest"]
 """A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
 
 
-class Admin:
+class Admin(Guided):
     """Looks after one log. Made by `oncelog.open`, as ``log.admin``.
 
     Example:
@@ -52,6 +53,9 @@ class Admin:
     def __init__(self, services: LogServices) -> None:
         self._services = services
         self._store = services.store
+
+    def __repr__(self) -> str:
+        return f"Admin(cluster_id={self._services.cluster_id!r})"
 
     # Topics -----------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from oncelog.errors import (
     TransactionAbortableError,
     UsageError,
 )
+from oncelog.habits import Guided
 from oncelog.log import codec, partition_reads
 from oncelog.protocol.client_state import ClientState
 from oncelog.signatures import checked
@@ -46,7 +47,7 @@ from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, Topic
 _log = logging.getLogger(__name__)
 
 
-class Producer:
+class Producer(Guided):
     """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
 
     Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one. A producer that nobody closed
@@ -227,6 +228,10 @@ class Producer:
         """Abort, also where a commit was begun that is known not to be done."""
         self._transactions.give_up_commit()
         self.abort_transaction()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else self._transactions.state.value
+        return f"Producer(transactional_id={self._transactional_id!r}, state={state!r})"
 
     def _legal(self, call: str) -> TransactionManager:
         """The transaction manager, whose state allows the call."""

@@ -101,6 +101,44 @@ def test_a_ledger_is_kept_in_a_store_of_another_package(install: Install, tmp_pa
     assert (tmp_path / "ledger" / "shelf").exists()
 
 
+@pytest.mark.parametrize("form", ["{}/store", "file:{}/store", "./store", "~/store"])
+def test_a_folder_holds_the_znodes_of_a_log_and_a_ledger_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = form.format(tmp_path)
+
+    with oncelog.open(tmp_path / "log", place) as log:
+        assert log.znodes == f"sqlite:{tmp_path}/store/{ZNODES_FILE}"  # what tasks with other folders open
+    metadata.open_metadata(place, create=False).close()
+
+    assert (tmp_path / "store" / ZNODES_FILE).exists()
+    assert not (tmp_path / "log" / ZNODES_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("store", r"not a znode store: give a folder \(./name\)"),
+        ("", "not a znode store"),
+        ("sqlit", "did_you_mean='sqlite'"),
+        ("h1:2181,h2:2181", "write='zk://h1:2181,h2:2181'"),
+    ],
+)
+def test_a_place_that_may_be_a_mistake_is_refused_for_a_log_and_a_ledger_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match=message):
+        oncelog.open("log", place)
+    with pytest.raises(UsageError, match=message):
+        metadata.open_metadata(place)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_url_that_the_package_does_not_take_opens_nothing(install: Install, tmp_path: Path) -> None:
     install("shelves", "shelf")
 
