@@ -6,7 +6,7 @@ JSON, progress). Nothing is decided here: a command opens the log, asks its admi
 
 from __future__ import annotations
 
-from oncelog.cli import batch, completion, consume, gc, group, jars, log, meta, produce, tail, topic, txn
+from oncelog.cli import batch, completion, consume, doctor, gc, group, jars, log, meta, produce, tail, topic, txn
 from oncelog.cli.shell import root
 
 main = root
@@ -23,6 +23,7 @@ for _command in (
     jars.jars,
     produce.produce,
     consume.consume,
+    doctor.doctor,
     completion.completion,
 ):
     main.add_command(_command)
