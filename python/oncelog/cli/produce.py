@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from oncelog.cli.output import plural, show_json
 from oncelog.cli.parameters import DURATION, SEPARATOR, Header, Moment
 from oncelog.cli.shell import Command, Settings
 from oncelog.clients.producer import Producer
-from oncelog.errors import UsageError
+from oncelog.errors import AbortableError, OncelogError, OutcomeUnknownError, RetriableError, UsageError
 from oncelog.log import partition_reads
 
 
@@ -91,6 +91,7 @@ def produce(
     with settings.open() as log:
         partition_reads.identify(log.services.store, topic, shape["partition"] or 0)
         with (
+            _told_of_parts() if transactional_id is None else nullcontext(),
             log.producer(transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout) as producer,
             _transaction(producer, transactional_id),
         ):
@@ -100,6 +101,19 @@ def produce(
     else:
         how = "" if transactional_id is None else " in one transaction"
         click.echo(f"{plural(count, 'record')} written to {topic}{how}", err=True)
+
+
+@contextmanager
+def _told_of_parts() -> Iterator[None]:
+    """Without a transaction nobody is told to run the command again: what was written would be there twice."""
+    try:
+        yield
+    except (RetriableError, AbortableError, OutcomeUnknownError) as error:
+        raise OncelogError(
+            f"{error.message}; some lines may be written, so look before you send them again (with --transactional-id "
+            "all of them are written or none)",
+            **error.fields,
+        ) from error
 
 
 def _transaction(producer: Producer, transactional_id: str | None) -> AbstractContextManager[object]:
@@ -116,6 +130,8 @@ def _send_lines(producer: Producer, topic: str, shape: Shape, *, is_atomic: bool
         try:
             shape.send(producer, topic, line)
         except UsageError as error:
+            if not is_atomic:
+                producer.flush()
             before = "nothing was written" if is_atomic or not count else f"written before it: {plural(count, 'line')}"
             raise UsageError(f"line {count + 1:,}: {error.message}; {before}", **error.fields) from None
         count += 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from oncelog.cli.output import printable, show_json_line
+from oncelog.cli.output import json_line, printable, show_bytes
 from oncelog.cli.parameters import SEPARATOR
 from oncelog.clients.consumer import Consumer
 from oncelog.runtime import Log
@@ -42,22 +42,18 @@ class RecordFormat:
     with_headers: bool
 
     def write(self, records: Iterable[ConsumerRecord]) -> None:
-        """Write records to stdout, and see them out of this process."""
-        if self.as_json:
-            for record in records:
-                show_json_line(_document(record))
-        else:
-            lines = map(self._line, records)
-            shown = map(_for_terminal, lines) if sys.stdout.isatty() else lines
-            click.echo(b"".join(line + b"\n" for line in shown), nl=False)
+        """Write records to stdout; they have left this process when it returns."""
+        show_bytes(b"".join(map(self._line, records)))
 
     def _line(self, record: ConsumerRecord) -> bytes:
+        if self.as_json:
+            return json_line(_document(record))
         line = _content(record.value)
         if self.key_separator is not None:
             line = _content(record.key) + self.key_separator + line
         if self.with_headers:
             line = _headers(record) + b"\t" + line
-        return line
+        return (_for_terminal(line) if sys.stdout.isatty() else line) + b"\n"
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +87,7 @@ def _headers(record: ConsumerRecord) -> bytes:
 
 
 def _for_terminal(line: bytes) -> bytes:
-    return printable(line.decode(errors="backslashreplace")).encode()
+    return printable(line.decode(errors="backslashreplace")).encode(sys.stdout.encoding, errors="backslashreplace")
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
