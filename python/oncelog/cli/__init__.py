@@ -6,11 +6,25 @@ JSON, progress). Nothing is decided here: a command opens the log, asks its admi
 
 from __future__ import annotations
 
-from oncelog.cli import batch, gc, group, jars, log, meta, topic, txn
+from oncelog.cli import batch, completion, consume, doctor, gc, group, jars, log, meta, produce, tail, topic, txn
 from oncelog.cli.shell import root
 
 main = root
 """The entry point, also of ``python -m oncelog``."""
 
-for _command in (topic.topic, txn.txn, group.group, log.log, batch.batch, meta.meta, gc.gc, jars.jars):
+for _command in (
+    topic.topic,
+    txn.txn,
+    group.group,
+    log.log,
+    batch.batch,
+    meta.meta,
+    gc.gc,
+    jars.jars,
+    produce.produce,
+    consume.consume,
+    doctor.doctor,
+    completion.completion,
+):
     main.add_command(_command)
+log.log.add_command(tail.tail)

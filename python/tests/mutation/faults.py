@@ -1319,7 +1319,7 @@ LEDGER = [
         "ledger/kinds.py",
         "            if prefix not in self.prefixes(reader):\n                raise\n",
         "            raise\n",
-        ("unit/test_cli.py::test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger",),
+        ("unit/cli/test_cli.py::test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger",),
     ),
     Fault(
         "a decision is taken again behind a lost answer",
