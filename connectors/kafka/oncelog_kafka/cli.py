@@ -151,9 +151,7 @@ def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
     return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
 
 
-@txn.command(
-    example=f"{_NAMED}oncelog kafka txn abort --prefix delayed"
-)
+@txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
 @click.option("--prefix", required=True, help="Of the sink.")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
@@ -186,9 +184,7 @@ def list_prefixes(settings: Settings) -> None:
         show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
 
 
-@batch.command(
-    "show", example=f"{_NAMED}oncelog kafka batch show delayed"
-)
+@batch.command("show", example=f"{_NAMED}oncelog kafka batch show delayed")
 @click.argument("query")
 @click.pass_obj
 def show_batch(settings: Settings, query: str) -> None:
@@ -224,9 +220,7 @@ def show_batch(settings: Settings, query: str) -> None:
         show(f"open and not decided: {printable(name)}")
 
 
-@batch.command(
-    example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss"
-)
+@batch.command(example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss")
 @click.argument("query")
 @click.option(
     "--accept-loss",

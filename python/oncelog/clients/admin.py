@@ -7,7 +7,6 @@ background of a log, so somebody has to call `upkeep` now and then (``oncelog gc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
 
 from oncelog import limits
 from oncelog.arguments import check_choice, check_name, check_number
@@ -17,6 +16,7 @@ from oncelog.clients.descriptions import GroupProgress, TopicDescription, TopicL
 from oncelog.clients.dump import Dumped
 from oncelog.clients.maintenance import UpkeepReport
 from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
+from oncelog.clients.offset_lookup import End, OffsetSpec
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import group_removal, groups, inspection, sweeper
 from oncelog.coordinator.inspection import (
@@ -36,9 +36,6 @@ from oncelog.protocol.txn_state import TxnState
 from oncelog.signatures import checked
 from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.znodes.clock import store_now_ms
-
-OffsetSpec = int | Literal["earliest", "latest"]
-"""A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
 
 
 class Admin(Guided):
@@ -287,9 +284,7 @@ class Admin(Guided):
         groups.commit(self._store, group_id, {partition: OffsetAndMetadata(at) for partition, at in values.items()})
 
     @checked
-    def reset_group(
-        self, group_id: str, to: Literal["earliest", "latest"], *, names: Iterable[str] = ()
-    ) -> dict[TopicPartition, int]:
+    def reset_group(self, group_id: str, to: End, *, names: Iterable[str] = ()) -> dict[TopicPartition, int]:
         """Set a group's committed offsets to one end of the log. Stop its consumers first.
 
         Args:

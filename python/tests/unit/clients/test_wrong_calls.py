@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import oncelog
-from oncelog import habits, runtime
+from oncelog import habits, metadata, runtime
 from oncelog.errors import OncelogError
 from oncelog.runtime import Log
 from tests.support.log.logs import TOPIC, LogWorld, contents, tp
@@ -68,10 +68,10 @@ CALLS = {
     "oncelog.AdminClient({})":
         "oncelog has no AdminClient; log.admin is the admin client of a log that oncelog.open(path) opened",
     'oncelog.NewTopic("flights", 4, 1)': "oncelog has no NewTopic; write log.create_topic(name, partitions=...)",
-    'runtime.open_metadata("ledger")':
+    'metadata.open_metadata("ledger")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
-    "runtime.open_metadata(None)": "place must be str",
-    'runtime.adopt_host("nowhere")':
+    "metadata.open_metadata(None)": "place must be str",
+    'metadata.adopt_host("nowhere")':
         "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create` [path=",
     'runtime.copy_metadata("log", "backup")': "log must be Log",
     'runtime.copy_metadata(log, "memory")': "this store ends with this process: name one that lasts [to='memory'",
@@ -454,7 +454,14 @@ def held(log: Log) -> dict[str, Any]:
     closed.close()
     (record,) = consumer.poll()
     ours = {name: getattr(oncelog, name) for name in ("Consumer", "Producer", "TopicPartition", "OffsetAndMetadata")}
-    modules = {"oncelog": oncelog, "runtime": runtime, "datetime": datetime, "uuid": uuid, "pa": pa}
+    modules = {
+        "oncelog": oncelog,
+        "metadata": metadata,
+        "runtime": runtime,
+        "datetime": datetime,
+        "uuid": uuid,
+        "pa": pa,
+    }
     return {**modules, **ours, **locals(), "admin": log.admin, "tp": tp()}
 
 
