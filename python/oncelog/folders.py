@@ -74,7 +74,7 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
     path = Path(usable(_path_of_file_uri(text))) if is_uri else absolute(text)
     if {"*", "?"} & set(str(path)):
         raise UsageError("a log is one folder, and * and ? stand for many names; write the folder's name", path=text)
-    if path.is_file():
+    if os.path.isfile(path):  # noqa: PTH113 - Path's raises for a name that is too long
         raise UsageError("a folder is wanted, and this is a file", path=text)
     return path
 
