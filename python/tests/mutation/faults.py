@@ -646,6 +646,13 @@ BATCHES = [
         ("unit/protocol/test_batch_ledger.py",),
     ),
     Fault(
+        "a changed topic is told as another sink",
+        "protocol/batch_ledger.py",
+        "if request.run_id == ledger.run_id:",
+        "if True:",
+        ("unit/protocol/test_batch_ledger.py",),
+    ),
+    Fault(
         "a query continues another's history unasked",
         "protocol/batch_ledger.py",
         "if request.takeover != ledger.query_id:",
