@@ -1,4 +1,4 @@
-"""A sink of one's own: JSON files in a folder, exactly once. The example of docs/extending.md.
+"""A sink of one's own: JSON files in a folder, exactly once. The example of docs/guides/extending.md.
 
 query = (df.writeStream.foreachBatch(JsonFolderSink("/data/out", ledger="/data/ledger"))
          .option("checkpointLocation", "/data/checkpoint").start())
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from oncelog import folders, runtime
+from oncelog import folders, metadata
 from oncelog.errors import CorruptDataError
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.receipts import Receipts, ReceiptsTarget, receipts_ledgers
@@ -64,4 +64,4 @@ class JsonFolderSink(ForeachBatchSink[HistoryOptions, ReceiptsTarget[DataFrame]]
         return df
 
     def _opened(self, known: ReceiptsTarget[DataFrame] | None) -> ReceiptsTarget[DataFrame]:
-        return known or ReceiptsTarget(runtime.open_metadata(self._ledger), LEDGERS, JsonFolder(Path(self._folder)))
+        return known or ReceiptsTarget(metadata.open_metadata(self._ledger), LEDGERS, JsonFolder(Path(self._folder)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.signatures import checked
 from oncelog_kafka.packaging import configure, jars
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ __all__ = ["configure", "jars", "sink"]
 FORMAT_NAME = "oncelog-kafka"
 
 
+@checked
 def sink(**options: Any) -> KafkaSink:
     """An exactly-once Kafka sink for ``writeStream.foreachBatch``.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oncelog.habits import answering
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,6 +19,7 @@ JAR = Path(__file__).parent / "jars" / "oncelog-kafka.jar"
 _NAME = "the Kafka connector's jar"
 
 
+@answering
 def jars() -> str:
     """What ``spark.jars`` needs: the path of the connector's jar, for the driver and, by Spark's transfer, executors.
 
@@ -28,6 +31,7 @@ def jars() -> str:
     return packaging.built(JAR, _NAME)
 
 
+@answering
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the connector's jar to those of the session that `builder` makes; jars named before are kept.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import pty
 import re
 import signal
 import sqlite3
@@ -13,13 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import oncelog
 from oncelog import limits
@@ -32,103 +28,10 @@ from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
 from tests.style.tree import ROOT
 from tests.support.log.copies import open_round, written_blocks
-from tests.support.log.logs import TOPIC, flip_a_bit, send, started, tp, write_aborted, write_committed, write_open
+from tests.support.log.logs import TOPIC, flip_a_bit, started, tp, write_committed, write_open
+from tests.support.log.shell import ANSI, Shell, finished, on_terminal, started_command
 
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LONG_ID = "copier-" + "0123456789" * 20
-
-
-@dataclass
-class Shell:
-    """The command in this process, on the log of one folder."""
-
-    folder: Path
-
-    def __call__(self, *arguments: str, **environment: str | None) -> Result:
-        """Run a command; whatever happens, no traceback is shown and JSON stands alone."""
-        done = CliRunner().invoke(main, ["--path", str(self.folder), *arguments], env=environment)
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        assert "Traceback" not in done.output
-        return done
-
-    def json(self, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
-        done = self(*arguments, "--json")
-        assert (done.exit_code, done.stderr) == (exit_code, "")
-        document = json.loads(done.stdout)
-        assert isinstance(document, dict)
-        return document
-
-    def lines(self, *arguments: str, exit_code: int = 0) -> list[str]:
-        done = self(*arguments)
-        assert (done.exit_code, done.stderr) == (exit_code, "")
-        return done.stdout.splitlines()
-
-    def refused(self, *arguments: str, exit_code: int, **environment: str | None) -> str:
-        """The one line on stderr of a command that fails."""
-        done = self(*arguments, **environment)
-        assert (done.exit_code, done.stdout) == (exit_code, "")
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("oncelog: ")
-        return line
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path / "log")
-
-
-@pytest.fixture
-def log(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[oncelog.Log]:
-    """A log with one topic of two partitions, opened beside the command."""
-    monkeypatch.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans that settling could disturb
-    with oncelog.open(shell.folder) as opened:
-        opened.create_topic(TOPIC, partitions=2)
-        yield opened
-
-
-@pytest.fixture
-def busy(log: oncelog.Log) -> Iterator[oncelog.Log]:
-    """With committed, aborted and open transactions, a micro-batch, and a group."""
-    copier = started(log, "copier-0")
-    copier.begin_transaction()
-    send(copier, b"a", b"b")
-    copier.send_offsets_to_transaction({tp(): 1}, "readers")
-    copier.commit_transaction()
-    write_aborted(started(log, "loser-0"), b"c")
-    open_round(log).decide()
-    log.admin.settle()
-    write_open(blocker := started(log, "blocker-0"), b"d", number=1)
-    yield log
-    blocker.abort_transaction()
-
-
-def started_command(*arguments: str | Path, **settings: Any) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "oncelog", *map(str, arguments)]
-    return subprocess.Popen(command, text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings})
-
-
-def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    stdout, stderr = process.communicate(timeout=60)
-    return process.returncode, stdout, stderr
-
-
-def on_terminal(*arguments: str | Path, stream: str = "stdout") -> tuple[str, str]:
-    """What a command shows on a terminal of 80 columns, and what it writes to its other stream."""
-    controller, terminal = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color"}
-    process = started_command(*arguments, env=environment, **{stream: terminal})
-    os.close(terminal)
-    shown = b""
-    try:
-        while chunk := os.read(controller, 65536):
-            shown += chunk
-    except OSError as error:
-        if error.errno != errno.EIO:  # how Linux says that the other side is closed
-            raise
-    os.close(controller)
-    _, stdout, stderr = finished(process)
-    return shown.decode().replace("\r\n", "\n"), stderr or stdout or ""
 
 
 # Topics ---------------------------------------------------------------------------------------------------------------
@@ -976,7 +879,7 @@ def test_every_command_takes_the_shared_options() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_explained_in_its_help_and_in_the_documentation(name: str) -> None:
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     command = COMMANDS[name]
     assert command.help
     assert f"oncelog {name}" in text
