@@ -140,13 +140,13 @@ crash: shims ## Stop real queries, tasks and brokers at every named point, on SQ
 nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
-	$(BIN)/python examples/flights_exactly_once.py
+	$(BIN)/python examples/demonstrations/flights_exactly_once.py
 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
-	$(BIN)/python examples/flights_on_a_cluster.py
+	$(BIN)/python examples/demonstrations/flights_on_a_cluster.py
 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
-	$(BIN)/python examples/kafka_exactly_once.py $(if $(BY),--by $(BY))
+	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))
 
 bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks

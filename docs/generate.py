@@ -18,7 +18,7 @@ from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
-EXAMPLES = DOCS.parent / "examples"
+EXTENDING = DOCS.parent / "examples" / "extending"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
 EXTENDING_PAGE = DOCS / "guides" / "extending.md"
@@ -90,8 +90,8 @@ def code_of(program: Path) -> str:
 
 def extending_page() -> str:
     """The page of how to extend oncelog, with its examples."""
-    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXAMPLES / "json_file_store.py"))
-    page = with_generated(page, "target", code_of(EXAMPLES / "json_folder_target.py"))
+    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
+    page = with_generated(page, "target", code_of(EXTENDING / "json_folder_target.py"))
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
 
 

@@ -6,7 +6,7 @@ transactions, every fifth of them aborted, and writes the late departures with o
 workers, the driver and the leader of the ZooKeepers are killed, and replaced. In the end every row is compared with the
 CSV that the flights came from.
 
-    python examples/flights_on_a_cluster.py        # or: make run-cluster
+    python examples/demonstrations/flights_on_a_cluster.py        # or: make run-cluster
 
 All servers run on this machine, as processes, and are gone afterwards. What they printed is in build/cluster. Exits
 with 1 unless the output is exactly the truth. Needs Linux: it listens on 127.0.0.2, and reads /proc.
@@ -29,7 +29,7 @@ from flights.progress import Progress
 from flights.reading import TopicReader
 from oncelog.testing.zookeeper_server import running_ensemble
 
-WORK = Path(__file__).resolve().parents[1] / "build" / "cluster"
+WORK = Path(__file__).resolve().parents[2] / "build" / "cluster"
 
 
 async def main(console: Console) -> int:

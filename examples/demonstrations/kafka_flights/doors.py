@@ -20,7 +20,7 @@ from flights.pipeline import JVM_OPTIONS
 from flights.processes import Program, Programs
 from flights.waiting import until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(sys.executable).parent
 
 QUERY = "kafka_flights.query"
@@ -76,7 +76,7 @@ class Starter:
                 command = [sys.executable, "-m", QUERY, json.dumps({**settings, "spark": spark})]
                 return [self._driver(command, moment)]
             case Door.SPARK_SUBMIT:
-                program = str(ROOT / "examples" / "kafka_flights" / "query.py")
+                program = str(ROOT / "examples" / "demonstrations" / "kafka_flights" / "query.py")
                 return [self._driver([*_spark_submit(spark), program, json.dumps(settings)], moment)]
             case Door.CONNECT:
                 server = self._driver(
@@ -94,7 +94,7 @@ class Starter:
         return self._program(self._name, [*doomed, *command], variables)
 
     def _program(self, name: str, command: Sequence[str], variables: Mapping[str, str]) -> Program:
-        path = os.pathsep.join([str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(ROOT / "examples" / "demonstrations"), os.environ.get("PYTHONPATH", "")])
         return self._programs.start(name, command, {**variables, "PYTHONPATH": path}, self._folder / f"{name}.out")
 
 

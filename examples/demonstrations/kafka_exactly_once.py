@@ -6,9 +6,9 @@ together, at ten named moments of a micro-batch, and between some of its lives t
 Then librdkafka reads the topic as read_committed, and every row is compared with the CSV that the flights came from. A
 twin without transactions dies as often, but not by connect: foreachBatch wants more of a server's Python there.
 
-    python examples/kafka_exactly_once.py                     # or: make run-kafka
-    python examples/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
-    python examples/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
+    python examples/demonstrations/kafka_exactly_once.py                     # or: make run-kafka
+    python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
+    python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
 
 The query is the same text each time; what is killed is a Python program with its driver, a driver with its program, or
 a Spark Connect server, whose client then comes to the next one. Exits with 1 unless the topic is exactly the truth.

@@ -5,7 +5,7 @@ Both look for late departures. One writes them with oncelog's sink; the other, a
 in foreachBatch. Both die at the same seven moments of a micro-batch. Then every row of both outputs is compared with
 the CSV that the flights came from.
 
-    python examples/flights_exactly_once.py        # or: make run
+    python examples/demonstrations/flights_exactly_once.py        # or: make run
 
 Writes build/flights.html; what the runs leave (logs, checkpoints, what the programs printed) is in build/flights.
 Exits with 1 unless oncelog's output is exactly the truth.
@@ -29,7 +29,7 @@ from flights.kills import KILLS
 from flights.progress import Progress
 from flights.story import Story
 
-BUILD = Path(__file__).resolve().parents[1] / "build"
+BUILD = Path(__file__).resolve().parents[2] / "build"
 WORK = BUILD / "flights"
 PAGE = BUILD / "flights.html"
 
