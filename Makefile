@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs docs-version clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs docs-version wheel clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,8 +27,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 DAILY := not walk and not on_zookeeper
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
-CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py)
-TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py)
+CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py tools/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka examples benchmarks integration_tests docs/*.py tools/*.py)
 
 # The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so, and tests of them are skipped.
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
@@ -173,6 +173,10 @@ docs-version: docs ## Commit the site to the local branch gh-pages, beside those
 $(DOCS_READY): pyproject.toml | $(READY)
 	@$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
+
+wheel: shims ## The wheel and the sdist in dist/, with the jars inside
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf .venv* build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

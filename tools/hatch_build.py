@@ -15,7 +15,7 @@ JARS = (
 CHOICE = "ONCELOG_WITHOUT_JARS"
 
 
-class JarHook(BuildHookInterface):
+class JarHook(BuildHookInterface[Any]):
     """Refuses a wheel that lacks a jar. Editable installs may: they see the jars once they are built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -23,7 +23,7 @@ class JarHook(BuildHookInterface):
         missing = [str(jar) for jar in JARS if not Path(self.root, jar).is_file()]
         if version == "editable" or not missing or os.environ.get(CHOICE):
             return
-        raise FileNotFoundError(
+        self.app.abort(  # pip then prints the sentence, and no traceback
             f"not built: {', '.join(missing)}; a wheel without the jars reads at half the speed and has no Kafka "
             f"connector. Run `make shims` first (it needs a JDK and Maven), or set {CHOICE}=1 to build a wheel of the "
             "Python parts alone"

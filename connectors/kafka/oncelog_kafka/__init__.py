@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.extras import extras
 from oncelog.signatures import checked
 from oncelog_kafka.packaging import configure, jars
 
@@ -34,7 +35,8 @@ def sink(**options: Any) -> KafkaSink:
         query = (df.writeStream.foreachBatch(oncelog_kafka.sink(**options))
                  .option("checkpointLocation", "/data/ck").start())
     """
-    from pyspark.sql import is_remote  # the command line does without PySpark
+    with extras("spark,kafka", part="oncelog_kafka"):
+        from pyspark.sql import is_remote  # the command line does without PySpark
 
     from oncelog.spark.versions import check_version, refuse_connect
 

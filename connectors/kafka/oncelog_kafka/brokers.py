@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.future import Future
-from kafka.protocol.admin import DescribeTransactionsRequest
-from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import CoordinatorType
-from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
+from oncelog.extras import extras
+
+with extras("kafka", part="oncelog_kafka"):
+    from kafka import errors as kafka_errors
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+    from kafka.future import Future
+    from kafka.protocol.admin import DescribeTransactionsRequest
+    from kafka.protocol.consumer import OffsetFetchRequest
+    from kafka.protocol.metadata import CoordinatorType
+    from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
 from oncelog.errors import InvalidOptionError
 from oncelog.ports import Clock

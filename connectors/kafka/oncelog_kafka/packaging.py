@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oncelog.extras import extras
 from oncelog.habits import answering
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 JAR = Path(__file__).parent / "jars" / "oncelog-kafka.jar"
 _NAME = "the Kafka connector's jar"
+_EXTRAS = "spark,kafka"
 
 
 @answering
@@ -26,7 +28,8 @@ def jars() -> str:
     Raises:
         UsageError: the jar is not there: this is a source tree in which it was not built.
     """
-    from oncelog.spark import packaging
+    with extras(_EXTRAS, part="oncelog_kafka"):
+        from oncelog.spark import packaging
 
     return packaging.built(JAR, _NAME)
 
@@ -41,6 +44,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Raises:
         UsageError: the jar is not built, or comes too late: see `oncelog.spark.configure`.
     """
-    from oncelog.spark import packaging
+    with extras(_EXTRAS, part="oncelog_kafka"):
+        from oncelog.spark import packaging
 
     return packaging.with_jar(builder, packaging.Jar(JAR, _NAME, "io.oncelog.kafka.KafkaProvider"))

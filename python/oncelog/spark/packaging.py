@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pyspark.sql import SparkSession, is_remote
+from oncelog.extras import extras
+
+with extras("spark", part="oncelog.spark"):
+    from pyspark.sql import SparkSession, is_remote
 
 from oncelog.errors import UsageError
 from oncelog.signatures import checked

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import pyspark
+from oncelog.extras import extras
+
+with extras("spark", part="oncelog.spark"):
+    import pyspark
 
 from oncelog.errors import UsageError
 

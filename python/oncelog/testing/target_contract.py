@@ -16,7 +16,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pytest
+from oncelog.extras import extras
+
+with extras("testing", part="oncelog.testing.target_contract"):
+    import pytest
 
 from oncelog import crash_points
 from oncelog.crash_points import CrashPoint

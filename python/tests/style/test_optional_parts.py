@@ -39,3 +39,11 @@ def test_an_import_loads_no_extra_that_is_installed() -> None:
         f"loaded = [name for name in {EXTRAS!r} if name in sys.modules]\n"
         f"sys.exit(f'import oncelog loads {{loaded}}' if loaded else 0)\n"
     )
+
+
+def test_each_part_that_needs_an_extra_says_which_one_to_install() -> None:
+    hidden = [*EXTRAS, "greenlet", "pytest", "hypothesis"]
+    tried = [sys.executable, ROOT / "tools" / "doors.py", *hidden]
+    done = subprocess.run(tried, cwd=ROOT / "python", capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr

@@ -11,7 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pyspark.sql import DataFrame
+from oncelog.extras import extras
+
+with extras("spark", part="oncelog.spark.kit"):
+    from pyspark.sql import DataFrame
 
 from oncelog.errors import BatchRefusedError
 from oncelog.ledger.progress import GroupProgress

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from greenlet import greenlet
+from oncelog.extras import extras
+
+with extras("testing", part="oncelog.testing.simulation"):
+    from greenlet import greenlet
 
 STEPS_MAX = 200_000
 """A run that takes more than this does not come to an end."""

@@ -19,7 +19,10 @@ Needs pytest and hypothesis: the extra ``oncelog[testing]``.
 
 from __future__ import annotations
 
-import pytest
+from oncelog.extras import extras
+
+with extras("testing", part="oncelog.testing.znode_store_contract"):
+    import pytest
 
 # Before the modules are imported: a failed assert then shows both of its sides.
 pytest.register_assert_rewrite(

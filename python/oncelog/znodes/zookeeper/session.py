@@ -17,11 +17,14 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
-from kazoo.protocol.states import KazooState
-from kazoo.retry import KazooRetry
-from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
+from oncelog.extras import extras
+
+with extras("zookeeper", part="oncelog.znodes.zookeeper"):
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+    from kazoo.protocol.states import KazooState
+    from kazoo.retry import KazooRetry
+    from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
 
 from oncelog.errors import StoreAccessError, UsageError
 from oncelog.ports import Check, Create, Delete, Op, Set, Stat, Znode

@@ -1,0 +1,49 @@
+"""Tries each public part of oncelog that needs an extra, where no extra is installed. Prints each fault on a line.
+
+Run by the interpreter to try, so it imports nothing but what it tries. With names of packages as arguments these are
+hidden first, as if they were not installed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+DOORS = {
+    "from oncelog.spark import configure": "spark",
+    "from oncelog.spark import jars": "spark",
+    "from oncelog.spark import sink": "spark",
+    "from oncelog.spark import OncelogDataSource": "spark",
+    "from oncelog.spark.kit.sink import ForeachBatchSink": "spark",
+    "import oncelog_kafka; oncelog_kafka.sink()": "spark,kafka",
+    "import oncelog_kafka; oncelog_kafka.configure(None)": "spark,kafka",
+    "import oncelog_kafka; oncelog_kafka.jars()": "spark,kafka",
+    "import oncelog_kafka.cli": "kafka",
+    "import oncelog.testing.simulation": "testing",
+    "import oncelog_kafka.testing.simulation.__main__": "testing",
+    "import oncelog.testing.target_contract": "testing",
+    "import oncelog.testing.znode_store_contract": "testing",
+    "import oncelog.znodes.zookeeper": "zookeeper",
+}
+"""What a user types, and the extras that the error must name."""
+
+
+def fault(typed: str, extras: str) -> str | None:
+    """What is wrong with the answer to what a user typed."""
+    try:
+        exec(typed, {})
+    except ModuleNotFoundError as problem:
+        if f'pip install "oncelog[{extras}]"' in str(problem) and "\n" not in str(problem):
+            return None
+        return f'{typed}: names no pip install "oncelog[{extras}]": {problem}'
+    return f"{typed}: works without the extras {extras}"
+
+
+def main(hidden: list[str]) -> int:
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # an import of None raises ModuleNotFoundError
+    faults = [found for found in (fault(*door) for door in DOORS.items()) if found]
+    sys.stderr.writelines(f"{found}\n" for found in faults)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
