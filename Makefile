@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka bench bench-kafka bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
@@ -66,7 +67,7 @@ lint: $(READY) ## Style, types, import direction, spelling
 
 unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
-test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
+test: lint $(BUILDABLE) $(DOCS_READY) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
@@ -139,13 +140,13 @@ crash: shims ## Stop real queries, tasks and brokers at every named point, on SQ
 nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
-	$(BIN)/python examples/flights_exactly_once.py
+	$(BIN)/python examples/demonstrations/flights_exactly_once.py
 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
-	$(BIN)/python examples/flights_on_a_cluster.py
+	$(BIN)/python examples/demonstrations/flights_on_a_cluster.py
 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
-	$(BIN)/python examples/kafka_exactly_once.py $(if $(BY),--by $(BY))
+	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))
 
 bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
@@ -156,8 +157,22 @@ bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of do
 bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick
 
-docs: $(READY) ## Draw the diagrams and option tables of docs/ from the code
+docs docs-version: export NO_MKDOCS_2_WARNING = 1
+docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site/index.html
 	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build
+	@echo "To read it, with its search: python3 -m http.server --directory build/site"
+
+docs-version: export DOCS_VERSIONS = mike
+docs-version: docs ## Commit the site to the local branch gh-pages, beside those of other versions (VERSION=0.1)
+	@test -n "$(VERSION)" || { echo "which version? make docs-version VERSION=0.1"; exit 2; }
+	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --update-aliases "$(VERSION)" latest
+	$(BIN)/mike set-default latest
+
+# The group `docs` takes a few seconds to install, and only the site needs it.
+$(DOCS_READY): pyproject.toml | $(READY)
+	@$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 wheel: shims ## The wheel and the sdist in dist/, with the jars inside
 	rm -rf dist

@@ -1,6 +1,6 @@
 """Runs the benchmarks on Kafka and writes their part of docs/benchmarks.md (the full run only).
 
-python -m benchmarks.kafka [--quick] [--only NAME ...]
+python -m benchmarks.kafka [--quick] [--only NAME ...] [--spark RELEASE]
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import kafka_peer, report
+from benchmarks import kafka_first, kafka_latency, kafka_peer, kafka_sink, kafka_source, report
+from benchmarks.kafka_world import world
 from benchmarks.report import Finding, Section
+from oncelog.testing.kafka_broker import TV2_VERSION
 
 INTRODUCTION = """\
 Both connectors run in one Spark session, in turns, against one broker of one process, all on the same two cores; the
@@ -28,47 +30,44 @@ oncelog is faster, but for times and costs. The machine is shared and noisy: rea
 digit."""
 
 
+PARTS: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
+    "source": ("Kafka to Spark", kafka_source.EXPLANATION, kafka_source.run),
+    "sink": ("Spark to Kafka", kafka_sink.FROM_FILES, kafka_sink.from_files),
+    "copy": ("Kafka to Kafka", kafka_sink.KAFKA_TO_KAFKA, kafka_sink.kafka_to_kafka),
+    "latency": ("A small batch", kafka_latency.EXPLANATION, kafka_latency.run),
+    "first": ("A session's first batch", kafka_first.EXPLANATION, kafka_first.run),
+    "partitions": ("Many partitions", kafka_sink.PARTITIONS, kafka_sink.over_partitions),
+}
+"""By name: heading, explanation, and what measures."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for, in the peer's environment; returns the exit code."""
-    if not kafka_peer.is_here():
-        os.chdir(kafka_peer.ROOT)
-        interpreter = str(kafka_peer.python())
-        os.execv(interpreter, [interpreter, "-m", "benchmarks.kafka", *arguments])
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less data, under two minutes; writes no page")
-    parser.add_argument("--only", nargs="+", choices=list(_parts()), help="these benchmarks alone")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="these benchmarks alone")
+    parser.add_argument("--spark", choices=kafka_peer.RELEASES, default=kafka_peer.RELEASES[0], help="the PySpark")
     options = parser.parse_args(arguments)
+    if not kafka_peer.is_here(options.spark):
+        os.chdir(kafka_peer.ROOT)
+        interpreter = str(kafka_peer.python(options.spark))
+        os.execv(interpreter, [interpreter, "-m", "benchmarks.kafka", *arguments])
     folder = Path(tempfile.mkdtemp(prefix="oncelog-bench-kafka-"))
     try:
-        sections = _run(folder, options.only or list(_parts()), quick=options.quick)
+        sections = _run(folder, options.only or list(PARTS), quick=options.quick)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if not options.quick and options.only is None:
-        report.write_part("On Kafka", _introduction(), sections, "make bench-kafka")
+    if not options.quick and options.only is None and options.spark == kafka_peer.RELEASES[0]:
+        report.write_part("On Kafka", _introduction(options.spark), sections, "make bench-kafka")
         print(f"wrote {report.PAGE}")
     return 0
 
 
-def _parts() -> dict[str, tuple[str, str, Callable[..., list[Finding]]]]:
-    """By name: heading, explanation, and what measures. Imported late: they need the peer's environment."""
-    from benchmarks import kafka_latency, kafka_sink, kafka_source
-
-    return {
-        "source": ("Kafka to Spark", kafka_source.EXPLANATION, kafka_source.run),
-        "sink": ("Spark to Kafka", kafka_sink.FROM_FILES, kafka_sink.from_files),
-        "copy": ("Kafka to Kafka", kafka_sink.KAFKA_TO_KAFKA, kafka_sink.kafka_to_kafka),
-        "latency": ("A small batch", kafka_latency.EXPLANATION, kafka_latency.run),
-        "partitions": ("Many partitions", kafka_sink.PARTITIONS, kafka_sink.over_partitions),
-    }
-
-
 def _run(folder: Path, wanted: Sequence[str], *, quick: bool) -> list[Section]:
-    from benchmarks.kafka_world import world
-
     sections: list[Section] = []
     with world(folder) as here:
         for name in wanted:
-            heading, explanation, run = _parts()[name]
+            heading, explanation, run = PARTS[name]
             print(f"{heading} ...", flush=True)
             started = time.monotonic()
             findings = run(here, quick=quick)
@@ -77,10 +76,8 @@ def _run(folder: Path, wanted: Sequence[str], *, quick: bool) -> list[Section]:
     return sections
 
 
-def _introduction() -> str:
-    from oncelog.testing.kafka_broker import TV2_VERSION
-
-    return INTRODUCTION.format(spark=kafka_peer.SPARK, broker=TV2_VERSION, confluent=version("confluent-kafka"))
+def _introduction(spark: str) -> str:
+    return INTRODUCTION.format(spark=spark, broker=TV2_VERSION, confluent=version("confluent-kafka"))
 
 
 if __name__ == "__main__":

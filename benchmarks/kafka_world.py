@@ -171,14 +171,15 @@ def world(folder: Path) -> Iterator[World]:
     try:
         broker.start()
         broker.wait_until_serving()
-        spark = _session(folder)
+        spark = session(folder)
         yield World(broker, spark, folder)
         spark.stop()
     finally:
         broker.stop()
 
 
-def _session(folder: Path) -> SparkSession:
+def session(folder: Path) -> SparkSession:
+    """Two cores, and both connectors."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.config("spark.jars", ",".join(map(str, kafka_peer.jars())))
     spark = (

@@ -1,4 +1,4 @@
-"""Generates the parts of the docs that the code knows: the option tables, the state diagram, and whole examples.
+"""Generates the parts of the docs that the code knows: the option tables, the drawings, and whole examples.
 
 python docs/generate.py            writes them
 python docs/generate.py --check    fails if they are not up to date
@@ -12,14 +12,17 @@ import sys
 import tomllib
 from pathlib import Path
 
-from oncelog.protocol.txn_state import state_diagram
+from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
-EXAMPLES = DOCS.parent / "examples"
+EXTENDING = DOCS.parent / "examples" / "extending"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
+CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
+EXTENDING_PAGE = DOCS / "guides" / "extending.md"
+OPTIONS_PAGE = DOCS / "reference" / "options.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
 
@@ -87,8 +90,8 @@ def code_of(program: Path) -> str:
 
 def extending_page() -> str:
     """The page of how to extend oncelog, with its examples."""
-    page = with_generated((DOCS / "extending.md").read_text(), "store", code_of(EXAMPLES / "json_file_store.py"))
-    page = with_generated(page, "target", code_of(EXAMPLES / "json_folder_target.py"))
+    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
+    page = with_generated(page, "target", code_of(EXTENDING / "json_folder_target.py"))
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
 
 
@@ -105,15 +108,16 @@ def conformance_page() -> str:
         for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
             key, says = reason if isinstance(reason, list) else (reason, "")
             by_reason[key].append(f"- {name}: {test}" + (f" (`{says}`)" if says else ""))
-    reasons = [f"**{expected['reasons'][key]}**\n" + "\n".join(tests) for key, tests in by_reason.items()]
-    older = [
-        f"**Not in {release}:**\n" + "\n".join(f"- {name}: {test}" for name, tests in absent.items() for test in tests)
-        for release, absent in expected["older"].items()
-    ]
+    reasons = [f"**{expected['reasons'][key]}**\n\n" + "\n".join(tests) for key, tests in by_reason.items()]
+    absent = {
+        release: [f"- {name}: {test}" for name, tests in suites.items() for test in tests]
+        for release, suites in expected["older"].items()
+    }
+    older = [f"**Not in {release}:**\n\n" + "\n".join(tests) for release, tests in absent.items()]
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)
-    page = (DOCS / "conformance.md").read_text()
+    page = CONFORMANCE_PAGE.read_text()
     page = with_generated(page, "suites", "\n".join(counts))
     page = with_generated(page, "differences", "\n\n".join(reasons))
     page = with_generated(page, "older", "\n\n".join(older))
@@ -123,13 +127,11 @@ def conformance_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
-    protocol = DOCS / "protocol.md"
-    diagram = f"```mermaid\n{state_diagram().strip()}\n```"
     return {
-        DOCS / "conformance.md": conformance_page(),
-        DOCS / "extending.md": extending_page(),
-        DOCS / "options.md": options_page(),
-        protocol: with_generated(protocol.read_text(), "states", diagram),
+        **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
+        CONFORMANCE_PAGE: conformance_page(),
+        EXTENDING_PAGE: extending_page(),
+        OPTIONS_PAGE: options_page(),
     }
 
 

@@ -58,5 +58,5 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"oncelog.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
+        raise import_module("oncelog.habits").unknown_name("oncelog", name, __all__)
     return getattr(import_module(f"oncelog.{_HOMES[name]}"), name)

@@ -34,6 +34,8 @@
     ├── OutcomeUnknownError         the write may or may not have happened: run the same step again
     └── UsageError                  the call is wrong: mend the named argument; nothing was written
         ├── InvalidOptionError
+        ├── WrongArgumentsError
+        ├── UnknownNameError
         ├── UnknownTopicError
         ├── TopicExistsError
         ├── UnknownPartitionError
@@ -52,6 +54,7 @@ errors survive pickling between Spark's processes.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Self
 
 
@@ -71,7 +74,7 @@ class OncelogError(Exception):
     def __str__(self) -> str:
         if not self.fields:
             return self.message
-        return f"{self.message} [{', '.join(f'{name}={value!r}' for name, value in self.fields.items())}]"
+        return f"{self.message} [{', '.join(f'{name}={_shown(value)}' for name, value in self.fields.items())}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.fields)
@@ -79,6 +82,20 @@ class OncelogError(Exception):
     @classmethod
     def rebuild(cls, message: str, fields: dict[str, Any]) -> Self:
         return cls(message, **fields)
+
+
+class Shown(str):
+    """A text in an error's fields that is shown without quotation marks: it is the representation of something."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _shown(value: object) -> str:
+    """A member of an enumeration is shown as users write it."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return repr(value.value if isinstance(value, Enum) else value)
 
 
 def _rebuild(kind: type[OncelogError], message: str, fields: dict[str, Any]) -> OncelogError:
@@ -215,6 +232,14 @@ class UsageError(OncelogError, ValueError):
 
 class InvalidOptionError(UsageError):
     """An unknown, malformed or contradictory option."""
+
+
+class WrongArgumentsError(UsageError, TypeError):
+    """The call does not take an argument of this name, or so many, or it lacks one."""
+
+
+class UnknownNameError(UsageError, AttributeError):
+    """There is no such call or field; what another client calls so has another name here."""
 
 
 class UnknownTopicError(UsageError):

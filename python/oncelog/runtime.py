@@ -22,22 +22,23 @@ from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store
+from oncelog.metadata import ensure_format, open_store, place_of
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
-from oncelog.randomness import random_id
 from oncelog.signatures import checked
 from oncelog.types import IsolationLevel
-from oncelog.znodes import copying, log_payloads, paths
+from oncelog.znodes import copying, paths
 from oncelog.znodes.clock import SystemClock
 from oncelog.znodes.copying import Copied, Progress
-from oncelog.znodes.log_payloads import LogFormat, decode_format, encode_format
-from oncelog.znodes.schemes import Place, is_url
+from oncelog.znodes.log_payloads import LogFormat, encode_format
+from oncelog.znodes.schemes import shown
 from oncelog.znodes.transact import resolving
 
 
-class Log:
+class Log(Guided):
     """An open log. Made by `open`; close it, or use it as a context manager.
 
     Safe to use from several threads; its producers and consumers are not. A forked child opens the log anew.
@@ -58,6 +59,9 @@ class Log:
         self.services = services
         self.admin = Admin(services)
         self._producers: WeakSet[Producer] = WeakSet()
+
+    def __repr__(self) -> str:
+        return f"Log({self.path!r}, znodes={None if self.znodes is None else shown(self.znodes)!r})"
 
     @property
     def cluster_id(self) -> str:
@@ -112,7 +116,9 @@ class Log:
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> Consumer:
-        """A consumer of assigned or subscribed partitions; there is no rebalancing.
+        """A consumer of assigned or subscribed partitions.
+
+        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
 
         Args:
             group_id: whose committed offsets it starts from and commits to.
@@ -129,8 +135,8 @@ class Log:
     def close(self) -> None:
         """Close the log's producers, then its stores. Clients made from it cannot be used any more.
 
-        Raises:
-            what `Producer.close` raises; the rest is closed all the same. What is lost with a transaction is logged.
+        An error of `Producer.close` is raised; the rest is closed all the same. What is lost with a transaction is
+        logged.
         """
         with ExitStack() as closing:
             closing.callback(self.services.store.close)
@@ -151,10 +157,11 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     """Open a log, and create it where there is none.
 
     Args:
-        path: folder of the data files, or ``s3://bucket/folder`` with `znodes` elsewhere.
-        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, ``sqlite:/a/file`` for
-            another place, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves several hosts,
-            ``memory`` for a store that dies with the process (tests), or the URL of a store of another package.
+        path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` with `znodes` elsewhere.
+        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, another folder or
+            ``sqlite:/a/file`` for one there, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves
+            several hosts, ``memory`` for a store that dies with the process (tests), or the URL of a store of another
+            package.
         create: whether a log may be created; otherwise a missing one is an error.
 
     Returns:
@@ -168,37 +175,17 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     """
     root = absolute(path)  # tasks open it too, with another working folder
     files = file_store(root)
-    place = _place(root, znodes)
-    store = _open_store(root, place, create=create, files=files)
+    place = place_of(root, znodes)
+    store = open_store(root, place, create=create, files=files)
     try:
-        found = _ensure_format(store, root, create=create)
+        found = ensure_format(store, root, create=create)
         _ensure_folder(store, files, found, root)
-        return _log(root, place.url if znodes else None, store, files, SystemClock(), Threads(), found.cluster_id)
+        return _log(
+            root, None if znodes is None else place.url, store, files, SystemClock(), Threads(), found.cluster_id
+        )
     except BaseException:
         store.close()
         raise
-
-
-@checked
-def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
-    """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
-
-    Args:
-        place: ``zk://host:port,host:port/chroot``, ``sqlite:/a/file``, ``memory``, another store's URL, or a folder for
-            a SQLite file.
-        create: whether the store may be created; otherwise a missing one is an error.
-
-    Raises:
-        UsageError, StoreHostError, UnsupportedFormatError: see `open`.
-    """
-    root, znodes = (absolute("."), place) if is_url(place) else (absolute(place), None)
-    store = _open_store(root, _place(root, znodes), create=create)
-    try:
-        _ensure_format(store, place, create=create)
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 @checked
@@ -219,7 +206,7 @@ def open_with(
         store, files, clock: the parts; the log closes `store`.
         background: another way to do two things at a time than by threads.
     """
-    found = _ensure_format(store, path, create=create)
+    found = ensure_format(store, path, create=create)
     return _log(path, znodes, store, files, clock, background or Threads(), found.cluster_id)
 
 
@@ -235,47 +222,6 @@ def _log(
     producer_ids = ProducerIds(store)
     coordinator = TransactionCoordinator(store, producer_ids)
     return Log(path, znodes, LogServices(cluster_id, store, files, clock, producer_ids, coordinator, background))
-
-
-def _place(root: str, znodes: str | None) -> Place:
-    return Place.of(znodes or "sqlite", root)
-
-
-def _open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
-    if not create and not place.is_there():
-        raise _no_log(root)
-    # A log's store is there before its folder is marked, so it is looked for once more behind the look at the mark.
-    if files is not None and not place.is_there() and folder_mark.is_there(files) and not place.is_there():
-        raise UsageError(
-            "the folder holds the data of a log whose metadata is elsewhere: say where, by znodes",
-            path=root,
-            missing=str(place),
-        )
-    return place.open(create=create)
-
-
-def _no_log(path: str) -> UsageError:
-    return UsageError(
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`", path=path
-    )
-
-
-@checked
-def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
-    """Make the store of a log this host's own, after a move or when its former host is gone; for stores such as SQLite.
-
-    Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
-
-    Args:
-        path, znodes: as for `open`.
-
-    Raises:
-        UsageError: the store belongs to no host, or there is none.
-    """
-    place = _place(absolute(path), znodes)
-    if not place.is_there():
-        raise _no_log(str(path))
-    place.adopt_host()
 
 
 @checked
@@ -299,32 +245,14 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
         UnsupportedFormatError: either store is of another oncelog.
         CorruptDataError: a znode cannot be read, or the other store does not return what was written.
     """
-    place = _place(log.path, to)
+    place = place_of(log.path, to)
     if not place.scheme.is_lasting:
         raise UsageError("this store ends with this process: name one that lasts", to=str(place))
-    target = _open_store(log.path, place, create=True)
+    target = open_store(log.path, place, create=True)
     try:
         return copying.copy(log.services.store, target, on_progress=on_progress)
     finally:
         target.close()
-
-
-def _ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
-    """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
-    cluster_id = random_id()
-
-    def step(view: ZnodeView) -> LogFormat:
-        znode = view.get(paths.FORMAT)
-        if znode is not None:
-            copying.cluster_id_of(znode.data)
-            return decode_format(znode.data)
-        if not create:
-            raise _no_log(path)
-        for fixed, data in log_payloads.of_new_log(cluster_id):
-            view.create(fixed, data)
-        return LogFormat(cluster_id)
-
-    return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
 
 
 def _ensure_folder(store: ZnodeStore, files: FileStore, found: LogFormat, path: str) -> None:

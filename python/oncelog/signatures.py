@@ -13,13 +13,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import wraps
 from operator import contains
 from reprlib import Repr
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from oncelog.errors import UsageError, ensure
+from oncelog.errors import Shown, UsageError, ensure
+from oncelog.habits import answers, check_names, shown_name
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
@@ -33,10 +35,9 @@ _short.maxstring = _short.maxother = 100
 def checked(call: Checked) -> Checked:
     """Decorates a function, or a class whose constructor is meant: wrong types are refused before it runs.
 
-    A wrong number of arguments, or an unknown name, stays Python's own TypeError.
-
     Raises:
         UsageError: (the call) an argument is not of its type; the error names it, and what it takes.
+        WrongArgumentsError: (the call) an argument has a name that the call does not know, is one too many, or missing.
     """
     if isinstance(call, type):
         constructor = call.__init__  # type: ignore[misc]
@@ -54,16 +55,20 @@ def checked(call: Checked) -> Checked:
             exact_of = {name: rule.exact for name, rule in found.rules.items()}
             exact = [exact_of[name] for name in found.positional]
             signature = found  # last, as other threads go by it
-        if all(map(contains, exact, map(type, given))):
-            for name, value in named.items():
-                if type(value) not in exact_of.get(name, ()):
-                    break
-            else:
-                return call(*given, **named)
-        admitted, admitted_by_name = signature.admit(given, named)
-        return call(*admitted, **admitted_by_name)
+        try:
+            if all(map(contains, exact, map(type, given))):
+                for name, value in named.items():
+                    if type(value) not in exact_of.get(name, ()):
+                        break
+                else:
+                    return call(*given, **named)
+            admitted, admitted_by_name = signature.admit(given, named)
+            return call(*admitted, **admitted_by_name)
+        except TypeError:
+            check_names(call, given, named)
+            raise
 
-    return door  # type: ignore[return-value]
+    return answers(door)  # type: ignore[return-value]
 
 
 class _Signature(NamedTuple):
@@ -90,7 +95,7 @@ class _Signature(NamedTuple):
         rules = {p.name: _rule(hints.get(p.name, Any)) for p in found}
         others = next((rules.pop(p.name) for p in found if p.kind is p.VAR_KEYWORD), None)
         positional = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return cls(function.__qualname__.removesuffix(".__init__"), positional, rules, others)
+        return cls(shown_name(call), positional, rules, others)
 
     def admit(self, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments to call with.
@@ -108,7 +113,7 @@ class _Signature(NamedTuple):
             return value if rule is None else rule.admit(value)
         except _Refused as refused:
             message = f"{refused.part}{name} must be {refused.rule.text}{refused.fix and '; '}{refused.fix}"
-            found = _short.repr(refused.value)
+            found = Shown(_short.repr(refused.value))
             raise UsageError(message, call=self.name, found=found, type=type(refused.value).__name__) from None
 
 
@@ -212,6 +217,8 @@ def _number(value: Any) -> bool:
 def _words(kind: type) -> str:
     if kind is NoneType:
         return "None"
+    if issubclass(kind, Enum) and len(kind) == 1:  # stands for what is left out
+        return ""
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     return f"{kind.__name__}({', '.join(names)})" if 0 < len(names) <= _FEW_FIELDS else kind.__name__
 
@@ -228,7 +235,8 @@ def _one_of(rules: list[_Rule]) -> _Rule:
             raise near
         raise _Refused(value, rule, fix=near.fix if near else "")
 
-    rule = _Rule(" or ".join(one.text for one in rules), frozenset().union(*(one.exact for one in rules)), admit)
+    texts = [one.text for one in rules if one.text]
+    rule = _Rule(" or ".join(texts), frozenset().union(*(one.exact for one in rules)), admit)
     return rule
 
 

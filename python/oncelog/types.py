@@ -11,6 +11,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
+from oncelog.habits import Guided
 from oncelog.signatures import checked
 
 NO_PRODUCER_ID = -1
@@ -105,7 +106,7 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordMetadata:
+class RecordMetadata(Guided):
     """Where a sent record landed."""
 
     topic: str
@@ -115,7 +116,7 @@ class RecordMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerRecord:
+class ConsumerRecord(Guided):
     """One record as a consumer sees it. A `value` of None is a tombstone."""
 
     topic: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.extras import extras
+from oncelog.signatures import checked
 from oncelog_kafka.packaging import configure, jars
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ __all__ = ["configure", "jars", "sink"]
 FORMAT_NAME = "oncelog-kafka"
 
 
+@checked
 def sink(**options: Any) -> KafkaSink:
     """An exactly-once Kafka sink for ``writeStream.foreachBatch``.
 

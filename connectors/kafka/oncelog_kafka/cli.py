@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import click
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
 from oncelog.cli.shell import ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
@@ -27,7 +27,11 @@ _CLIENT = "oncelog_kafka.client"
 """Where click's context has the settings of the client: the tasks' client, and the driver's own."""
 
 
-@click.group(cls=Group)
+_NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
+"""How examples name the cluster and the ledger."""
+
+
+@click.group(cls=Group, example="oncelog kafka --brokers h1:9092 txn find-hanging")
 @click.option("--brokers", envvar=BROKERS_VARIABLE, metavar="HOST:PORT,...", help="The cluster.", show_envvar=True)
 @click.option(
     "--config",
@@ -77,7 +81,7 @@ def _cluster() -> Iterator[Brokers]:
 def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
     if settings.znodes_uri is None:
         raise click.UsageError("Which ledger? Give --znodes, as the sink's option znodes says.")
-    store = runtime.open_metadata(settings.znodes_uri, create=False)
+    store = metadata.open_metadata(settings.znodes_uri, create=False)
     try:
         yield store
     finally:
@@ -87,12 +91,12 @@ def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
 # Transactions ---------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=Group)
+@kafka.group(cls=Group, example="oncelog kafka --brokers h1:9092 txn list")
 def txn() -> None:
     """Transactions of the cluster."""
 
 
-@txn.command("list")
+@txn.command("list", example="oncelog kafka --brokers h1:9092 txn list --prefix delayed")
 @click.option("--prefix", help="Only those of the sink with this prefix.")
 @click.option("--state", "states", multiple=True, help="Only these states, as Ongoing; may be repeated.")
 @click.pass_obj
@@ -107,7 +111,7 @@ def list_transactions(settings: Settings, prefix: str | None, states: tuple[str,
     show_table(("state", "transactional id"), rows, empty="no transactional ids")
 
 
-@txn.command()
+@txn.command(example="oncelog kafka --brokers h1:9092 txn describe delayed-0")
 @click.argument("transactional_id")
 @click.pass_obj
 def describe(settings: Settings, transactional_id: str) -> None:
@@ -130,7 +134,7 @@ def describe(settings: Settings, transactional_id: str) -> None:
     )
 
 
-@txn.command("find-hanging")
+@txn.command("find-hanging", example="oncelog kafka --brokers h1:9092 txn find-hanging")
 @click.pass_obj
 def find_hanging(settings: Settings) -> ExitCode:
     """Find open transactions beyond their time-out. Exit code 1 if there are any."""
@@ -147,7 +151,7 @@ def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
     return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
 
 
-@txn.command()
+@txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
 @click.option("--prefix", required=True, help="Of the sink.")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
@@ -163,12 +167,12 @@ def abort(settings: Settings, prefix: str) -> None:
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=Group)
+@kafka.group(cls=Group, example="oncelog kafka --brokers h1:9092 batch list --znodes /data/ledger")
 def batch() -> None:
     """Micro-batches of sinks."""
 
 
-@batch.command("list")
+@batch.command("list", example="oncelog kafka batch list --znodes /data/ledger")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks that have their ledger here."""
@@ -180,7 +184,7 @@ def list_prefixes(settings: Settings) -> None:
         show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
 
 
-@batch.command("show")
+@batch.command("show", example=f"{_NAMED}oncelog kafka batch show delayed")
 @click.argument("query")
 @click.pass_obj
 def show_batch(settings: Settings, query: str) -> None:
@@ -216,7 +220,7 @@ def show_batch(settings: Settings, query: str) -> None:
         show(f"open and not decided: {printable(name)}")
 
 
-@batch.command()
+@batch.command(example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss")
 @click.argument("query")
 @click.option(
     "--accept-loss",

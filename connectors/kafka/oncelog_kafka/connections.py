@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
@@ -23,7 +23,7 @@ def open_store(place: str) -> ZnodeStore:
     """The store of a ledger, created where there is none. Spark's processes never close it: they end."""
     key = (os.getpid(), place)
     if key not in _stores:
-        _stores[key] = runtime.open_metadata(place)
+        _stores[key] = metadata.open_metadata(place)
     return _stores[key]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from oncelog.coordinator.sweeper import store_now_ms
 from oncelog.errors import CorruptDataError, UsageError
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.types import Outcome
+from oncelog.znodes.clock import store_now_ms
 from oncelog.znodes.transact import resolving
 from oncelog_kafka import kafka_rounds
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound, decode_round, encode_round

@@ -29,7 +29,8 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "UNKNOWN_PARTITION": (UnknownPartitionError, "a row names a partition that its topic does not have"),
     "NOT_AUTHORISED": (
         BrokerAccessError,
-        "the brokers do not let the tasks' producers do this; mend the ACLs (docs/kafka.md lists what a sink needs)",
+        "the brokers do not let the tasks' producers do this; mend the ACLs "
+        "(docs/guides/kafka.md lists what a sink needs)",
     ),
     "NO_LOGIN": (
         BrokerAccessError,

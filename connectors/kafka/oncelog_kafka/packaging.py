@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog.extras import extras
+from oncelog.habits import answering
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ _NAME = "the Kafka connector's jar"
 _EXTRAS = "spark,kafka"
 
 
+@answering
 def jars() -> str:
     """What ``spark.jars`` needs: the path of the connector's jar, for the driver and, by Spark's transfer, executors.
 
@@ -32,6 +34,7 @@ def jars() -> str:
     return packaging.built(JAR, _NAME)
 
 
+@answering
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the connector's jar to those of the session that `builder` makes; jars named before are kept.
 

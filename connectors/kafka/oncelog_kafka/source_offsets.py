@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from oncelog.ledger.progress import GroupProgress
-from oncelog.spark.kit.progress import parse_ends, progress
+from oncelog.spark.kit.progress import Foreign, parse_ends, progress
+from oncelog.spark.offsets import is_source_offset
 from oncelog.strict_json import without_duplicates
 from oncelog.types import MAX_LONG, TopicPartition
 
@@ -22,6 +23,12 @@ _NO_TOPICS = ("@absent", "@topicIds")
 """What `oncelog-kafka` writes beside the offsets: where it goes on in topics that it does not see, in which a group's
 offset can become nobody's; and the ids of topics that were created again since the query began."""
 
+_OF_A_LOG = Foreign(
+    is_source_offset,
+    "the offsets of a log cannot be in a group of Kafka; leave groupId out of the sink (the checkpoint keeps the "
+    "progress), and give it to the source, if the log is to show how far the query is",
+)
+
 KafkaOffsets = dict[TopicPartition, int]
 
 
@@ -31,7 +38,7 @@ def of_batch(batch: BatchContext, group_id: str) -> GroupProgress[TopicPartition
     Raises:
         BatchRefusedError: the query's progress is more than offsets of Kafka's partitions.
     """
-    ends = parse_ends(batch, group_id, parse_offsets, "Kafka (format kafka or oncelog-kafka)")
+    ends = parse_ends(batch, group_id, parse_offsets, "Kafka (format kafka or oncelog-kafka)", _OF_A_LOG)
     starts = [parse_offsets(text) for text in batch.start_offsets]
     known = [start for start in starts if start is not None]
     return progress(group_id, known if len(known) == len(starts) else [], ends)

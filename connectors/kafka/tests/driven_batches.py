@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -59,7 +59,7 @@ class World:
         self.broker = broker
         self.topic = broker.create_topic(fresh_name("driven"), partitions=2)
         self.prefix = f"{self.topic}.p"
-        self.store = runtime.open_metadata(str(folder / "ledger"))
+        self.store = metadata.open_metadata(str(folder / "ledger"))
         self.brokers = Brokers({"bootstrap_servers": broker.address})
         self.settings = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
 

@@ -21,7 +21,7 @@ from kafka.admin import (
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
@@ -117,7 +117,7 @@ class Sink:
         self.source = guarded.broker.create_topic(fresh_name("in"))
         self.prefix = f"{self.topic}.p"
         self.group = f"{self.topic}.g"
-        self._store = runtime.open_metadata(str(folder / "ledger"))
+        self._store = metadata.open_metadata(str(folder / "ledger"))
         self._settings: dict[str, Any] = {
             **options(guarded.broker, folder, self.topic, transactionalIdPrefix=self.prefix, groupId=self.group),
             "kafka.bootstrap.servers": guarded.address,
@@ -125,7 +125,7 @@ class Sink:
 
     @property
     def needs(self) -> list[Right]:
-        """What docs/kafka.md lists."""
+        """What docs/guides/kafka.md lists."""
         return [
             (TOPIC, self.topic, WRITE),
             (TRANSACTIONAL_ID, self.prefix, WRITE),

@@ -79,4 +79,4 @@ def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_aga
     assert read == values(kafka, target) == sorted([*numbers(size), "more"])
     assert "UnknownTopicError: the sink's topic does not exist; create it first" in refused
     assert f"StoreAccessError: the znode store cannot be created [path='{blocked}" in no_ledger
-    assert f"Parent path is not a directory: file:{blocked}" in no_checkpoint, "docs/cluster.md says what Spark says"
+    assert f"Parent path is not a directory: file:{blocked}" in no_checkpoint, "what docs/guides/cluster.md says"

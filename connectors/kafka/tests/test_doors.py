@@ -41,3 +41,84 @@ def test_an_option_of_a_wrong_type_is_refused_by_its_name(option: str) -> None:
             with pytest.raises(InvalidOptionError, match=option):
                 oncelog_kafka.sink(**{option: make()})
                 pytest.fail(label)
+
+
+# fmt: off
+CALLS = {
+    "sink()": "a required option is missing [option='kafka.bootstrap.servers']",
+    'sink("h1:9092")': "sink takes its arguments by name [given_by_position=1, takes=['options']]",
+    'sink({"kafka.bootstrap.servers": "h1:9092"})':
+        "sink takes its arguments by name [given_by_position=1, takes=['options']]",
+    'sink(znodes="/data/ledger", topic="out")': "a required option is missing [option='kafka.bootstrap.servers']",
+    'sink(bootstrap_servers="h1:9092", **at)': "a required option is missing [option='kafka.bootstrap.servers']",
+    'sink(**servers)':
+        "a required option is missing: say where the ledger of this query's batches is kept, as a folder or as",
+    'sink(**servers, znodes="")':
+        "the option's value is malformed [option='znodes', value='', expected='a text that is not empty']",
+    'sink(**servers, path="/data/ledger")': "unknown option [option='path', use='foreachBatch(sink(...))']",
+    'sink(**servers, **at, topics="out")':
+        "unknown option [option='topics', use='foreachBatch(sink(...))', did_you_mean='topic']",
+    'sink(**servers, **at, topic="")':
+        "the option's value is malformed [option='topic', value='', expected='a text that is not empty']",
+    'sink(**servers, **at, topic=["out"])':
+        "the option's value must be text, a whole number of 64 bits or a bool [option='topic', value=['out']]",
+    'sink(**servers, **at, subscribe="in")': "unknown option [option='subscribe', use='foreachBatch(sink(...))']",
+    'sink(**servers, **at, includeHeaders="true")':
+        "unknown option [option='includeHeaders', use='foreachBatch(sink(...))']",
+    'sink(**servers, **at, checkpointLocation="/ck")':
+        "the option does not count here [option='checkpointLocation', use='foreachBatch(sink(...))',",
+    'sink(**servers, **at, transactional_id_prefix="copier")':
+        "unknown option [option='transactional_id_prefix', use='foreachBatch(sink(...))',",
+    'sink(**servers, **at, transactionalIdPrefix="copier-0")':
+        "the option's value is malformed [option='transactionalIdPrefix', value='copier-0', expected='a text that",
+    'sink(**servers, **at, groupId="g")':
+        "this option needs a prefix that outlives the query id [option='groupId', missing='transactionalIdPrefix']",
+    'sink(**servers, **at, takeover="query")':
+        "this option needs a prefix that outlives the query id [option='takeover',",
+    'sink(**servers, **at, transactionTimeoutMs="1m")':
+        "the option's value is malformed [option='transactionTimeoutMs', value='1m', expected='a whole number",
+    'sink(**servers, **at, transactionTimeoutMs=0)':
+        "the option's value is malformed [option='transactionTimeoutMs', value='0', expected='a whole number",
+    'sink(**servers, **at, onTimedOutParticipant="ignore")':
+        "the option's value is malformed [option='onTimedOutParticipant', value='ignore', expected='one of fail,",
+    'sink(**servers, **at, participants=0)':
+        "the option's value is malformed [option='participants', value='0', expected='a whole number above 0, at",
+    'sink(**servers, **at, **{"kafka.acks": "1"})':
+        "the option may have one value only [option='kafka.acks', value='1', allowed=['-1', 'all'], reason='a",
+    'sink(**servers, **at, **{"kafka.enable.idempotence": "false"})':
+        "the option may have one value only [option='kafka.enable.idempotence', value='false', allowed=['true'],",
+    'sink(**servers, **at, **{"kafka.transactional.id": "copier"})':
+        "the option is not the user's to set [option='kafka.transactional.id', reason='each task has an id of its",
+    'sink(**servers, **at, **{"kafka.transaction.timeout.ms": 60000})':
+        "the option is not the user's to set [option='kafka.transaction.timeout.ms', reason='set",
+    'sink(**servers, **at, **{"kafka.value.serializer": "x"})':
+        "the option is not the user's to set [option='kafka.value.serializer', reason='values are written as the",
+    'sink(**servers, **at, **{"kafka.interceptor.classes": "x"})':
+        'the option is not the user\'s to set [option=\'kafka.interceptor.classes\', reason="the connector\'s client',
+    'sink(**servers, **at, **{"kafka.security.protocol": "TLS"})':
+        "the option's value is malformed [option='kafka.security.protocol', value='TLS', expected=",
+    'sink(**servers, **at)(0, rows)': "df must be DataFrame [call='ForeachBatchSink.__call__', found=0, type='int']",
+    'sink(**servers, **at)(rows)':
+        "ForeachBatchSink.__call__ needs the argument batch_id, which is missing [takes=['df', 'batch_id']]",
+    'oncelog_kafka.configure()': "configure needs the argument builder, which is missing [takes=['builder']]",
+    'oncelog_kafka.configure("local[2]")':
+        "builder must be Builder; pass SparkSession.builder, before getOrCreate() [call='with_jar',",
+    'oncelog_kafka.jars("/a.jar")': "jars takes no arguments [given_by_position=1, takes=[]]",
+}
+# fmt: on
+"""What people type wrongly at the sink's function, and what the error says; test_source_options.py has the source's."""
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_call_is_answered_by_one_sentence_that_names_it(call: str) -> None:
+    names = {
+        "oncelog_kafka": oncelog_kafka,
+        "sink": oncelog_kafka.sink,
+        "servers": {"kafka.bootstrap.servers": "127.0.0.1:1"},
+        "at": {"znodes": "/data/ledger"},
+        "rows": object.__new__(ClassicDataFrame),
+    }
+    with pytest.raises(UsageError) as refused:
+        eval(call, names)
+
+    assert str(refused.value).startswith(CALLS[call])

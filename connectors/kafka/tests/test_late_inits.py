@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
@@ -67,7 +67,7 @@ def test_an_init_that_arrives_behind_the_decision_aborts_the_participant_and_the
     """The brokers cannot tell it from a new one. Nothing is lost in silence, and nothing is doubled."""
     brokers = PatientBrokers(requests, SYSTEM_CLOCK)
     topic, prefix = broker.create_topic(fresh_name("late"), partitions=1), fresh_name("prefix")
-    with closing(runtime.open_metadata(str(tmp_path / "ledger"))) as store:
+    with closing(metadata.open_metadata(str(tmp_path / "ledger"))) as store:
         ledger = Ledger(store, BatchRequest(prefix, "query", "sink", "run", 0, "fp"))
         opened = ledger.begin(lease=None, buckets=None)
         assert opened is not None

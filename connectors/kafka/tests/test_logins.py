@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from kerberos import Realm, has_kdc
 from killed_queries import World
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -213,7 +213,7 @@ class Sink:
 
     def write(self, login: Login) -> int:
         parsed = sink_options.parse(self._options(login))
-        store = runtime.open_metadata(str(self._folder / "ledger"))
+        store = metadata.open_metadata(str(self._folder / "ledger"))
         request = BatchRequest(self.prefix, "query", "sink", "run", 0, "fp")
         with closing(store), closing(Brokers(parsed.admin)) as brokers:
             target = KafkaTarget(store, brokers, parsed)
@@ -330,6 +330,31 @@ def test_a_query_that_gets_no_ticket_any_more_says_so_and_goes_on_when_it_does(
             query.stop()
 
 
+@pytest.mark.walk
+def test_a_query_outlives_its_tokens_while_it_gets_new_ones_and_says_so_when_it_does_not(
+    entrances: Entrances, tmp_path: Path, door: str
+) -> None:
+    issuer = entrances.issuer
+    login: dict[str, Any] = {**entrances.tokens(), **_renewed_at_once("kafka.")}
+    query = World(entrances.broker, tmp_path, door, **login)
+    with issuer.lifetime(4), ExitStack() as stack:
+        stack.callback(query.end)
+        program = query.live(None)
+        for _ in range(3):
+            query.write()
+            query.recover()
+            time.sleep(issuer.lifetime_s)  # the broker looks at the clock
+        with issuer.closed():
+            time.sleep(issuer.lifetime_s + 1)
+            query.write()
+            assert program.wait() != 0
+        assert re.search("BrokerAccessError: .*mend the credentials", program.output.read_text())
+        query.check_nothing_is_left_open()
+        query.live(None)
+        query.recover()
+        query.stop()
+
+
 # What is refused ------------------------------------------------------------------------------------------------------
 
 
@@ -354,18 +379,18 @@ def test_a_wrong_client_secret_is_refused_at_once(sink: Sink, entrances: Entranc
 def test_a_token_that_expires_under_way_is_refused_and_a_new_one_lets_in(entrances: Entrances) -> None:
     issuer = entrances.issuer
     kafka = {name.removeprefix("kafka."): value for name, value in entrances.tokens().items()}
-    soon = {"sasl.login.refresh.min.period.seconds": "0", "sasl.login.refresh.buffer.seconds": "0"}
-    issuer.lifetime_s = 4
-    with closing(Brokers(admin_settings.derive({**kafka, **soon}, {}))) as brokers:
-        try:
-            assert brokers.partitions_of("none") is None
-            issuer.is_open = False
+    with issuer.lifetime(4), closing(Brokers(admin_settings.derive({**kafka, **_renewed_at_once()}, {}))) as brokers:
+        assert brokers.partitions_of("none") is None
+        with issuer.closed():
             time.sleep(issuer.lifetime_s + 1)  # the broker looks at the clock
             with pytest.raises(BrokerAccessError, match="mend the credentials"):
                 brokers.partitions_of("none")
-        finally:
-            issuer.is_open, issuer.lifetime_s = True, 600
         until(lambda: _is_let_in(brokers), within_s=30)
+
+
+def _renewed_at_once(prefix: str = "") -> Login:
+    """Settings of a client that asks for its next token in good time, however short the lives of tokens are."""
+    return {f"{prefix}sasl.login.refresh.{name}.seconds": "0" for name in ("min.period", "buffer")}
 
 
 def _is_let_in(brokers: Brokers) -> bool:

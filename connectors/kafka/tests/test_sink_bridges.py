@@ -146,6 +146,37 @@ def test_rows_of_kafka_arrive_in_an_embedded_log_once(world: World) -> None:
         assert sorted(value or b"" for value in log_values(log, topic="out")) == [t.encode() for t in numbered(10)]
 
 
+def test_a_group_of_kafka_cannot_hold_the_offsets_of_a_log(world: World) -> None:
+    with oncelog.open(world.folder / "log") as log:
+        log.create_topic("in")
+        log.producer().send("in", b"a").result()
+        reader = world.spark.readStream.format("oncelog").options(path=log.path, subscribe="in", groupId=world.group)
+        rows = reader.option("startingOffsets", "earliest").load().select("value")
+
+        with pytest.raises(StreamingQueryException, match="offsets of a log cannot be in a group of Kafka"):
+            world.copy(rows, groupId=world.group)
+        world.copy(rows)
+
+    assert world.found() == ["a"]
+
+
+@pytest.mark.parametrize("door", ["foreachBatch"])  # the log's door
+def test_a_group_of_a_log_cannot_hold_the_offsets_of_kafka(world: World) -> None:
+    world.write(numbered(2))
+    given = {"topic": "out", "transactionalIdPrefix": "copier"}
+    with oncelog.open(world.folder / "log") as log:
+        log.create_topic("out")
+        rows = world.stream(groupId=world.group)
+
+        with pytest.raises(StreamingQueryException, match="Kafka offsets cannot be in a group of the log"):
+            sink = oncelog.spark.sink(path=log.path, groupId=world.group, **given)
+            run_available(rows.writeStream.foreachBatch(sink), world.folder / "checkpoint")
+        sink = oncelog.spark.sink(path=log.path, **given)
+        run_available(rows.writeStream.foreachBatch(sink), world.folder / "checkpoint")
+
+        assert sorted(value or b"" for value in log_values(log, topic="out")) == [t.encode() for t in numbered(2)]
+
+
 def _query_id(checkpoint: Path) -> str:
     import json
 

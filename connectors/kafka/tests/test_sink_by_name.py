@@ -11,13 +11,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
 from oncelog.crash_points import CrashPoint
-from oncelog.runtime import open_metadata
+from oncelog.metadata import open_metadata
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
@@ -30,7 +31,7 @@ from oncelog_kafka.options import parse
 from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import KafkaBroker
+from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.queries import forget_last_commit, run_available
 
 
@@ -58,10 +59,10 @@ class World:
 
     def by_name(self, df: DataFrame | None = None, **more: Any) -> DataStreamWriter:
         writer = (self.rows() if df is None else df).writeStream.format("oncelog-kafka")
-        return writer.options(**options(self.broker, self.folder, self.topic, **more))
+        return writer.options(**options(self.broker, self.folder, **{"topic": self.topic, **more}))
 
     def by_function(self, df: DataFrame | None = None, **more: Any) -> DataStreamWriter:
-        sink = oncelog_kafka.sink(**options(self.broker, self.folder, self.topic, **more))
+        sink = oncelog_kafka.sink(**options(self.broker, self.folder, **{"topic": self.topic, **more}))
 
         def write(batch: DataFrame, batch_id: int) -> None:
             try:
@@ -102,6 +103,21 @@ def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoi
         forget_last_commit(world.checkpoint)  # the next door has the batch to replay
 
     assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+@pytest.mark.parametrize("door", [World.by_name, World.by_function])
+def test_a_sink_whose_topic_changed_is_told_so_and_goes_on_under_another_name(world: World, door: Door) -> None:
+    new = world.broker.create_topic(fresh_name("new"))
+    world.add("a")
+    run_available(door(world), world.checkpoint)
+    world.add("b")
+
+    changed = rf"topic of this sink changed.*former_topic='{world.topic}', topic='{new}'"
+    with pytest.raises(StreamingQueryException, match=changed):
+        run_available(door(world, topic=new), world.checkpoint)
+    run_available(door(world, topic=new, sinkName="new"), world.checkpoint)
+
+    assert (world.values(), values(world.broker, new)) == (["a"], ["b"])
 
 
 def test_a_query_moves_from_sparks_own_sink_on_its_checkpoint(world: World) -> None:

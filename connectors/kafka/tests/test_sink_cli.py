@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.cli import main
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
@@ -39,7 +39,7 @@ class World:
         self.place = str(folder / "ledger")
         self.topic = broker.create_topic(fresh_name("shown"), partitions=2)
         self.prefix = f"{self.topic}.p"
-        self.store = runtime.open_metadata(self.place)
+        self.store = metadata.open_metadata(self.place)
         self.brokers = Brokers({"bootstrap_servers": broker.address})
 
     def stop_before_the_decision(self) -> tuple[Ledger, Any, tuple[Participant, ...]]:

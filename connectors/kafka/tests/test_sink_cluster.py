@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from killed_queries import World
-from oncelog.runtime import open_metadata
+from oncelog.metadata import open_metadata
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ParticipantId
 from tests.support.harness.waiting import until

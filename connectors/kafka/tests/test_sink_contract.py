@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
@@ -33,7 +33,7 @@ class KafkaWorld(TargetWorld):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.topic = self.broker.create_topic(fresh_name("contract"), partitions=2)
-        self._store = runtime.open_metadata(str(folder / "ledger"))
+        self._store = metadata.open_metadata(str(folder / "ledger"))
         self._brokers = Brokers({"bootstrap_servers": self.broker.address})
         self.prefix = f"{self.topic}.p"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog_kafka import ledger
@@ -83,7 +83,7 @@ def broker(request: pytest.FixtureRequest) -> KafkaBroker:
 @pytest.fixture
 def world(broker: KafkaBroker, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
     brokers = Brokers({"bootstrap_servers": broker.address})
-    store = runtime.open_metadata(str(tmp_path / "ledger"))
+    store = metadata.open_metadata(str(tmp_path / "ledger"))
     topic = broker.create_topic(fresh_name("out"), partitions=2)
     yield World(broker, brokers, store, spark, topic, fresh_name("prefix") + ".p")
     store.close()

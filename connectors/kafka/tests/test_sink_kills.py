@@ -14,8 +14,8 @@ import pytest
 
 from killed_queries import ROWS, World
 from oncelog.crash_points import CrashPoint
+from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
-from oncelog.runtime import open_metadata
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.finishing import DecidedRound, finish

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.errors import (
     BatchRefusedError,
     CorruptDataError,
@@ -40,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore
         place = request.getfixturevalue("zookeeper").url()
     else:
         place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
-    opened = runtime.open_metadata(place)
+    opened = metadata.open_metadata(place)
     yield opened
     opened.close()
 
@@ -383,7 +383,7 @@ def test_a_logs_verification_looks_at_the_ledgers_that_share_its_store(tmp_path:
 def test_a_ledger_may_share_its_store_with_a_log(tmp_path: Path) -> None:
     with oncelog.open(tmp_path / "log") as log:
         log.create_topic("flights")
-    store = runtime.open_metadata(str(tmp_path / "log"))
+    store = metadata.open_metadata(str(tmp_path / "log"))
     begin(store, request())
     store.close()
 

@@ -28,7 +28,7 @@ from oncelog.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from oncelog.runtime import open_metadata
+from oncelog.metadata import open_metadata
 from oncelog.spark.kit.target import BatchReport
 from oncelog.testing.target_contract import always_at, at
 from oncelog_kafka import connections, inspection
@@ -99,6 +99,7 @@ class Query:
             ran = run_available(rows.writeStream.format("oncelog-kafka").options(**given), self.checkpoint)
         except StreamingQueryException as problem:
             raise _named(str(problem)) from problem
+        assert {progress.sink.description for progress in ran.recentProgress} == {"oncelog-kafka"}
         self.reports = [_report(progress.sink.metrics) for progress in ran.recentProgress]
 
     def abort(self) -> None:

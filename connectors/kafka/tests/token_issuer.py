@@ -60,6 +60,24 @@ class TokenIssuer:
         claims = {"sub": CLIENT, "aud": AUDIENCE, "scope": "kafka", "iat": now_s, "exp": now_s + self.lifetime_s}
         return jwt.encode({"alg": "RS256", "kid": "only"}, claims, self._key)
 
+    @contextmanager
+    def lifetime(self, seconds: int) -> Iterator[None]:
+        """Tokens that live so long, within the block."""
+        self.lifetime_s, before = seconds, self.lifetime_s
+        try:
+            yield
+        finally:
+            self.lifetime_s = before
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """No tokens, within the block."""
+        self.is_open = False
+        try:
+            yield
+        finally:
+            self.is_open = True
+
     @property
     def token_url(self) -> str:
         return f"{self._url}/token"

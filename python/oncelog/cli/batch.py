@@ -10,12 +10,12 @@ from oncelog.cli.shell import Group, Settings
 from oncelog.coordinator.inspection import LedgerDescription
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog batch list")
 def batch() -> None:
     """Micro-batches: the ledgers of sinks, by transactional-id prefix."""
 
 
-@batch.command("list")
+@batch.command("list", example="oncelog batch list")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks with their last batch."""
@@ -28,7 +28,7 @@ def list_prefixes(settings: Settings) -> None:
     show_table(("prefix", "query", "sink", "last batch>", "open>"), rows, empty="no sink has written here")
 
 
-@batch.command("show")
+@batch.command("show", example="oncelog batch show delayed")
 @click.argument("prefix")
 @click.pass_obj
 def show_ledger(settings: Settings, prefix: str) -> None:
@@ -68,7 +68,7 @@ def _ids(transactional_ids: tuple[str, ...]) -> str:
     return " ".join(transactional_ids) or "-"
 
 
-@batch.command()
+@batch.command(example="oncelog batch abort delayed")
 @click.argument("prefix")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:

@@ -11,7 +11,7 @@ from oncelog.cli.shell import Command, Settings
 from oncelog.clients.maintenance import UpkeepReport
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example="oncelog gc --dry-run")
 @click.option("--dry-run", is_flag=True, help="Say which records and files would go, and change nothing.")
 @click.pass_obj
 def gc(settings: Settings, dry_run: bool) -> None:

@@ -14,12 +14,12 @@ from oncelog.clients.descriptions import GroupPartitionProgress, GroupProgress
 from oncelog.types import TopicPartition
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog group describe reports")
 def group() -> None:
     """Consumer groups: committed offsets and lag."""
 
 
-@group.command("list")
+@group.command("list", example="oncelog group list")
 @click.pass_obj
 def list_groups(settings: Settings) -> None:
     """List groups with their lag over all partitions."""
@@ -48,7 +48,7 @@ def _lag(found: GroupProgress) -> int | None:
     return sum(partition.lag or 0 for partition in found.partitions)
 
 
-@group.command()
+@group.command(example="oncelog group describe reports")
 @click.argument("group_id", metavar="GROUP")
 @click.pass_obj
 def describe(settings: Settings, group_id: str) -> None:
@@ -76,7 +76,7 @@ def _remark(found: GroupPartitionProgress) -> str:
     return "undecided" if found.undecided else ""
 
 
-@group.command()
+@group.command(example="oncelog group reset reports --to earliest --topic flights")
 @click.argument("group_id", metavar="GROUP")
 @click.option("--to", type=click.Choice(["earliest", "latest"]), help="The log start, or the last stable offset.")
 @click.option("--offset", "offsets", type=PartitionOffset(), multiple=True, help="An explicit offset; may be repeated.")
@@ -120,7 +120,7 @@ def _reset(
     return offsets
 
 
-@group.command()
+@group.command(example="oncelog group delete reports")
 @click.argument("group_id", metavar="GROUP")
 @click.pass_obj
 def delete(settings: Settings, group_id: str) -> None:

@@ -13,15 +13,13 @@ BRINGS_JARS = "oncelog.jars"
 """Entry points of this group return the paths of a package's jars, as ``spark.jars`` takes them."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, example='spark-submit --jars "$(oncelog jars)" job.py')
 @click.argument("names", nargs=-1)
 @click.pass_obj
 def jars(settings: Settings, names: tuple[str, ...]) -> None:
     """Print the paths of oncelog's jars, as Spark's option --jars takes them.
 
-    NAMES are `spark` (reads of the log) and `kafka` (the connector); by default all that are installed. Use it so:
-
-    spark-submit --jars "$(oncelog jars)" job.py
+    NAMES are `spark` (reads of the log) and `kafka` (the connector); by default all that are installed.
     """
     known = entry_points(group=BRINGS_JARS)
     unknown = sorted(set(names) - known.names)

@@ -31,12 +31,12 @@ STATES = {Outcome.COMMIT: "committed", Outcome.ABORT: "aborted", Outcome.OPEN: "
 COLOURS = {Outcome.COMMIT: "green", Outcome.ABORT: "red", Outcome.OPEN: "yellow", None: None}
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog log tail flights --follow")
 def log() -> None:
     """The log's contents: records, control markers, files."""
 
 
-@log.command()
+@log.command(example="oncelog log dump flights --partition 0 --from 100 --limit 20")
 @click.argument("topic")
 @click.option(
     "--isolation",
@@ -121,7 +121,7 @@ def _json_of(entry: Dumped, *, with_headers: bool) -> dict[str, Any]:
             return {"kind": "marker", **as_json(entry)}
 
 
-@log.command()
+@log.command(example="oncelog log verify")
 @click.pass_obj
 def verify(settings: Settings) -> ExitCode:
     """Check that every index entry's file is there with the right CRC and count, and that no offset is missing.

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from oncelog import runtime
+from oncelog import metadata, runtime
 from oncelog.cli.output import (
     as_json,
     moment,
@@ -27,12 +27,12 @@ from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
 from oncelog.znodes.schemes import shown
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog meta show")
 def meta() -> None:
     """The metadata store."""
 
 
-@meta.command("show")
+@meta.command("show", example="oncelog meta show")
 @click.pass_obj
 def show_log(settings: Settings) -> None:
     """Show which log this is."""
@@ -51,7 +51,7 @@ def show_log(settings: Settings) -> None:
         show_fields((name.replace("_", " "), value) for name, value in fields.items())
 
 
-@meta.command()
+@meta.command(example="oncelog meta stat --largest 5")
 @click.option(
     "--largest", type=click.IntRange(min=0), default=metadata_report.LARGEST, show_default=True, help="Znodes to name."
 )
@@ -84,7 +84,7 @@ def _size_rows(found: MetadataSizes) -> list[tuple[object, ...]]:
     return [*topics, *((name, part.znodes, size(part.size_bytes)) for name, part in parts)]
 
 
-@meta.command()
+@meta.command(example="oncelog meta dump /topics")
 @click.argument("znode", metavar="[ZNODE]", default="/")
 @click.pass_obj
 def dump(settings: Settings, znode: str) -> None:
@@ -106,7 +106,7 @@ def _znode_line(found: DumpedZnode) -> str:
     return f"{place}  v{found.version}  {moment(found.modified_ms)}  {printable(data)}".rstrip()
 
 
-@meta.command()
+@meta.command(example="oncelog meta copy --to zk://zk1:2181,zk2:2181,zk3:2181/oncelog")
 @click.option("--to", required=True, metavar="URI", help="The other store, as in --znodes; it must be empty.")
 @click.pass_obj
 def copy(settings: Settings, to: str) -> None:
@@ -130,14 +130,14 @@ def copy(settings: Settings, to: str) -> None:
     show(f"from now on the log is opened with --znodes {quoted(shown(to))}; see to it that nothing opens it without")
 
 
-@meta.command("adopt-host")
+@meta.command("adopt-host", example="oncelog meta adopt-host")
 @click.pass_obj
 def adopt_host(settings: Settings) -> None:
     """Make a SQLite store this host's own, after a move or when its former host is gone for good.
 
     Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
     """
-    runtime.adopt_host(settings.place, settings.znodes_uri)
+    metadata.adopt_host(settings.place, settings.znodes_uri)
     if settings.as_json:
         show_json({"adopted": settings.place})
     else:

@@ -55,7 +55,12 @@ def show_json(document: Mapping[str, Any]) -> None:
 
 def show_json_line(document: Any) -> None:
     """Write one JSON document as a line of its own: the way of lists that may not fit into memory of the reader."""
-    click.echo(_json_text(document))
+    show_bytes(json_line(document))
+
+
+def json_line(document: Any) -> bytes:
+    """A JSON document as a line of its own."""
+    return f"{_json_text(document)}\n".encode(errors="backslashreplace")
 
 
 def show_json_stream(document: Mapping[str, Any], name: str, entries: Iterable[Any]) -> None:
@@ -111,6 +116,20 @@ def show_fields(pairs: Iterable[tuple[str, object]]) -> None:
 def show(text: str = "") -> None:
     """Write a line of text to stdout."""
     click.echo(text)
+
+
+def show_bytes(data: bytes) -> None:
+    """Write bytes to stdout, to the last one: they have left this process when it returns.
+
+    Raises:
+        BrokenPipeError: their reader left before.
+    """
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:
+        # Unbuffered (PYTHONUNBUFFERED), a write that its reader leaves in the middle only says how far it came.
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _write(table: Table) -> None:

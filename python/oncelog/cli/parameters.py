@@ -1,9 +1,10 @@
-"""Kinds of options: durations, sizes, partitions with offsets. Each says in one line what is wrong with a value."""
+"""Kinds of options: durations, sizes, times, headers... Each says in one line what is wrong with a value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -68,3 +69,55 @@ class PartitionOffset(click.ParamType[tuple[TopicPartition, int]]):
         if found is None:
             self.fail(f"{value!r} is no offset of a partition; write it like flights:0=42", param, ctx)
         return TopicPartition(found[1], int(found[2])), int(found[3])
+
+
+class Separator(click.ParamType[bytes]):
+    """What stands between key and value; a tab may be written as a backslash and a t."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        if value == "" or "\n" in value:
+            self.fail("a separator is text of one line, and not empty", param, ctx)
+        return _bytes_of(value.replace("\\t", "\t"))
+
+
+SEPARATOR = Separator()
+
+
+class Header(click.ParamType[tuple[str, bytes]]):
+    """A header of a record: ``source=billing``."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, bytes]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, content = str(value).partition("=")
+        if not equals:
+            self.fail(f"{value!r} is no header; write it like source=billing", param, ctx)
+        return name, _bytes_of(content)
+
+
+class Moment(click.ParamType[int]):
+    """A time in milliseconds since 1970, or by ISO 8601; UTC where it names no zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if re.fullmatch("[0-9]{1,19}", value):
+            return int(value)
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write it like 2013-01-01T10:00:00Z or 1357034400000", param, ctx)
+        return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _bytes_of(argument: str) -> bytes:
+    """An argument as the shell passed it, in whatever encoding."""
+    return argument.encode(errors="surrogateescape")

@@ -61,10 +61,15 @@ class Settings:
     debug: bool = False
 
     @property
+    def named_place(self) -> str | None:
+        """Where the log is, if one is named."""
+        return self.path or os.environ.get(PATH_VARIABLE) or None
+
+    @property
     def place(self) -> str:
         """Where the log is."""
-        path = self.path or os.environ.get(PATH_VARIABLE)
-        if not path:
+        path = self.named_place
+        if path is None:
             raise click.UsageError(f"Which log? Give --path, or set {PATH_VARIABLE}.")
         return path
 
@@ -100,7 +105,26 @@ def _shared_options() -> list[click.Parameter]:
     ]
 
 
-class Command(click.Command):
+class _Exemplified(click.Command):
+    """A command or group whose help ends with an example that can be copied.
+
+    Args:
+        example: lines of shell.
+        args, settings: as click takes them.
+    """
+
+    def __init__(self, *args: Any, example: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example as it stands: a line that is wrapped could not be copied."""
+        with formatter.section("Example"):
+            for line in self.example.splitlines():
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class Command(_Exemplified):
     """A command that takes the shared options too."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
@@ -108,7 +132,7 @@ class Command(click.Command):
         self.params = [*self.params, *_shared_options()]
 
 
-class Group(click.Group):
+class Group(_Exemplified, click.Group):
     """A group of such commands."""
 
     command_class = Command
@@ -224,13 +248,22 @@ def _classify(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.FATAL, f"{name}: {error} (this should not happen; --debug shows where, please report it)"
 
 
-@click.group("oncelog", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "oncelog",
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    example="""\
+export ONCELOG_PATH=/data/log
+oncelog topic create flights --partitions 4
+printf 'UA:1545\\nAA:1141\\n' | oncelog produce flights --key-separator :
+oncelog log tail flights --key-separator :""",
+)
 @click.version_option(__version__, prog_name="oncelog")
 def root() -> None:
     """Look after a log of oncelog: its topics, transactions, groups and files.
 
-    Exit codes: 0 done; 1 a problem was found (log verify, txn find-hanging); 2 the call is wrong; 3 try again;
-    4 it cannot be done.
+    Exit codes: 0 done; 1 done, and a problem was found (as by `log verify`); 2 the call is wrong; 3 try again; 4 it
+    cannot be done.
     """
 
 

@@ -24,12 +24,12 @@ from oncelog.protocol.partition import TopicState
 KEPT = "kept for ever"
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog topic describe flights")
 def topic() -> None:
     """Topics: named logs of one or more partitions."""
 
 
-@topic.command()
+@topic.command(example="oncelog topic create flights --partitions 4 --retention 7d")
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="They cannot be changed.")
 @click.option("--retention", type=DURATION, help="Older records may be removed, as in 7d. [default: kept for ever]")
@@ -47,7 +47,7 @@ def create(settings: Settings, name: str, partitions: int, retention: int | None
         show(f"created topic {name} with {plural(partitions, 'partition')}")
 
 
-@topic.command("list")
+@topic.command("list", example="oncelog topic list")
 @click.pass_obj
 def list_topics(settings: Settings) -> None:
     """List all topics."""
@@ -61,7 +61,7 @@ def list_topics(settings: Settings) -> None:
     show_table(columns, rows, empty="no topics; create one with `oncelog topic create NAME`")
 
 
-@topic.command()
+@topic.command(example="oncelog topic describe flights")
 @click.argument("name")
 @click.pass_obj
 def describe(settings: Settings, name: str) -> None:
@@ -77,7 +77,7 @@ def describe(settings: Settings, name: str) -> None:
         _show_topic(found)
 
 
-@topic.command()
+@topic.command(example="oncelog topic configure flights --retention 30d --retention-bytes none")
 @click.argument("name")
 @click.option("--retention", type=OrNone(DURATION), help="Older records may be removed, as in 7d, or none.")
 @click.option("--retention-bytes", type=OrNone(SIZE), help="Of a partition, as in 10GiB, or none.")
@@ -101,7 +101,7 @@ def configure(
         show_fields([("topic", name), *_retention_fields(listing)])
 
 
-@topic.command()
+@topic.command(example="oncelog topic delete flights")
 @click.argument("name")
 @click.pass_obj
 def delete(settings: Settings, name: str) -> None:

@@ -15,12 +15,12 @@ from oncelog.protocol.txn_state import PENDING_ONLY, TxnState
 STATES = [state.value for state in TxnState if state not in PENDING_ONLY and state is not TxnState.DEAD]
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, example="oncelog txn find-hanging")
 def txn() -> None:
     """Transactions of producers and sinks."""
 
 
-@txn.command("list")
+@txn.command("list", example="oncelog txn list --prefix delayed- --state ongoing")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these states; may be repeated.")
 @click.option("--prefix", default="", help="Only transactional ids that begin so.")
 @click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only these; may be repeated.")
@@ -42,7 +42,7 @@ def list_transactions(settings: Settings, states: tuple[str, ...], prefix: str, 
     show_table(("state", "producer", "transactional id", "owned by"), rows, empty="no transactional ids")
 
 
-@txn.command()
+@txn.command(example="oncelog txn describe loader-0")
 @click.argument("transactional_id")
 @click.pass_obj
 def describe(settings: Settings, transactional_id: str) -> None:
@@ -75,7 +75,7 @@ def _fields(found: TransactionDescription) -> list[tuple[str, object]]:
     ]
 
 
-@txn.command()
+@txn.command(example="oncelog txn abort loader-0")
 @click.argument("transactional_id")
 @click.pass_obj
 def abort(settings: Settings, transactional_id: str) -> None:
@@ -100,7 +100,7 @@ def _story(aborted: AbortedTransaction) -> str:
     return f"{name} belongs to {printable(round_text(aborted.round))}: aborted that, with all its participants"
 
 
-@txn.command("find-hanging")
+@txn.command("find-hanging", example="oncelog txn find-hanging --max-age 15m")
 @click.option("--max-age", type=DURATION, help="Also find what is older than this, as in 15m, prepared ones too.")
 @click.pass_obj
 def find_hanging(settings: Settings, max_age: int | None) -> ExitCode:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from oncelog.clients.maintenance import settle_soon
 from oncelog.clients.services import LogServices
-from oncelog.coordinator import inspection, sweeper
+from oncelog.coordinator import inspection
 from oncelog.coordinator.inspection import OwnerDescription, RoundName, TransactionDescription
 from oncelog.errors import InvalidTxnStateError, UnknownPartitionError, UnknownTopicError
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import partition_reads
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import TopicIdPartition, TopicPartition
+from oncelog.znodes.clock import store_now_ms
 
 _ABORTED = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
 
@@ -52,7 +53,7 @@ def abort_transaction(services: LogServices, transactional_id: str) -> AbortedTr
 
 def abort_round(services: LogServices, prefix: str) -> int | None:
     """Abort the undecided round of a prefix; returns its number."""
-    ledger = inspection.describe_ledger(services.store, prefix, sweeper.store_now_ms(services.store))
+    ledger = inspection.describe_ledger(services.store, prefix, store_now_ms(services.store))
     for found in ledger.open_rounds:
         if EMBEDDED.abort(services.store, prefix, found.number):
             settle_soon(services, _existing(services, found.partitions))
@@ -61,7 +62,7 @@ def abort_round(services: LogServices, prefix: str) -> int | None:
 
 
 def _describe(services: LogServices, transactional_id: str) -> TransactionDescription:
-    return inspection.describe_transaction(services.store, transactional_id, sweeper.store_now_ms(services.store))
+    return inspection.describe_transaction(services.store, transactional_id, store_now_ms(services.store))
 
 
 def _abort(services: LogServices, owner: OwnerDescription) -> bool:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from oncelog import limits
-from oncelog.errors import InvalidRecordError, OncelogError, OutcomeUnknownError, RecordTooLargeError
+from oncelog.errors import InvalidRecordError, OncelogError, OutcomeUnknownError, RecordTooLargeError, Shown
+from oncelog.habits import Guided
 from oncelog.log import codec
 from oncelog.log.segment import PIECE_OVERHEAD_BYTES
 from oncelog.types import RecordMetadata, TopicIdPartition
@@ -31,7 +32,8 @@ def pairs_of(headers: Headers) -> Headers:
     try:
         return tuple([(name, content) for name, content in headers])  # sooner done than from a generator
     except (TypeError, ValueError) as error:
-        raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=repr(headers)) from error
+        found = Shown(repr(headers))
+        raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=found) from error
 
 
 def check_record(key: object, value: object, headers: Iterable[tuple[object, object]], timestamp_ms: object) -> int:
@@ -44,7 +46,7 @@ def check_record(key: object, value: object, headers: Iterable[tuple[object, obj
     size_bytes = _bytes_of("key", key) + _bytes_of("value", value)
     for name, content in headers:
         if not isinstance(name, str) or not _is_text(name):
-            raise InvalidRecordError("a header's name is text", part="headers", found=repr(name))
+            raise InvalidRecordError("a header's name is text", part="headers", found=Shown(repr(name)))
         size_bytes += len(name.encode()) + _bytes_of("headers", content)
     if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:  # True is no time
         raise InvalidRecordError(
@@ -72,7 +74,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-class Receipt:
+class Receipt(Guided):
     """The promise of a sent record (or record batch): filled when it is appended.
 
     In a transaction, appended is not yet committed: readers see the record once the transaction commits.
@@ -88,6 +90,10 @@ class Receipt:
         self._offset: int | None = None
         self._error: BaseException | None = None
 
+    def __repr__(self) -> str:
+        place = f"{self._topic!r}, {self._partition}"
+        return f"Receipt({place}, {f'error={self._error!r}' if self._error else f'offset={self._offset}'})"
+
     @property
     def is_done(self) -> bool:
         """Whether the record was appended, or failed."""
@@ -97,7 +103,7 @@ class Receipt:
         """Where the (first) record is; flushes the producer if that has not happened yet.
 
         Raises:
-            the error that its append ended with.
+            OncelogError: the error that its append ended with.
         """
         if not self.is_done:
             self._flush()

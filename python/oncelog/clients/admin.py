@@ -7,7 +7,6 @@ background of a log, so somebody has to call `upkeep` now and then (``oncelog gc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
 
 from oncelog import limits
 from oncelog.arguments import check_choice, check_name, check_number
@@ -17,6 +16,7 @@ from oncelog.clients.descriptions import GroupProgress, TopicDescription, TopicL
 from oncelog.clients.dump import Dumped
 from oncelog.clients.maintenance import UpkeepReport
 from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
+from oncelog.clients.offset_lookup import End, OffsetSpec
 from oncelog.clients.services import LogServices
 from oncelog.coordinator import group_removal, groups, inspection, sweeper
 from oncelog.coordinator.inspection import (
@@ -25,6 +25,7 @@ from oncelog.coordinator.inspection import (
     TransactionDescription,
     TransactionListing,
 )
+from oncelog.habits import Guided
 from oncelog.log import collection, retention, topics, verification
 from oncelog.log.collection import Collected
 from oncelog.log.retention import Removed
@@ -34,12 +35,10 @@ from oncelog.protocol.partition import TopicState
 from oncelog.protocol.txn_state import TxnState
 from oncelog.signatures import checked
 from oncelog.types import IsolationLevel, OffsetAndMetadata, TopicPartition
-
-OffsetSpec = int | Literal["earliest", "latest"]
-"""A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
+from oncelog.znodes.clock import store_now_ms
 
 
-class Admin:
+class Admin(Guided):
     """Looks after one log. Made by `oncelog.open`, as ``log.admin``.
 
     Example:
@@ -51,6 +50,9 @@ class Admin:
     def __init__(self, services: LogServices) -> None:
         self._services = services
         self._store = services.store
+
+    def __repr__(self) -> str:
+        return f"Admin(cluster_id={self._services.cluster_id!r})"
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -90,7 +92,8 @@ class Admin:
 
         Args:
             name: of the topic.
-            retention_ms, retention_bytes: as in `create_topic`; what is left out stays as it is.
+            retention_ms: as in `create_topic`; left out, it stays as it is.
+            retention_bytes: the same.
 
         Raises:
             UnknownTopicError: there is none of this name.
@@ -186,7 +189,7 @@ class Admin:
             InvalidProducerIdMappingError: there is no such id, or it expired.
         """
         check_name("transactional id", transactional_id)
-        return inspection.describe_transaction(self._store, transactional_id, sweeper.store_now_ms(self._store))
+        return inspection.describe_transaction(self._store, transactional_id, store_now_ms(self._store))
 
     @checked
     def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
@@ -209,7 +212,7 @@ class Admin:
         """
         if max_age_ms is not None:
             check_number("max_age_ms", max_age_ms)
-        now_ms = sweeper.store_now_ms(self._store)
+        now_ms = store_now_ms(self._store)
         return inspection.find_hanging(self._store, now_ms, max_age_ms=max_age_ms)
 
     # Ledgers ----------------------------------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ class Admin:
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
         """
-        return inspection.describe_ledger(self._store, prefix, sweeper.store_now_ms(self._store))
+        return inspection.describe_ledger(self._store, prefix, store_now_ms(self._store))
 
     @checked
     def abort_round(self, prefix: str) -> int | None:
@@ -281,9 +284,7 @@ class Admin:
         groups.commit(self._store, group_id, {partition: OffsetAndMetadata(at) for partition, at in values.items()})
 
     @checked
-    def reset_group(
-        self, group_id: str, to: Literal["earliest", "latest"], *, names: Iterable[str] = ()
-    ) -> dict[TopicPartition, int]:
+    def reset_group(self, group_id: str, to: End, *, names: Iterable[str] = ()) -> dict[TopicPartition, int]:
         """Set a group's committed offsets to one end of the log. Stop its consumers first.
 
         Args:
@@ -425,7 +426,7 @@ class Admin:
             ids of the groups that lost offsets or went.
         """
         check_number("retention_ms", retention_ms)
-        return group_removal.expire(self._store, sweeper.store_now_ms(self._store), retention_ms=retention_ms)
+        return group_removal.expire(self._store, store_now_ms(self._store), retention_ms=retention_ms)
 
     def expire_producers(self) -> int:
         """Forget producers that did not write to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, NoReturn, Self, TypeVar
 
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
@@ -26,6 +26,7 @@ from oncelog.errors import (
     UnstableOffsetCommitError,
     UsageError,
 )
+from oncelog.habits import Guided
 from oncelog.log import partition_reads, retention, snapshot, topics
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.signatures import checked
@@ -43,11 +44,15 @@ T = TypeVar("T")
 POLL_PAUSE_MS = 20
 """Between two plans while a poll waits."""
 
+_OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
+"""What Kafka's clients once called the ends of a log, or still take."""
 
-class Consumer:
+
+class Consumer(Guided):
     """Reads records; with read_committed, only of committed transactions, whole, up to the last stable offset.
 
-    Made by `Log.consumer`.
+    Made by `Log.consumer`. **A group is a name for committed offsets, and nothing more: two consumers of one `group_id`
+    that both `subscribe` each get every record.** To share a topic, give each its own partitions by `assign`.
 
     Example:
         with log.consumer(group_id="g", auto_offset_reset="earliest") as consumer:
@@ -66,20 +71,26 @@ class Consumer:
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> None:
-        if auto_offset_reset not in ("earliest", "latest", "none"):
-            raise UsageError("auto_offset_reset is earliest, latest or none", auto_offset_reset=auto_offset_reset)
+        reset = auto_offset_reset.lower()
+        if reset not in ("earliest", "latest", "none"):
+            near = {"did_you_mean": _OLD_NAMES[reset]} if reset in _OLD_NAMES else {}
+            message = "auto_offset_reset is earliest, latest or none"
+            raise UsageError(message, auto_offset_reset=auto_offset_reset, **near)
         if group_id is not None:
             check_name("group id", group_id)
         self._services = services
         self._store = services.store
         self._group_id = group_id
         self._isolation = isolation_level
-        self._reset = auto_offset_reset
+        self._reset = reset
         self._assigned: dict[TopicPartition, Assignment] = {}
         self._index_files = services.new_index_files()
         self._fetcher = Fetcher(services, self._index_files, isolation_level)
         self._upkeep = Upkeep(services)
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Consumer(group_id={self._group_id!r}, partitions={len(self._assigned)})"
 
     # Assignment -------------------------------------------------------------------------------------------------------
 
@@ -88,9 +99,11 @@ class Consumer:
         """Read exactly these partitions; positions of those read before are kept.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError.
+            UnknownTopicError, UnknownPartitionError: there is none of this name or number.
         """
         self._check_open()
+        if isinstance(partitions, Mapping):
+            raise UsageError("partitions are assigned without offsets; seek says where to read", found=partitions)
         identified = {tp: partition_reads.identify(self._store, tp.topic, tp.partition) for tp in partitions}
         known = self._assigned
         self._assigned = {
@@ -101,6 +114,9 @@ class Consumer:
     @checked
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
+
+        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
+        To share a topic among several, give each its own partitions by `assign`.
 
         Raises:
             UnknownTopicError: there is none of this name.
@@ -147,7 +163,7 @@ class Consumer:
         return self._poll(timeout_ms, max_records, lambda batches: batches)
 
     def _poll(self, timeout_ms: int, max_records: int, as_asked: Callable[[list[ConsumerBatch]], list[T]]) -> list[T]:
-        self._check_open()
+        self._check_assigned()
         check_number("max_records", max_records, least=1)
         deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
         while True:
@@ -230,6 +246,7 @@ class Consumer:
     @checked
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from the log start (of all assigned partitions if none is named)."""
+        self._check_assigned()
         wanted = list(partitions) or self.assignment()
         for tp, offset in self.beginning_offsets(wanted).items():
             self._one(tp).seek(offset)
@@ -237,6 +254,7 @@ class Consumer:
     @checked
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from the last stable offset of all these partitions together, or the log end for read_uncommitted."""
+        self._check_assigned()
         wanted = list(partitions) or self.assignment()
         ends = self._ends_together([self._one(tp).partition for tp in wanted])
         for tp in wanted:
@@ -262,7 +280,7 @@ class Consumer:
         for timestamp_ms in timestamps_ms.values():
             check_number("timestamp_ms", timestamp_ms)
         identified = self._identified(timestamps_ms)
-        ends = self.end_offsets(timestamps_ms)
+        ends = self.end_offsets(list(timestamps_ms))
         return {
             tp: offset_lookup.for_time(self._services, self._index_files, identified[tp], timestamp_ms, ends[tp])
             for tp, timestamp_ms in timestamps_ms.items()
@@ -307,6 +325,9 @@ class Consumer:
     @checked
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit positions to the group, outside any transaction.
+
+        An offset beyond the log end is taken, as Kafka takes it: a commit looks at no partition. Whoever reads from
+        there does what `auto_offset_reset` says, and `Admin.describe_group` shows it; `Admin.alter_offsets` refuses it.
 
         Args:
             offsets: the next offset to read, by partition; the present positions if left out.
@@ -387,9 +408,22 @@ class Consumer:
             raise UsageError("committed offsets need a group: log.consumer(group_id=...)")
         return self._group_id
 
+    def _check_assigned(self) -> None:
+        self._check_open()
+        if not self._assigned:
+            raise IllegalStateTransitionError("nothing is assigned to this consumer: call subscribe or assign first")
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise IllegalStateTransitionError("this consumer is closed; make a new one")
+
+    def __iter__(self) -> NoReturn:
+        """A loop over a consumer would have no end, nor say when to commit.
+
+        Raises:
+            UsageError: what to write instead.
+        """
+        raise UsageError("a consumer is read by poll: for record in consumer.poll(timeout_ms=1000)")
 
     def close(self) -> None:
         """Close; positions are not committed. Safe to call twice."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from oncelog.arguments import check_name
-from oncelog.coordinator import groups, inspection, sweeper
+from oncelog.coordinator import groups, inspection
 from oncelog.coordinator.groups import GroupDescription
 from oncelog.coordinator.inspection import OwnerDescription
 from oncelog.errors import UnknownGroupError, UnknownTopicError
@@ -19,6 +19,7 @@ from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeStore
 from oncelog.protocol import visibility
 from oncelog.types import IsolationLevel, TopicIdPartition
+from oncelog.znodes.clock import store_now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def describe_topic(store: ZnodeStore, name: str) -> TopicDescription:
 def _describe_owners(store: ZnodeStore, owners: Collection[str]) -> dict[str, OwnerDescription]:
     if not owners:
         return {}
-    now_ms = sweeper.store_now_ms(store)
+    now_ms = store_now_ms(store)
     return {owner.path: owner for owner in inspection.describe_owners(store, owners, now_ms)}
 
 

@@ -21,6 +21,7 @@ from oncelog.log.producer_expiry import expire_producers
 from oncelog.log.retention import Removed
 from oncelog.ports import ZnodeStore
 from oncelog.types import TopicIdPartition
+from oncelog.znodes.clock import store_now_ms
 
 OnFile = Callable[[str], None]
 """Called for each file as it is looked at."""
@@ -50,7 +51,7 @@ def run(services: LogServices, *, on_file: OnFile) -> UpkeepReport:
     """Everything, in the order in which one part lets the next one do more."""
     timed_out = time_out(services)
     settle(services)
-    now_ms = sweeper.store_now_ms(services.store)
+    now_ms = store_now_ms(services.store)
     return UpkeepReport(
         timed_out=tuple(timed_out),
         expired_transactional_ids=tuple(sweeper.expire_transactional_ids(services.store)),
@@ -87,7 +88,7 @@ def settle_soon(services: LogServices, partitions: Iterable[TopicIdPartition]) -
 def enforce_retention(services: LogServices, *, dry_run: bool = False) -> list[Removed]:
     """Apply every topic's retention: see `Admin.enforce_retention`."""
     store = services.store
-    now_ms = min(sweeper.store_now_ms(store), services.clock.now_ms())
+    now_ms = min(store_now_ms(store), services.clock.now_ms())
     files = services.new_index_files()
     removed, damage = [], None
     partitions = _all_partitions(store)
@@ -109,7 +110,7 @@ def enforce_retention(services: LogServices, *, dry_run: bool = False) -> list[R
 
 def forget_idle_producers(store: ZnodeStore) -> int:
     """Forget producers that wrote nothing for long; returns how many."""
-    now_ms = sweeper.store_now_ms(store)
+    now_ms = store_now_ms(store)
     return sum(expire_producers(store, partition, now_ms) for partition in _all_partitions(store))
 
 
@@ -117,9 +118,9 @@ def collect(services: LogServices, *, dry_run: bool = False, on_file: OnFile) ->
     """Remove files that nothing names: see `Admin.collect`."""
     store = services.store
     if not dry_run:
-        topics.remove_tombstones(store, sweeper.store_now_ms(store))
+        topics.remove_tombstones(store, store_now_ms(store))
     return collection.collect(
-        store, services.files, now_ms=lambda: sweeper.store_now_ms(store), dry_run=dry_run, on_file=on_file
+        store, services.files, now_ms=lambda: store_now_ms(store), dry_run=dry_run, on_file=on_file
     )
 
 

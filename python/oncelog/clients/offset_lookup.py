@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from oncelog.arguments import check_number
 from oncelog.clients.services import LogServices
@@ -10,6 +11,10 @@ from oncelog.log import partition_reads, retention, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.ports import ZnodeStore
 from oncelog.types import MAX_LONG, IsolationLevel, TopicIdPartition, TopicPartition
+
+End = Literal["earliest", "latest"]
+OffsetSpec = int | End
+"""A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
 
 
 def earliest(store: ZnodeStore, partition: TopicIdPartition) -> int:
@@ -29,7 +34,7 @@ def for_time(
     return snapshot.offset_for_time(services.store, services.files, index_files, partition, timestamp_ms, end)
 
 
-def find(services: LogServices, tp: TopicPartition, place: int | str, isolation: IsolationLevel) -> int | None:
+def find(services: LogServices, tp: TopicPartition, place: OffsetSpec, isolation: IsolationLevel) -> int | None:
     """The offset at ``earliest``, at ``latest`` or at a timestamp in milliseconds; None where there is none."""
     partition = partition_reads.identify(services.store, tp.topic, tp.partition)
     if place == "earliest":

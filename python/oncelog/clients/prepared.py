@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.signatures import checked
 from oncelog.types import MAX_LONG, ProducerIdAndEpoch
 
 
 @checked
 @dataclass(frozen=True, slots=True)
-class PreparedTransaction:
+class PreparedTransaction(Guided):
     """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
 
     `str(token)` and `PreparedTransaction.parse` carry it through another database.

@@ -38,6 +38,7 @@ from oncelog.errors import (
     TransactionAbortableError,
     UsageError,
 )
+from oncelog.habits import Guided
 from oncelog.log import codec, partition_reads
 from oncelog.protocol.client_state import ClientState
 from oncelog.signatures import checked
@@ -46,7 +47,7 @@ from oncelog.types import MAX_LONG, OffsetAndMetadata, ProducerIdAndEpoch, Topic
 _log = logging.getLogger(__name__)
 
 
-class Producer:
+class Producer(Guided):
     """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
 
     Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one. A producer that nobody closed
@@ -203,8 +204,8 @@ class Producer:
                 producer.send("flights", value=b"...")
 
         Raises:
-            TransactionAbortableError: a send failed and the block took its error for itself; all of it was aborted.
-            what `commit_transaction` raises.
+            TransactionAbortableError: a send failed and the block swallowed its error; all of it was aborted.
+            OncelogError: what `commit_transaction` raises.
         """
         if self._transactions.is_left_to_abort:
             self._abort()
@@ -227,6 +228,10 @@ class Producer:
         """Abort, also where a commit was begun that is known not to be done."""
         self._transactions.give_up_commit()
         self.abort_transaction()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else self._transactions.state.value
+        return f"Producer(transactional_id={self._transactional_id!r}, state={state!r})"
 
     def _legal(self, call: str) -> TransactionManager:
         """The transaction manager, whose state allows the call."""
@@ -263,9 +268,8 @@ class Producer:
             a receipt whose `result()` is the record's place.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError, InvalidRecordError, RecordTooLargeError,
-            IllegalStateTransitionError: nothing was sent.
-            what `flush` raises, of earlier records: this one was not taken.
+            UsageError: the topic, the partition, the record or the producer's state forbids it; nothing was sent.
+            OncelogError: what `flush` raises, about earlier records; this one was not taken.
         """
         if partition is not None:
             check_number("partition", partition, least=-MAX_LONG)
@@ -291,7 +295,7 @@ class Producer:
             a receipt per partition written to; its result is the place of the first of its rows.
 
         Raises:
-            as of `send`; none of the rows was taken.
+            UsageError, OncelogError: as `send` does; none of the rows was taken.
         """
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
         self._check_sendable("send_batch")
@@ -303,9 +307,9 @@ class Producer:
         Raises:
             RetriableError, OutcomeUnknownError: no answer within the delivery time-out; `flush` again goes on with the
                 same records, each of which will be in the log once.
-            what else the append raises, and the receipts too. In a transaction it leaves only `abort_transaction`, and
-            what would be retriable or of unknown outcome elsewhere is a TransactionAbortableError.
-            what a flush in the background failed with, once the rest is sent.
+            TransactionAbortableError: in a transaction, in place of those two; only `abort_transaction` is left.
+            OncelogError: what else the append raises, and the receipts too; or what a flush in the background failed
+                with, once the rest is sent.
         """
         if self._delivery.has_unsent():
             self._check_sendable("flush")
@@ -336,7 +340,7 @@ class Producer:
         """Flush (or abort a transaction that is neither committed nor prepared) and close. Safe to call twice.
 
         Raises:
-            what `flush` raises; the receipts of what it could not send raise it, too.
+            OncelogError: what `flush` raises; the receipts of what it could not send raise it, too.
         """
         if self._is_closed or self._is_inherited():  # records and transaction are the other process's
             self._is_closed = True

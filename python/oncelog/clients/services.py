@@ -28,6 +28,9 @@ class LogServices:
     coordinator: TransactionCoordinator
     background: Background
 
+    def __repr__(self) -> str:
+        return f"LogServices(cluster_id={self.cluster_id!r})"
+
     def new_index_files(self) -> IndexFiles:
         """Index files with a cache for one client."""
         return IndexFiles(self.files)

@@ -1,6 +1,6 @@
 """What tools see of transactions, rounds and ledgers. Reads only; nothing is decided here.
 
-Ages are by the store's time, which the caller reads once (sweeper.store_now_ms).
+Ages are by the store's time, which the caller reads once (znodes/clock.py).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.clock import store_now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,6 @@ class Overdue:
     owner: str
     age_ms: int
     timeout_ms: int
-
-
-def store_now_ms(store: ZnodeStore) -> int:
-    """The store's time: mtime of a set on ``/clock``."""
-
-    def touch(view: ZnodeView) -> None:
-        view.set_blind(paths.CLOCK, b"")
-
-    store.transact(touch)
-    znode = store.get(paths.CLOCK)
-    return 0 if znode is None else znode.stat.mtime_ms
 
 
 def sweep(

@@ -5,7 +5,7 @@ before it say where each one is. So a reader touches only the columns it wants, 
 
 Measured on 40,000 records against Arrow's own layout, after zstd: lengths in the narrowest integer, in place of 32-bit
 offsets, take a quarter of the space and of the time; timestamps counted from the lowest take a third of the time and
-at most twice the space. docs/data-format.md describes the layout for readers in other languages.
+at most twice the space. docs/reference/data-format.md describes the layout for readers in other languages.
 """
 
 from __future__ import annotations

@@ -12,22 +12,18 @@ Crash points of one file:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from oncelog import folders
-from oncelog.errors import UsageError, ensure
-from oncelog.folders import usable
+from oncelog.errors import ensure
+from oncelog.folders import local_path
 from oncelog.log.file_rules import parts_of, reading, write_error
 from oncelog.log.object_files import SCHEME as OBJECT_SCHEME
 from oncelog.log.object_files import ObjectFileStore, ObjectPlace
 from oncelog.ports import FileStore
-
-_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # pathlib makes one slash out of two
 
 
 def file_store(uri: str | os.PathLike[str]) -> FileStore:
@@ -51,37 +47,6 @@ def absolute(uri: str | os.PathLike[str]) -> str:
         UsageError: neither a bucket nor a local path.
     """
     return ObjectPlace.parse(os.fspath(uri)).url if is_object_store(uri) else str(local_path(uri))
-
-
-def local_path(uri: str | os.PathLike[str]) -> Path:
-    """The folder that a user's path or URI names.
-
-    Args:
-        uri: a path, or ``file:/path`` or ``file:///path``; a relative path counts from the present working folder.
-
-    Raises:
-        UsageError: not a local path.
-    """
-    text = os.fspath(uri)
-    if text.startswith("file:"):
-        return Path(usable(_path_of_file_uri(text)))
-    if scheme := _OTHER_SCHEME.match(text):
-        raise UsageError("a log is in a local path, a file: URI, or s3://bucket/folder", scheme=scheme[0])
-    if not text:
-        raise UsageError("the path of the log is empty", uri=text)
-    return Path(usable(text)).absolute()
-
-
-def _path_of_file_uri(uri: str) -> str:
-    try:
-        parts = urlsplit(uri)
-    except ValueError as problem:  # brackets that hold no IPv6 address
-        raise UsageError("not a file: URI; write file:///path", uri=uri, reason=str(problem)) from None
-    if parts.netloc not in ("", "localhost"):
-        raise UsageError("a file: URI names a path of this machine; write file:///path", uri=uri, host=parts.netloc)
-    if not parts.path.startswith("/") or parts.query or parts.fragment:
-        raise UsageError("a file: URI is an absolute path, without query or fragment", uri=uri)
-    return unquote(parts.path)
 
 
 class LocalFileStore:

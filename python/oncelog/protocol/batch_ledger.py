@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from oncelog.errors import BatchRefusedError, RunSupersededError
 
@@ -209,13 +210,26 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
             )
         ledger = replace(ledger, query_id=request.query_id, last=None)
     if ledger.last is not None and ledger.sink_name != request.sink_name:
+        _refuse_other_sink(ledger, request)
+    return replace(ledger, sink_name=request.sink_name, group_id=request.group_id)
+
+
+def _refuse_other_sink(ledger: QueryLedger, request: BatchRequest) -> NoReturn:
+    """A sinkName is part of the prefix, so that it is by the topic that two sinks under one prefix differ."""
+    if request.run_id == ledger.run_id:
         raise BatchRefusedError(
             "another sink of this query writes under this prefix; give each its own sinkName",
             prefix=request.prefix,
             stored_sink_name=ledger.sink_name,
             sink_name=request.sink_name,
         )
-    return replace(ledger, sink_name=request.sink_name, group_id=request.group_id)
+    raise BatchRefusedError(
+        "the topic of this sink changed, and the batches under its prefix are in the former one: name that again, or, "
+        "to go on in the new one, give the sink another transactionalIdPrefix or sinkName with it",
+        former_topic=ledger.sink_name or None,
+        topic=request.sink_name or None,
+        prefix=request.prefix,
+    )
 
 
 def _check_is_replay(last: LastBatch, request: BatchRequest) -> None:

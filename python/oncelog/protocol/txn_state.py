@@ -1,6 +1,6 @@
 """The states of a transactional id and the steps between them.
 
-Owns the one table of legal transitions; the docs' diagram is drawn from it (``python -m oncelog.protocol.txn_state``).
+Owns the one table of legal transitions; the docs' drawing is made from it (docs/drawings.py).
 It knows nothing of epochs, owners or events: `coordinator_core` decides which step to take, and takes it through
 `transition`, so a step that is not in the table cannot be stored.
 
@@ -9,7 +9,6 @@ Source: Kafka's ``TransactionState.validPreviousStates`` with transactions versi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -71,17 +70,3 @@ def pass_through(state: TxnState, *targets: TxnState) -> TxnState:
     for target in targets:
         state = transition(state, target)
     return state
-
-
-def state_diagram() -> str:
-    """Draw the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {TxnState.EMPTY}"]
-    for source in TxnState:
-        lines += [f"    {source} --> {target}" for target in TxnState if target in TRANSITIONS[source]]
-    lines.append(f"    {TxnState.DEAD} --> [*]")
-    lines += [f"    note right of {state}: pending only, never stored" for state in TxnState if state in PENDING_ONLY]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{state_diagram()}\n")

@@ -43,6 +43,7 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
         return group_offsets.of_batch(batch, self.options.group_id or "", target.log.cluster_id)
 
 
+@checked
 def sink(**options: Any) -> Sink:
     """An exactly-once sink for ``writeStream.foreachBatch``.
 

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import json
+
 from oncelog.errors import BatchRefusedError
 from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.context import BatchContext
-from oncelog.spark.kit.progress import parse_ends, progress
+from oncelog.spark.kit.progress import Foreign, parse_ends, progress
 from oncelog.spark.offsets import SourceOffset, is_source_offset, parse_offset
 from oncelog.types import TopicIdPartition
+
+
+def _is_of_kafka(text: str) -> bool:
+    """Whether Kafka's sources log such offsets: ``{"topic":{"0":12}}``."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        not is_source_offset(text) and isinstance(found, dict) and any(isinstance(one, dict) for one in found.values())
+    )
+
+
+_OF_KAFKA = Foreign(
+    _is_of_kafka,
+    "Kafka offsets cannot be in a group of the log; leave groupId out of the sink (the checkpoint keeps the progress), "
+    "and give it to the source, if Kafka is to show how far the query is",
+)
 
 
 def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> GroupProgress[TopicIdPartition]:
@@ -26,7 +46,8 @@ def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> GroupProgre
         found = parse_offset(text) if text is not None and is_source_offset(text) else None
         return found if found is not None and found.group_id == group_id else None
 
-    ends = parse_ends(batch, group_id, parse, "oncelog with the sink's groupId (give the sources that option)")
+    wanted = "oncelog with the sink's groupId (give the sources that option)"
+    ends = parse_ends(batch, group_id, parse, wanted, _OF_KAFKA)
     if any(end.cluster_id != cluster_id for end in ends):
         raise BatchRefusedError(
             "the source reads another log than the sink writes, and a group's offsets are kept where it reads; leave "

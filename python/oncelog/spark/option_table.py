@@ -206,5 +206,7 @@ SYNONYMS = {
     "kafka.isolation.level": "isolationLevel",
     "kafka.transactional.id": "transactionalIdPrefix",
     "kafka.compression.type": "codec",
+    "compression": "codec",
+    "topics": "subscribe",
 }
-"""Options of Spark's Kafka connector that are called otherwise here, for those who come from there."""
+"""Options of Spark's connectors, and of Kafka's clients, that are called otherwise here."""

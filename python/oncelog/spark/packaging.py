@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from oncelog.extras import extras
 
@@ -26,6 +26,8 @@ with extras("spark", part="oncelog.spark"):
 from oncelog.errors import UsageError
 from oncelog.signatures import checked
 from oncelog.version import __version__
+
+Builder = Annotated[SparkSession.Builder, "pass SparkSession.builder, before getOrCreate()"]
 
 JAR = Path(__file__).parent / "jars" / "oncelog-spark.jar"
 _NAME = "oncelog's jar for Spark"
@@ -37,6 +39,7 @@ _INTERPRETERS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
 """Variables that name the interpreter of Spark's workers."""
 
 
+@checked
 def jars() -> str:
     """What ``spark.jars`` needs: the path of oncelog's jar, for the driver and, by Spark's transfer, executors.
 
@@ -47,7 +50,7 @@ def jars() -> str:
 
 
 @checked
-def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+def configure(builder: Builder) -> SparkSession.Builder:
     """Add oncelog's jar to those of the session that `builder` makes; jars named before are kept.
 
     Spark's workers run ``PYSPARK_PYTHON``, or else the first ``python3`` of the PATH, which has no oncelog where a
@@ -100,7 +103,7 @@ class Jar:
 
 
 @checked
-def with_jar(builder: SparkSession.Builder, jar: Jar) -> SparkSession.Builder:
+def with_jar(builder: Builder, jar: Jar) -> SparkSession.Builder:
     """Add a jar to those of the session that `builder` makes.
 
     Raises:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 from pyspark.sql.types import (
@@ -128,6 +127,8 @@ def _as_timestamps(timestamps_ms: pa.Array) -> pa.Array:
 
 def _empty_as_null(headers: pa.Array) -> pa.Array:
     """A record without headers shows null, as in Spark's Kafka source."""
+    import pyarrow.compute as pc  # a driver that checks a schema starts without it
+
     is_empty = pc.equal(pc.list_value_length(headers), 0)
     return pc.if_else(is_empty, pa.scalar(None, headers.type), headers) if pc.any(is_empty).as_py() else headers
 

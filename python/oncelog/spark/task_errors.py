@@ -34,7 +34,7 @@ def _of(text: str) -> OncelogError | None:
     if (lacking := _NO_MODULE.search(text)) is not None:
         return UsageError(
             "the Python of Spark's executors has no such module; install oncelog there, or send the executors an "
-            "archive of the environment, as docs/running.md shows",
+            "archive of the environment, as docs/guides/where-jobs-start.md shows",
             module=lacking[1],
         )
     if (program := _NO_PROGRAM.search(text)) is not None:

@@ -1,9 +1,11 @@
 """Crash points for tests of what is built on oncelog: run a piece of work once per point, killed there, then go on.
 
-for point in CRASH_POINTS:
-environment = killing_at(point, mark=tmp_path / point)
-subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
-subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
+    for point in CRASH_POINTS:
+        environment = killing_at(point, mark=tmp_path / point)
+        subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
+        subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
+
+The killed process leaves the file `mark` behind, so the next one passes the point.
 """
 
 from __future__ import annotations

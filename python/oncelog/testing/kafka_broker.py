@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.signatures import checked
 from oncelog.testing import maven
 from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
@@ -85,7 +86,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """Of 3.x; 4.x prints errors by itself."""
 
 
-class KafkaBroker:
+class KafkaBroker(Guided):
     """One broker process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
 
     Args:
@@ -127,6 +128,9 @@ class KafkaBroker:
         folder.mkdir(parents=True, exist_ok=True)
         self._write_settings()
         (folder / "log4j.properties").write_text(_LOGGING)
+
+    def __repr__(self) -> str:
+        return f"KafkaBroker({self.address!r}, version={self.version!r})"
 
     @property
     def address(self) -> str:

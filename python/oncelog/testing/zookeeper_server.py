@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from oncelog.errors import UsageError
+from oncelog.habits import Guided
 from oncelog.signatures import checked
 
 STARTED_WITHIN_S = 60
@@ -40,7 +41,7 @@ class ServerFailedError(RuntimeError):
     """A server ended by itself, or does not do what it was asked for. The text shows the end of what it printed."""
 
 
-class ZookeeperServer:
+class ZookeeperServer(Guided):
     """One server process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
 
     Args:
@@ -74,6 +75,9 @@ class ZookeeperServer:
                 ]
             )
         )
+
+    def __repr__(self) -> str:
+        return f"ZookeeperServer({self.address!r})"
 
     @property
     def address(self) -> str:
@@ -188,7 +192,7 @@ class ZookeeperServer:
         return ServerFailedError(f"{what}; the end of {output}:\n{last}")
 
 
-class ZookeeperEnsemble:
+class ZookeeperEnsemble(Guided):
     """Three servers, of which two serve on when one is lost.
 
     Args:
@@ -203,6 +207,9 @@ class ZookeeperEnsemble:
         self.servers = [ZookeeperServer(folder / str(n), settings=settings, port=ports[3 * n - 3]) for n in (1, 2, 3)]
         for number, server in enumerate(self.servers, start=1):
             (server.folder / "data" / "myid").write_text(str(number))
+
+    def __repr__(self) -> str:
+        return f"ZookeeperEnsemble({self.address!r})"
 
     @property
     def address(self) -> str:

@@ -9,7 +9,8 @@ import random
 import time
 from typing import Final
 
-from oncelog.ports import Timing
+from oncelog.ports import Timing, ZnodeStore, ZnodeView
+from oncelog.znodes import paths
 
 _DURATIONS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux stops CLOCK_MONOTONIC during suspend; elsewhere it goes on."""
@@ -34,6 +35,17 @@ SYSTEM_CLOCK: Final = SystemClock()
 def wall_ms() -> int:
     """Milliseconds since 1970 by the machine's wall clock."""
     return time.time_ns() // 1_000_000
+
+
+def store_now_ms(store: ZnodeStore) -> int:
+    """The store's time: mtime of a set on ``/clock``."""
+
+    def touch(view: ZnodeView) -> None:
+        view.set_blind(paths.CLOCK, b"")
+
+    store.transact(touch)
+    znode = store.get(paths.CLOCK)
+    return 0 if znode is None else znode.stat.mtime_ms
 
 
 def uniform_jitter() -> float:

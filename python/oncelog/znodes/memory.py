@@ -30,6 +30,9 @@ class MemoryZnodeStore(Transacting):
 
     reads_are_atomic = True
 
+    def __repr__(self) -> str:
+        return "MemoryZnodeStore()"
+
     def __init__(
         self,
         *,

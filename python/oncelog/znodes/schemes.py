@@ -1,8 +1,8 @@
 """Which znode stores there are, and how a user's text becomes one of them: ``sqlite:/a/file``, ``zk://host/chroot``...
 
 A store is a package. It registers a `Scheme` as an entry point of the group `GROUP`, under the name of the scheme, and
-oncelog needs no edit; docs/extending.md shows how. The built-in ones are a literal table instead, so that they are
-there where oncelog runs without the metadata of its installation: from a zip, or from Spark's py-files.
+oncelog needs no edit; docs/guides/extending.md shows how. The built-in ones are a literal table instead, so that they
+are there where oncelog runs without the metadata of its installation: from a zip, or from Spark's py-files.
 
 Nothing else in oncelog asks which scheme a store has.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.errors import InvalidOptionError, UsageError
-from oncelog.folders import usable
+from oncelog.folders import absolute, is_servers, local_path
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore, is_there
@@ -33,7 +33,7 @@ GROUP: Final = "oncelog.znode_stores"
 ZNODES_FILE: Final = "znodes.sqlite"
 """The store of a log that names none, in the folder of its data."""
 
-_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+)(?::.*)?", re.DOTALL)
+_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,17 @@ class Place:
         """Read what a user wrote.
 
         Args:
-            url: the name of a scheme, or a URL.
+            url: the name of a scheme, a URL, or the path of a folder, in which there is a SQLite file then.
             root: where the log's data is: an absolute folder, or the URL of a bucket.
 
         Raises:
             UsageError: there is no such scheme, or its package cannot be used.
             InvalidOptionError: the URL is malformed.
         """
+        if is_folder(url):
+            url = f"sqlite:{local_path(url) / ZNODES_FILE}"
+        if is_servers(url):
+            raise UsageError("a znode store of several hosts is named by its scheme", znodes=url, write=f"zk://{url}")
         scheme = scheme_named(url.partition(":")[0])
         return cls(scheme, scheme.normalised(url, root))
 
@@ -112,10 +116,10 @@ class Place:
         self.scheme.adopt_host(self.url)
 
 
-def is_url(text: str) -> bool:
-    """Whether a text names a store rather than a folder: a scheme with a colon, or the bare name of a built-in one."""
+def is_folder(text: str) -> bool:
+    """Whether a text is the path of a folder: a slash or ``.`` or ``~`` tells it from the name of a store."""
     found = _URL.fullmatch(text)
-    return found is not None and (found[1] in BUILT_IN or (":" in text and found[1] != "file"))
+    return (found is None or found[1] == "file") and ("/" in text or text.startswith((".", "~")))
 
 
 def scheme_named(name: str) -> Scheme:
@@ -180,7 +184,8 @@ def _unknown(name: str) -> UsageError:
     known = sorted({*BUILT_IN, *(claim.name for claim in _claims(tuple(sys.path)))})
     near = difflib.get_close_matches(name, known, n=1)
     return UsageError(
-        "not a znode store: give sqlite:/a/file, zk://host:port/chroot, or the URL of another installed store",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another "
+        "installed store",
         scheme=name,
         known=known,
         **({"did_you_mean": near[0]} if near else {}),
@@ -193,7 +198,7 @@ def _unknown(name: str) -> UsageError:
 def _sqlite_url(url: str, root: str) -> str:
     place = url.partition(":")[2]
     if place:
-        return f"sqlite:{Path(usable(place)).absolute()}"
+        return f"sqlite:{absolute(place)}"
     if "://" in root:
         raise UsageError(
             "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "

@@ -34,11 +34,11 @@ def canonical(schema: Any) -> str:
 
 @pytest.fixture(scope="module")
 def documented_reader() -> Callable[[Path], Iterator[Row]]:
-    """The reader that docs/data-format.md shows."""
-    text = (ROOT / "docs" / "data-format.md").read_text(encoding="utf-8")
+    """The reader that docs/reference/data-format.md shows."""
+    text = (ROOT / "docs" / "reference" / "data-format.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"__name__": "documented_reader"}
-    exec(compile(program, "docs/data-format.md", "exec"), names)
+    exec(compile(program, "docs/reference/data-format.md", "exec"), names)
     reader: Callable[[Path], Iterator[Row]] = names["records"]
     return reader
 

@@ -16,7 +16,7 @@ import oncelog.spark
 from oncelog import runtime
 from oncelog.clients import admin
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import InvalidOptionError, OncelogError, UsageError
+from oncelog.errors import InvalidOptionError, OncelogError, UsageError, WrongArgumentsError
 from oncelog.spark.kit.options import Use
 from oncelog.spark.option_table import OPTIONS
 from oncelog.testing import faults, invariants, kafka_broker, zookeeper_server
@@ -113,20 +113,37 @@ def test_a_value_of_the_right_type_is_taken_or_refused_by_an_error_of_oncelog(do
 
 
 @pytest.mark.parametrize("door", named(DOORS))
-def test_wrong_names_and_counts_of_arguments_stay_type_errors_of_python(door: Door, objects: Objects) -> None:
+def test_wrong_names_and_counts_of_arguments_are_named(door: Door, objects: Objects) -> None:
     objects.world.is_checked = False
     parameters = door.parameters.values()
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        with pytest.raises(TypeError, match="no_such_argument"):
+        with pytest.raises(WrongArgumentsError, match="no_such_argument"):
             objects.call(door, no_such_argument=1)
     if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
-        with pytest.raises(TypeError, match="missing"):
+        with pytest.raises(WrongArgumentsError, match="missing"):
             objects.call(door)
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if not door.parameters], ids=lambda door: door.name)
+def test_a_call_without_arguments_says_so(door: Door, objects: Objects) -> None:
+    objects.world.is_checked = False
+    with pytest.raises(WrongArgumentsError, match="takes no argument"):
+        objects.call(door, timeout=10)
 
 
 @pytest.mark.parametrize("door", named(DOORS))
 def test_every_parameter_of_a_public_call_shows_its_type(door: Door) -> None:
     assert [p.name for p in door.parameters.values() if p.annotation is inspect.Parameter.empty] == []
+
+
+def test_every_object_that_users_hold_shows_what_it_is(objects: Objects) -> None:
+    kinds = sorted({door.owner for door in DOORS if door.owner}, key=str)
+    held = [*map(objects.of, kinds), *objects.values, objects.producer.send(TOPIC, b"x")]
+    objects.producer.abort_transaction()
+
+    shown = [repr(one) for one in held if type(one).__module__.startswith("oncelog.")]
+
+    assert [text for text in shown if " object at 0x" in text or not text] == []
 
 
 def test_the_walk_finds_what_users_call() -> None:

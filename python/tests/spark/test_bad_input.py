@@ -156,17 +156,6 @@ def test_what_is_wrong_with_the_executors_python_is_one_sentence(
 READS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown option": (
         {"startingOffset": "earliest"}, ["unknown option", "did_you_mean='startingOffsets'"]),
-    "an option of Spark's Kafka source": (
-        {"kafka.bootstrap.servers": "localhost:9092"}, ["unknown option", "did_you_mean='path'"]),
-    "nothing to read": (
-        {"subscribe": None}, ["one of these options is required", "subscribePattern"]),
-    "two things to read": (
-        {"assign": '{"in":[0]}'}, ["these options exclude each other", "given=['subscribe', 'assign']"]),
-    "two places to start": (
-        {"startingOffsets": "earliest", "startingTimestamp": 0},
-        ["these options exclude each other", "startingTimestamp"]),
-    "a group without a name": (
-        {"startingOffsets": "group"}, ["missing='groupId'"]),
     "a topic that does not exist": (
         {"subscribe": "in,nowhere"}, ["UnknownTopicError", "topic='nowhere'"]),
     "a partition out of range": (
@@ -181,10 +170,6 @@ READS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"startingOffsets": "{0:1}"}, ["the option's value is malformed", "option='startingOffsets'"]),
     "a time after the last record": (
         {"startingTimestamp": 99_999_999_999_999}, ["no record is at or after the asked time", "topic='in'"]),
-    "an isolation level that is none": (
-        {"isolationLevel": "serializable"}, ["read_committed, read_uncommitted"]),
-    "a path without a log": (
-        {"path": "/nowhere/at/all"}, ["there is no log here", "/nowhere/at/all"]),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The example of a target in docs/extending.md: its contract, and a query that writes through it."""
+"""The example of a target in docs/guides/extending.md: its contract, and a query that writes through it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from json_folder_target import LEDGERS, JsonFolder, JsonFolderSink
 from oncelog.crash_points import CrashPoint
+from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
-from oncelog.runtime import open_metadata
 from oncelog.spark.kit.receipts import ReceiptsTarget
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 from tests.support.spark.queries import forget_last_commit

@@ -129,6 +129,28 @@ def test_what_the_jvm_reads_is_written_by_python_again(
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("reader")
+def test_a_querys_progress_says_how_far_it_is_behind_and_names_source_and_sink(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    with started(log) as producer:
+        write_committed(producer, *numbered("a", 7), topic="in")
+    log.admin.settle()  # or the marker comes while the query runs
+
+    query = copy(stream(spark, log, maxOffsetsPerTrigger=3), log, "oncelog", tmp_path / "ck")
+
+    found = [(p.sources[0].description, p.sink.description, dict(p.sources[0].metrics)) for p in query.recentProgress]
+    most = [int(metrics["maxOffsetsBehindLatest"]) for _, _, metrics in found]
+    assert {names[:2] for names in found} == {("oncelog", "oncelog")}
+    assert most[0] >= 7
+    assert most == sorted(most, reverse=True)
+    assert found[-1][2] == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "0",
+        "avgOffsetsBehindLatest": "0.0",
+    }
+
+
 def some_bytes(random: Random) -> bytes | None:
     return random.choice([None, b"", random.randbytes(random.randrange(1, 300)), b"same length"])
 

@@ -228,6 +228,19 @@ def runs(spark: SparkSession, log: Log, door: str, checkpoint: Path, **options: 
     return copy(stream(spark, log), log, door, checkpoint, **options)
 
 
+def test_a_sink_whose_topic_changed_is_told_so_and_goes_on_under_another_name(
+    spark: SparkSession, log: Log, tmp_path: Path, door: str
+) -> None:
+    log.create_topic("new")
+    runs(spark, log, door, tmp_path / "ck")
+
+    with pytest.raises(StreamingQueryException, match=r"topic of this sink changed.*former_topic='out', topic='new'"):
+        runs(spark, log, door, tmp_path / "ck", topic="new")
+    runs(spark, log, door, tmp_path / "ck", topic="new", sinkName="new")
+
+    assert (values(log, topic="out"), values(log, topic="new")) == ([b"0"], [b"1", b"2"])
+
+
 def test_a_checkpoint_that_is_older_than_the_log_is_refused_and_the_newest_goes_on(
     spark: SparkSession, log: Log, tmp_path: Path, door: str
 ) -> None:

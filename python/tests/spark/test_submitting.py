@@ -1,4 +1,4 @@
-"""Programs that `spark-submit` sends to clusters whose hosts have no oncelog: it comes with them (docs/running.md)."""
+"""`spark-submit` to clusters whose hosts have no oncelog: it is sent along (docs/guides/where-jobs-start.md)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,39 @@
-"""Generated pages of the docs are those that the code makes."""
+"""The docs: generated parts, code blocks, and the names that they promise."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
-from tests.style.tree import ROOT
+import click
+import pytest
+
+import oncelog
+from oncelog.cli import main
+from oncelog.clients.accumulator import Receipt
+from oncelog.clients.admin import Admin
+from tests.style.tree import ROOT, files
+from tests.support.docs.blocks import PROGRAMS, TEXTS, blocks, pages
+
+NOT_RUN_MOST = 5
+"""Blocks of code that no test runs. Whoever raises this number has a good reason in the block's comment."""
+
+README_LINES_MAX = 150
+
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+"""A link to a file, without its anchor."""
+
+CLASSES = {
+    "Admin": Admin,
+    "Consumer": oncelog.Consumer,
+    "ConsumerRecord": oncelog.ConsumerRecord,
+    "Log": oncelog.Log,
+    "Producer": oncelog.Producer,
+    "Receipt": Receipt,
+}
 
 
 def test_the_generated_parts_of_the_docs_are_up_to_date() -> None:
@@ -13,3 +41,71 @@ def test_the_generated_parts_of_the_docs_are_up_to_date() -> None:
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES_MAX
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_code_is_of_a_known_language_and_reads_as_such(page: Path) -> None:
+    found = list(blocks(page))
+    fences = len(re.findall(r"^ *```", page.read_text(), re.MULTILINE))
+    assert fences == len(found) * 2, "a fence that is not read"
+    for block in found:
+        assert block.language in PROGRAMS | TEXTS.keys(), f"{block}: name the language, `text` for what is none"
+        if block.language in TEXTS:
+            TEXTS[block.language](block.code)
+
+
+def test_blocks_that_are_not_run_are_few_and_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = [block for page in pages() for block in blocks(page) if block.reason is not None]
+    with capsys.disabled():
+        sys.stdout.writelines(f"\nnot run: {block}: {block.reason}" for block in left_out)
+    assert len(left_out) <= NOT_RUN_MOST
+    assert all(block.language in PROGRAMS for block in left_out)
+
+
+def test_commands_that_the_docs_name_exist() -> None:
+    text = "\n".join(page.read_text() for page in pages())
+    commands = re.findall(r"`oncelog((?: [a-z][a-z-]*)+)", text)
+    assert len(commands) > 40
+    assert [command for command in commands if not is_command(command.split())] == []
+
+
+def is_command(words: list[str]) -> bool:
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group) and words:
+        found = command.get_command(context, words.pop(0))
+        if found is None:
+            return False
+        command = found
+    return True
+
+
+def test_targets_of_make_that_the_docs_name_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {name for page in pages() for name in re.findall(r"`make ([a-z-]+)", page.read_text())}
+    assert len(named) > 15
+    assert named - set(targets) == set()
+
+
+def test_links_in_the_repository_lead_to_files() -> None:
+    """Those of docs/ are looked at, with their anchors, when the site is built."""
+    texts = {page: page.read_text() for page in files(".md") if not page.is_relative_to(ROOT / "docs")}
+    links = [(page, link) for page, text in texts.items() for link in LINK.findall(text)]
+    assert len(links) > 30
+    assert [f"{page.relative_to(ROOT)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_names_that_users_of_other_clients_are_sent_to_exist() -> None:
+    table = (ROOT / "docs" / "guides" / "from-kafka-python.md").read_text()
+    names = re.findall(rf"`({'|'.join(CLASSES)})\.(\w+)", table)
+    assert len(names) > 30
+    missing = [f"{owner}.{name}" for owner, name in names if not has(CLASSES[owner], name)]
+    assert missing == []
+
+
+def has(owner: type, name: str) -> bool:
+    return hasattr(owner, name) or name in inspect.get_annotations(owner) or name == "admin"

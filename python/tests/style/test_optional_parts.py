@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_an_import_loads_no_extra_that_is_installed() -> None:
 
 def test_each_part_that_needs_an_extra_says_which_one_to_install() -> None:
     hidden = [*EXTRAS, "greenlet", "pytest", "hypothesis"]
-    tried = [sys.executable, ROOT / "tools" / "doors.py", *hidden]
+    tried: list[str | Path] = [sys.executable, ROOT / "tools" / "doors.py", *hidden]
     done = subprocess.run(tried, cwd=ROOT / "python", capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.errors import UsageError
 from oncelog.znodes.schemes import ZNODES_FILE
 from oncelog.znodes.sqlite import SqliteZnodeStore
@@ -28,7 +28,7 @@ def test_a_log_that_is_opened_by_a_relative_path_is_known_by_its_whole_one(
             assert [topic.topic for topic in opened.admin.list_topics()] == ["flights"]
 
 
-@pytest.mark.parametrize("opens", [oncelog.open, runtime.open_metadata])
+@pytest.mark.parametrize("opens", [oncelog.open, metadata.open_metadata])
 def test_a_store_that_holds_no_log_is_left_as_it_is_by_who_must_not_create_one(
     tmp_path: Path, opens: Callable[..., object]
 ) -> None:

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from oncelog.errors import InvariantViolation, UsageError
+from oncelog.errors import InvariantViolation, UnknownNameError, UsageError, WrongArgumentsError
+from oncelog.habits import Guided
 from oncelog.signatures import checked
-from oncelog.types import OffsetAndMetadata, TopicPartition
+from oncelog.types import OffsetAndMetadata, RecordMetadata, TopicPartition
 
 TP = TopicPartition("flights", 0)
 ONE = "TopicPartition(topic, partition)"
@@ -93,11 +94,60 @@ def test_an_iterator_is_not_used_up_by_the_check() -> None:
     assert take(tp for tp in [TP])[0] == [TP]
 
 
-def test_a_wrong_count_and_a_missing_argument_are_type_errors_of_python() -> None:
-    with pytest.raises(TypeError, match="positional arguments"):
-        take([TP], 7, 8)  # type: ignore[arg-type, call-arg]
-    with pytest.raises(TypeError, match="missing"):
-        TopicPartition("flights")  # type: ignore[call-arg]
+class Calls(Guided):
+    """What users call, without checks of types."""
+
+    def send(self, timeout_ms: int = 0) -> int:
+        return timeout_ms + len(5 if timeout_ms else "")  # type: ignore[arg-type]
+
+    def close(self) -> None: ...
+
+    def named(self, *, name: str = "") -> None: ...
+
+
+CALLS: Any = Calls()
+PARTITION: Any = TopicPartition
+TAKE: Any = take
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TAKE([TP], 7, 8), "take takes partitions and offset by position, the rest by name"),
+        (lambda: TAKE([TP], partitions=[TP]), "take is given the argument partitions by position and by name"),
+        (lambda: PARTITION("flights"), "TopicPartition needs the argument partition, which is missing"),
+        (lambda: PARTITION("flights", offset=7), "TopicPartition takes no argument offset"),
+        (lambda: PARTITION("flights", partitions=7), "TopicPartition takes no argument partitions; did you mean "),
+        (lambda: CALLS.send(timeout=7), "Calls.send takes no argument timeout; did you mean timeout_ms?"),
+        (lambda: CALLS.send(value_serializer=str), "Calls.send takes no argument value_serializer; pass bytes to "),
+        (lambda: CALLS.close(7), "Calls.close takes no arguments"),
+        (lambda: CALLS.named(7), "Calls.named takes its arguments by name"),
+    ],
+)
+def test_an_argument_too_many_unknown_or_missing_is_an_error_of_oncelog_and_a_type_error(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(WrongArgumentsError) as refused:
+        call()
+
+    assert refused.value.message.startswith(message)
+    assert isinstance(refused.value, TypeError)
+
+
+def test_a_type_error_from_within_a_call_stays_what_it_is() -> None:
+    assert Calls().send() == 0
+    with pytest.raises(TypeError, match="has no len") as failed:
+        Calls().send(timeout_ms=7)
+    assert not isinstance(failed.value, UsageError)
+
+
+def test_a_name_of_another_client_says_what_it_is_called_here() -> None:
+    with pytest.raises(UnknownNameError, match="RecordMetadata has no timestamp; write timestamp_ms"):
+        RecordMetadata("flights", 0, 0, 0).timestamp  # type: ignore[attr-defined] # noqa: B018
+    with pytest.raises(UnknownNameError, match=r"Calls has no sned; did you mean send\?"):
+        CALLS.sned()
+    assert not hasattr(Calls(), "anything")
+    assert getattr(Calls(), "_private", None) is None
 
 
 def test_a_checked_constructor_refuses_and_the_class_is_what_it_was() -> None:

@@ -7,7 +7,7 @@ on is refused here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from oncelog.errors import BatchRefusedError
 from oncelog.ledger.progress import GroupProgress
@@ -19,7 +19,21 @@ P = TypeVar("P")
 S = TypeVar("S")
 
 
-def parse_ends(batch: BatchContext, group_id: str, parse: Callable[[str | None], S | None], wanted: str) -> list[S]:
+class Foreign(NamedTuple):
+    """Offsets of a kind that a group of this target can never hold.
+
+    Attributes:
+        is_one: whether a source logged such an offset.
+        refusal: what the user is told then.
+    """
+
+    is_one: Callable[[str], bool]
+    refusal: str
+
+
+def parse_ends(
+    batch: BatchContext, group_id: str, parse: Callable[[str | None], S | None], wanted: str, foreign: Foreign
+) -> list[S]:
     """Where each source of the query ends in a batch.
 
     Args:
@@ -27,6 +41,7 @@ def parse_ends(batch: BatchContext, group_id: str, parse: Callable[[str | None],
         group_id: of the sink.
         parse: reads an offset that a source logged; None if it is not of the kind that the group can hold.
         wanted: which kind, for the error.
+        foreign: the kind that is taken for it.
 
     Raises:
         BatchRefusedError: the query's progress is more than such offsets.
@@ -39,6 +54,8 @@ def parse_ends(batch: BatchContext, group_id: str, parse: Callable[[str | None],
         )
     ends = [parse(text) for text in batch.end_offsets]
     known = [end for end in ends if end is not None]
+    if any(foreign.is_one(text) for text in batch.end_offsets if text is not None):
+        raise BatchRefusedError(foreign.refusal, group_id=group_id, sources=list(batch.end_offsets))
     if not known or len(known) != len(ends):
         raise BatchRefusedError(
             f"every source of the query must be {wanted}, for the group to hold its progress; or leave groupId out of "

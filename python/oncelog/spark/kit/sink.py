@@ -45,6 +45,9 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         self._target: T | None = None
         self.last_report: BatchReport | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.options!r})"
+
     @checked
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write the rows of `df` as micro-batch `batch_id`; a batch that was decided before is not written again.

@@ -7,7 +7,7 @@ are torn, clocks that jump. At the end the log and all that its clients saw are 
     outcome = run(1234)                                          # one seed
     assert outcome.failure is None, outcome.story()
 
-or ``python -m oncelog.testing.simulation --seeds 0-9999``. See docs/simulation.md.
+or ``python -m oncelog.testing.simulation --seeds 0-9999``. See docs/concepts/simulation.md.
 
 A run replaces limits and the source of randomness for its time: run nothing else in the process meanwhile.
 """

@@ -1,4 +1,4 @@
-"""``python -m oncelog.testing.simulation``: run seeds, or every crash of the core scenarios; see docs/simulation.md."""
+"""``python -m oncelog.testing.simulation``: seeds, or every crash of scenarios (docs/concepts/simulation.md)."""
 
 from __future__ import annotations
 

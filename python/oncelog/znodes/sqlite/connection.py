@@ -33,6 +33,9 @@ from oncelog.znodes.host import mount_of
 
 Row = tuple[Any, ...]
 
+SQLITE_VERSION = sqlite3.sqlite_version
+"""Of the library that Python was built with."""
+
 
 class FileIdentity(NamedTuple):
     """Which file is at a path, whatever its name."""

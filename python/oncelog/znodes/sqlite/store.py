@@ -120,6 +120,9 @@ class SqliteZnodeStore(Transacting):
     def close(self) -> None:
         self._pool.close()
 
+    def __repr__(self) -> str:
+        return f"SqliteZnodeStore({str(self._path)!r})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path, self._host_id, self.timing)
 

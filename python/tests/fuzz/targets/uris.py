@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import oncelog
-from oncelog import runtime
+from oncelog import metadata
 from oncelog.arguments import check_choice
 from oncelog.errors import OncelogError, UsageError
 from oncelog.log.files import absolute, is_object_store
@@ -180,7 +180,7 @@ class Names(Target):
         if text.startswith(("zk:", "s3:", "memory")):
             return Verdict.CORRECT
         try:
-            runtime.open_metadata(text, create=False).close()
+            metadata.open_metadata(text, create=False).close()
         except OncelogError:
             return Verdict.REFUSED
         expect(False, "metadata was found where there is none", place=text)

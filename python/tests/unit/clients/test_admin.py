@@ -190,7 +190,7 @@ def test_offsets_are_listed_by_place_and_end_where_the_isolation_level_ends(log:
     producer.send(TOPIC, b"open", partition=0, timestamp_ms=5000)
     producer.flush()
 
-    def listed(place: oncelog.clients.admin.OffsetSpec, isolation: str) -> int | None:
+    def listed(place: oncelog.clients.offset_lookup.OffsetSpec, isolation: str) -> int | None:
         return log.admin.list_offsets({tp(): place}, isolation_level=isolation)[tp()]
 
     assert [listed("earliest", level) for level in ("read_committed", "read_uncommitted")] == [0, 0]

@@ -11,6 +11,7 @@ from oncelog.ledger.kinds import EMBEDDED
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import MAX_PRODUCER_EPOCH
 from oncelog.znodes import paths
+from oncelog.znodes.clock import store_now_ms
 from tests.support.log.faulty import InterruptedStore
 from tests.support.log.logs import (
     TOPIC,
@@ -30,13 +31,13 @@ from tests.support.log.rounds import begin, written
 def test_the_stores_time_is_that_of_its_own_writes_and_never_goes_back(world: LogWorld) -> None:
     """A ZooKeeper takes the time of its leader. If the next leader's clock is behind, time-outs come later."""
     store = world.log.services.store
-    first = sweeper.store_now_ms(store)
+    first = store_now_ms(store)
     world.time.wall_ms -= 10_000
-    second = sweeper.store_now_ms(store)
+    second = store_now_ms(store)
     world.time.wall_ms += 20_000
 
     assert second == first
-    assert sweeper.store_now_ms(store) == first + 10_000
+    assert store_now_ms(store) == first + 10_000
 
 
 def test_a_sweep_tells_what_it_aborted(world: LogWorld) -> None:

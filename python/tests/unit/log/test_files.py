@@ -208,6 +208,20 @@ def test_a_path_and_a_file_uri_name_the_same_folder(tmp_path: Path, form: str) -
     assert (folder / "a").exists()
 
 
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert absolute("~/log") == str(tmp_path / "log")
+
+
+def test_a_folder_with_a_colon_in_its_name_is_written_with_a_slash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert absolute("./localhost:9092") == str(tmp_path / "localhost:9092")
+
+
 def test_a_path_object_is_a_path(tmp_path: Path) -> None:
     file_store(tmp_path / "log").create("a").finish()
 
@@ -224,6 +238,13 @@ def test_a_path_object_is_a_path(tmp_path: Path) -> None:
         ("file:log", "absolute path"),
         ("file:///log?a=b", "without query"),
         ("", "empty"),
+        ("localhost:9092", r"names a server; Kafka is read and written by oncelog_kafka.*\[path='localhost:9092'\]"),
+        ("h1:9092,h2:9092", "kafka.bootstrap.servers"),
+        ("[::1]:9092", "kafka.bootstrap.servers"),
+        ("SASL_SSL://h1:9092", "kafka.bootstrap.servers"),
+        ("log*", r"a log is one folder.*\[path='log\*'\]"),
+        ("file:///logs/%3F", "a log is one folder"),
+        ("~nobody-of-this-name/log", "no home folder of this name"),
     ],
 )
 def test_a_place_for_no_log_is_refused_with_its_reason(uri: str, reason: str) -> None:

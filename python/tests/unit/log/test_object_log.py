@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog import limits, runtime
+from oncelog import limits, metadata, runtime
 from oncelog.errors import CorruptDataError, DataLossError, UsageError
 from oncelog.log import collection, generations
 from oncelog.log.collection import Collected
@@ -172,4 +172,4 @@ def test_an_object_store_without_a_place_for_the_znodes_is_refused_and_told_what
     with pytest.raises(UsageError, match=r"znodes=zk://.*sqlite:/a/file.*path='s3://bucket/log'"):
         oncelog.open("s3://bucket/log", znodes)
     with pytest.raises(UsageError, match="znodes=zk://"):
-        runtime.adopt_host("s3://bucket/log", znodes)
+        metadata.adopt_host("s3://bucket/log", znodes)

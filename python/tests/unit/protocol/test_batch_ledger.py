@@ -83,8 +83,9 @@ REFUSED = [
         replace(NEXT, query_id="other", takeover="third"),
         "takeover",
     ),
-    ("another sink of the query", LEDGER, replace(NEXT, sink_name="other"), "another sink"),
-    ("another sink that repeats the last batch", LEDGER, replace(REPLAY, sink_name="other"), "another sink"),
+    ("another sink of the query", LEDGER, replace(NEXT, sink_name="other", run_id="run-2"), "another sink"),
+    ("a sink with another topic", LEDGER, replace(NEXT, sink_name="other"), "topic of this sink changed"),
+    ("one that repeats the last batch", LEDGER, replace(REPLAY, sink_name="other"), "topic of this sink changed"),
 ]
 
 

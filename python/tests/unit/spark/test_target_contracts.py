@@ -13,8 +13,8 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError
 from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.ledger.kinds import LedgerKind
+from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
-from oncelog.runtime import open_metadata
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
 from oncelog.spark.log_target import Job, LogTarget

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import oncelog
-from oncelog import runtime
+from oncelog import metadata, runtime
 from oncelog.cli import main
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.znodes.schemes import ZNODES_FILE, Place
@@ -95,10 +95,48 @@ def test_a_ledger_is_kept_in_a_store_of_another_package(install: Install, tmp_pa
     place = f"shelf:{tmp_path}/ledger"
 
     with pytest.raises(UsageError, match="there is no log here"):
-        runtime.open_metadata(place, create=False)
-    runtime.open_metadata(place).close()
-    runtime.open_metadata(place, create=False).close()
+        metadata.open_metadata(place, create=False)
+    metadata.open_metadata(place).close()
+    metadata.open_metadata(place, create=False).close()
     assert (tmp_path / "ledger" / "shelf").exists()
+
+
+@pytest.mark.parametrize("form", ["{}/store", "file:{}/store", "./store", "~/store"])
+def test_a_folder_holds_the_znodes_of_a_log_and_a_ledger_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = form.format(tmp_path)
+
+    with oncelog.open(tmp_path / "log", place) as log:
+        assert log.znodes == f"sqlite:{tmp_path}/store/{ZNODES_FILE}"  # what tasks with other folders open
+    metadata.open_metadata(place, create=False).close()
+
+    assert (tmp_path / "store" / ZNODES_FILE).exists()
+    assert not (tmp_path / "log" / ZNODES_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("store", r"not a znode store: give a folder \(./name\)"),
+        ("", "not a znode store"),
+        ("sqlit", "did_you_mean='sqlite'"),
+        ("h1:2181,h2:2181", "write='zk://h1:2181,h2:2181'"),
+    ],
+)
+def test_a_place_that_may_be_a_mistake_is_refused_for_a_log_and_a_ledger_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match=message):
+        oncelog.open("log", place)
+    with pytest.raises(UsageError, match=message):
+        metadata.open_metadata(place)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_url_that_the_package_does_not_take_opens_nothing(install: Install, tmp_path: Path) -> None:
@@ -151,7 +189,7 @@ def test_a_store_that_belongs_to_no_host_cannot_be_adopted(install: Install, tmp
     oncelog.open(tmp_path / "log", place).close()
 
     with pytest.raises(UsageError, match="belongs to no host") as caught:
-        runtime.adopt_host(tmp_path / "log", place)
+        metadata.adopt_host(tmp_path / "log", place)
     assert SECRET not in str(caught.value)
 
 
@@ -176,7 +214,7 @@ def test_a_mistyped_scheme_of_a_ledger_is_an_error_and_never_a_folder(
     monkeypatch.chdir(tmp_path)
     for place in ("zkk://host:2181/ledger", "sqlite3:/a/file"):
         with pytest.raises(UsageError, match="not a znode store"):
-            runtime.open_metadata(place)
+            metadata.open_metadata(place)
 
     assert list(tmp_path.iterdir()) == []
 

@@ -62,4 +62,10 @@ final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSin
   public Map<String, String> metrics() {
     return sink.metrics();
   }
+
+  /** What a query's progress calls the sink. */
+  @Override
+  public String toString() {
+    return name();
+  }
 }

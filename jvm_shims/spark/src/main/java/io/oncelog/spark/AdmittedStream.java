@@ -31,7 +31,7 @@ final class AdmittedStream extends PlannedStream {
   }
 
   @Override
-  public Offset reportLatestOffset() {
+  Offset logEnd() {
     return admission.reportLatestOffset();
   }
 }

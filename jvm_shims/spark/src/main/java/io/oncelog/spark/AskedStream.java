@@ -37,7 +37,7 @@ final class AskedStream extends PlannedStream {
   }
 
   @Override
-  public Offset reportLatestOffset() {
+  Offset logEnd() {
     String latest = ask("reportLatestOffset", deserializeOffset(NOWHERE));
     return latest.equals("null") ? null : deserializeOffset(latest);
   }

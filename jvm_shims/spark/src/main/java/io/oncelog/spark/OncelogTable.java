@@ -34,4 +34,10 @@ final class OncelogTable extends PythonTable {
   private static boolean isSwitchedOn() {
     return Boolean.parseBoolean(SQLConf.get().getConfString(SWITCH, "true"));
   }
+
+  /** What a query's progress calls the sink. */
+  @Override
+  public String toString() {
+    return name();
+  }
 }

@@ -1,15 +1,19 @@
 package io.oncelog.spark;
 
+import java.util.Map;
+import java.util.Optional;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /** The stream that Python plans, batch by batch, with other tasks. */
-abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private final MicroBatchStream python;
   private final PartitionReaderFactory readers;
+  private Offset latest;
 
   PlannedStream(MicroBatchStream python, PartitionReaderFactory readers) {
     this.python = python;
@@ -48,6 +52,23 @@ abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailab
   @Override
   public Offset latestOffset() {
     return python.latestOffset();
+  }
+
+  /** Where the log ends now, or null where that is not known. */
+  abstract Offset logEnd();
+
+  @Override
+  public Offset reportLatestOffset() {
+    latest = logEnd();
+    return latest;
+  }
+
+  /** Spark asks behind each batch, once it knows where the log ends. */
+  @Override
+  public Map<String, String> metrics(Optional<Offset> latestConsumed) {
+    return latest == null || latestConsumed.isEmpty()
+        ? Map.of()
+        : OffsetsBehind.metrics(latest.json(), latestConsumed.get().json());
   }
 
   @Override

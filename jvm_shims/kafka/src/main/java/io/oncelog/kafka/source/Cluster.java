@@ -34,6 +34,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -52,6 +53,7 @@ final class Cluster implements AutoCloseable {
 
   private final SourceOptions options;
   private Admin admin;
+  private boolean wasAnswered;
 
   Cluster(SourceOptions options) {
     this.options = options;
@@ -227,7 +229,9 @@ final class Cluster implements AutoCloseable {
   private <T> T ask(String failure, Callable<T> question) {
     for (int attempt = 1; ; attempt++) {
       try {
-        return question.call();
+        T answer = question.call();
+        wasAnswered = true;
+        return answer;
       } catch (Exception raised) {
         Throwable problem = Problems.unwrapped(raised);
         if (problem instanceof InterruptedException) {
@@ -235,6 +239,10 @@ final class Cluster implements AutoCloseable {
         }
         if (configProblem(problem) != null) {
           throw Problems.option("a setting of Kafka's client is wrong", "cause", configProblem(problem).getMessage());
+        }
+        if (!wasAnswered && problem instanceof TimeoutException) { // the client asked again all the time
+          String silence = "no broker answers; check kafka.bootstrap.servers, and that its brokers can be reached";
+          throw Problems.cluster(silence, problem, "read", options.description(), "brokers", brokers());
         }
         if (attempt >= options.fetchOffsetRetries || isFinal(problem)) {
           throw Problems.cluster(

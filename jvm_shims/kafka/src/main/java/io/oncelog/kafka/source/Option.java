@@ -14,7 +14,7 @@ import java.util.Optional;
  * Every option of the source but those that begin with {@code kafka.}.
  *
  * <p>Spelling, default and meaning of each are in {@code options.json} beside this class, from which {@code make docs}
- * writes docs/options.md too.
+ * writes docs/reference/options.md too.
  */
 enum Option {
   SUBSCRIBE,

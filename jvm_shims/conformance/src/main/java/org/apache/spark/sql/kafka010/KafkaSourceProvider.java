@@ -176,7 +176,7 @@ public final class KafkaSourceProvider
     return with(options, "znodes", System.getProperty("java.io.tmpdir") + "/ledgers/" + brokers.replace(':', '-'));
   }
 
-  /** The options of a reader of what the sink wrote: one that knows of transactions, as docs/kafka.md asks for. */
+  /** A reader's options for what the sink wrote: it knows of transactions, as docs/guides/kafka.md asks for. */
   private static Map<String, String> committed(Map<String, String> options) {
     return with(options, "kafka.isolation.level", "read_committed");
   }

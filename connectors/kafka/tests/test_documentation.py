@@ -1,0 +1,113 @@
+"""Every code block of README.md and docs/ runs, out of the text itself.
+
+The paths of the pages are below a folder of the test, and their addresses are those of the shared servers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import oncelog
+from oncelog.runtime import Log
+from oncelog.spark.logs import close_logs
+from tests.support.docs.blocks import ROOT, Places, pages, programs, run
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
+from tests.support.servers.zookeeper import ZookeeperServer
+from tests.support.spark.spark_home import environment
+
+DOCS = ROOT / "docs"
+
+FIRST_PAGES = [ROOT / "README.md", DOCS / "index.md"]
+"""Whoever reads them runs their programs as they stand, and then once more."""
+
+RUNBOOK = DOCS / "operations/runbook.md"
+TOGETHER = [DOCS / "guides/kafka.md", RUNBOOK]
+"""The runbook looks at what the guide's query wrote. Every other page has a world of its own."""
+
+SESSIONS = [TOGETHER, *([page] for page in pages() if page not in TOGETHER and programs(page))]
+
+
+@pytest.fixture
+def places(tmp_path: Path, kafka: KafkaBroker, zookeeper: ZookeeperServer) -> Places:
+    """What the pages name, on this machine."""
+    (tmp_path / "data").mkdir()
+    folders = {folder: f"{tmp_path}{folder}" for folder in ("/tmp/oncelog", "/data", "/shared")}
+    chroot = f"{zookeeper.address}/{fresh_name('documented')}"
+    servers = {"localhost:9092": kafka.address, "h1:9092": kafka.address, "h1:2181,h2:2181,h3:2181/oncelog": chroot}
+    return {**folders, **servers}
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "+".join(page.stem for page in session))
+def test_the_programs_of_a_page_run(
+    session: Sequence[Path], places: Places, tmp_path: Path, spark: SparkSession, kafka: KafkaBroker
+) -> None:
+    require_shims()
+    ensure_topics(kafka, "flights", "delayed")
+    prepare(session, tmp_path)
+    for page in [*session, *(page for page in session if page in FIRST_PAGES)]:
+        run_page(page, places, tmp_path)
+
+
+def test_the_first_program_of_the_readme_runs_by_itself_and_warns_of_nothing(tmp_path: Path) -> None:
+    places = {"/tmp/oncelog": str(tmp_path / "first")}
+    blocks = [block for block in programs(ROOT / "README.md") if block.language == "python"]
+    program = "\n".join(block.at(places) for block in blocks if "oncelog_kafka" not in block.code)
+    assert "SparkSession.builder" in program
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, **environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr, ended.stderr
+
+
+def run_page(page: Path, places: Places, folder: Path) -> None:
+    """Run a page; queries that it leaves running read all there is, and everything is closed."""
+    namespace: dict[str, Any] = {"__name__": "page"}
+    try:
+        run(page, places, folder, namespace)
+        for value in namespace.values():
+            if isinstance(value, StreamingQuery) and value.isActive:
+                value.processAllAvailable()
+    finally:
+        for value in list(namespace.values()):
+            if isinstance(value, StreamingQuery):
+                value.stop()
+            if isinstance(value, Log):
+                value.close()
+        close_logs()
+
+
+def ensure_topics(kafka: KafkaBroker, *names: str) -> None:
+    """Topics of the shared broker that the pages name."""
+    with kafka.admin() as admin:
+        missing = set(names) - set(admin.list_topics())
+    for name in missing:
+        kafka.create_topic(name)
+
+
+def prepare(session: Sequence[Path], folder: Path) -> None:
+    """What a page takes for granted: the log of an operator, with a transaction that hangs."""
+    if RUNBOOK not in session:
+        return
+    with oncelog.open(folder / "data" / "log") as log:
+        log.create_topic("flights")
+        producer = log.producer(transactional_id="loader-0")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("flights", b"42")
+        producer.flush()

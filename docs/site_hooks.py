@@ -1,0 +1,38 @@
+"""What the site does to pages: links to files of the repository lead there, and drawings take the page's colours."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+
+_log = get_plugin_logger(__name__)
+_ROOT = Path(__file__).parent.parent
+_LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+")
+_DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(images/[\w-]+\.svg)" ?/?>')
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that leave docs/ lead to the repository's page of the file."""
+
+    def there(link: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))
+        if path.startswith("docs/"):
+            return link[0]
+        if not (_ROOT / path).exists():
+            _log.warning("%s links to %s, which is not in the repository", page.file.src_uri, path)
+        return f"{config.extra['repository']}/blob/main/{path}"
+
+    return _LINK.sub(there, markdown)
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Drawings stand in the page itself, where they follow its light or dark mode."""
+    return _DRAWING.sub(
+        lambda found: f'<div class="drawing-frame">{(Path(config.docs_dir) / found[1]).read_text()}</div>', html
+    )

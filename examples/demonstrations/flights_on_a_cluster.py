@@ -1,0 +1,70 @@
+"""The flights on a cluster, of which every part is killed with SIGKILL, and an audit of every row.
+
+Three ZooKeeper servers hold the log's metadata; its files are in a folder that all share. A standalone Spark, a master
+and a worker on each of two hosts, runs the query of `flights_exactly_once.py`: it reads what a loader writes in
+transactions, every fifth of them aborted, and writes the late departures with oncelog's sink. Meanwhile executors,
+workers, the driver and the leader of the ZooKeepers are killed, and replaced. In the end every row is compared with the
+CSV that the flights came from.
+
+    python examples/demonstrations/flights_on_a_cluster.py        # or: make run-cluster
+
+All servers run on this machine, as processes, and are gone afterwards. What they printed is in build/cluster. Exits
+with 1 unless the output is exactly the truth. Needs Linux: it listens on 127.0.0.2, and reads /proc.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from flights import audit, cluster_experiment, command, data, table, truth
+from flights.audit import Result
+from flights.cluster_experiment import KILLS, NAME
+from flights.folders import Folders
+from flights.processes import PROC
+from flights.progress import Progress
+from flights.reading import TopicReader
+from oncelog.testing.zookeeper_server import running_ensemble
+
+WORK = Path(__file__).resolve().parents[2] / "build" / "cluster"
+
+
+async def main(console: Console) -> int:
+    if not PROC.is_dir():
+        raise SystemExit("this example needs Linux: it tells processes apart by /proc, and listens on 127.0.0.2")
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    with Progress(console) as progress:
+        with progress.phase("The truth, from the CSV"):
+            flights = data.read()
+            expected = truth.late_departures(flights)
+
+        with running_ensemble(WORK / "zookeeper") as ensemble:
+            folders = Folders(WORK, ensemble.url())
+            with (
+                progress.phase(f"A pipeline on a cluster, of which parts are killed {len(KILLS)} times"),
+                progress.lane(NAME, flights.num_rows, expected.num_rows) as lane,
+            ):
+                story = await cluster_experiment.run(ensemble, folders, lane)
+
+            with progress.phase("The audit"), TopicReader(folders) as reader, folders.open_log() as log:
+                findings = audit.judge(expected, reader.look(), len(story.half_batches))
+                problems = log.admin.verify().problems
+
+    table.show(console, [Result(story, findings)])
+    console.print(
+        f"{story.transactions} transactions were loaded, {story.aborted} of them aborted. The reader beside the query "
+        f"looked {story.looks} times. The log's own verification found {len(problems)} problems.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for problem in problems:
+        console.print(f"  {problem}", style="red", markup=False)
+    return 0 if findings.is_exact and not problems else 1
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

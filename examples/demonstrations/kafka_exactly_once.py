@@ -1,0 +1,145 @@
+"""Real flights through Kafka: a query that is killed ten times, a broker that is restarted three times, and an audit.
+
+A broker is started from Maven's jars and loaded with the flights, in transactions; every fifth is sent once more and
+aborted. A query looks for late departures and writes them to another topic. It dies by SIGKILL, driver and executor
+together, at ten named moments of a micro-batch, and between some of its lives the broker is killed and started again.
+Then librdkafka reads the topic as read_committed, and every row is compared with the CSV that the flights came from. A
+twin without transactions dies as often, but not by connect: foreachBatch wants more of a server's Python there.
+
+    python examples/demonstrations/kafka_exactly_once.py                     # or: make run-kafka
+    python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
+    python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
+
+The query is the same text each time; what is killed is a Python program with its driver, a driver with its program, or
+a Spark Connect server, whose client then comes to the next one. Exits with 1 unless the topic is exactly the truth.
+What the runs leave is in build/kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from flights import command, data, truth
+from flights.processes import Program, Programs
+from flights.waiting import until
+from kafka_flights import audit
+from kafka_flights.audit import Findings
+from kafka_flights.doors import ROOT, Door, Starter
+from oncelog.crash_points import CrashPoint
+from oncelog.testing.kafka_broker import KafkaBroker, running_broker
+from oncelog_kafka.crash_points import KafkaCrashPoint
+
+WORK = ROOT / "build" / "kafka"
+
+KILLS = (
+    CrashPoint.SINK_PLAN,
+    CrashPoint.SINK_PLANNED,
+    KafkaCrashPoint.WRITTEN,
+    KafkaCrashPoint.CHECKED,
+    CrashPoint.ROUND_DECIDE,
+    CrashPoint.ROUND_DECIDED,
+    KafkaCrashPoint.END,
+    KafkaCrashPoint.ENDED,
+    KafkaCrashPoint.COMPLETE,
+    CrashPoint.SINK_DONE,
+)
+RESTARTS = (2, 5, 8)
+"""Before these lives of the query the broker is killed and started again."""
+
+BROKER_VERSION = "4.2.0"
+"""Of 4.3.0 and 4.3.1 an only broker that is killed may leave out the last markers of transactions (KAFKA-20734)."""
+
+PARTITIONS = 4
+LOOK_S = 1.0
+PATIENCE_S = 600
+
+
+class Pipeline:
+    """A query that is killed again and again."""
+
+    def __init__(self, broker: KafkaBroker, name: str, door: Door) -> None:
+        self.broker = broker
+        self.name = name
+        self.folder = WORK / name
+        self.target = f"late-{name}"
+        self._door = door
+        self._lives = 0
+        self.folder.mkdir(parents=True)
+        broker.create_topic(self.target, partitions=PARTITIONS)
+
+    async def die(self, moment: str) -> None:
+        """Live until the first batch comes to the moment."""
+        with Programs(self.folder) as programs:
+            driver, *others = await self._start(programs, moment)
+            await until(lambda: driver.was_killed, f"come to {moment}", driver, *others)
+
+    async def live(self, is_done: Callable[[], bool]) -> None:
+        """Live until everything is there."""
+        with Programs(self.folder) as programs:
+            started = await self._start(programs)
+            await until(is_done, "copy everything", *started, pause_s=LOOK_S, patience_s=PATIENCE_S)
+
+    async def _start(self, programs: Programs, moment: str = "") -> list[Program]:
+        self._lives += 1
+        settings = {
+            "brokers": self.broker.address,
+            "folder": str(self.folder),
+            "source": "flights",
+            "target": self.target,
+            "sink": self.name,
+        }
+        return await Starter(programs, self.folder, str(self._lives)).start(self._door, settings, moment)
+
+
+async def main(console: Console, *, door: Door) -> int:
+    began_s = time.monotonic()
+    shutil.rmtree(WORK, ignore_errors=True)
+    flights = data.read()
+    expected = truth.late_departures(flights)
+    with running_broker(WORK / "broker", version=BROKER_VERSION) as broker:
+        broker.create_topic("flights", partitions=PARTITIONS)
+        console.print(f"Loading {flights.num_rows:,} flights into Kafka {broker.version}")
+        audit.load(broker.address, "flights", flights)
+        names = ("oncelog",) if door is Door.CONNECT else ("oncelog", "twin")
+        findings = {name: await run(Pipeline(broker, name, door), expected, console) for name in names}
+    show(console, findings, f"by {door}, Spark {version('pyspark')}, {time.monotonic() - began_s:.0f} s")
+    return 0 if findings["oncelog"].is_exact else 1
+
+
+async def run(pipeline: Pipeline, expected: pa.Table, console: Console) -> Findings:
+    """Kill a pipeline ten times, let it come to its end, and compare what it left with the truth."""
+    name, broker = pipeline.name, pipeline.broker
+    for life, point in enumerate(KILLS):
+        if life in RESTARTS:
+            console.print(f"{name}: the broker is killed and started again")
+            broker.restart()
+        moment = point if name == "oncelog" else CrashPoint.SINK_DONE
+        console.print(f"{name}: dies at {moment}")
+        await pipeline.die(moment)
+    console.print(f"{name}: lives")
+    await pipeline.live(lambda: len(audit.read(broker.address, pipeline.target)) >= expected.num_rows)
+    return audit.judge(expected, audit.read(broker.address, pipeline.target))
+
+
+def show(console: Console, findings: dict[str, Findings], title: str) -> None:
+    table = Table("pipeline", "kills", "late departures", "lost", "duplicated", title=title)
+    names = {"oncelog": 'format("oncelog-kafka")', "twin": "a sink without transactions"}
+    for name, found in findings.items():
+        table.add_row(names[name], str(len(KILLS)), f"{found.expected:,}", f"{found.lost:,}", f"{found.duplicated:,}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Flights through Kafka, exactly once, under kill -9.")
+    parser.add_argument("--by", type=Door, choices=list(Door), default=Door.PYTHON, help="what starts the query")
+    sys.exit(command.run(partial(main, door=parser.parse_args().by)))

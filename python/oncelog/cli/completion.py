@@ -1,0 +1,57 @@
+"""``oncelog completion``: commands, options and names complete in bash, zsh and fish.
+
+Click writes the scripts and finds commands and options. Topics and groups come from the log that the command line or
+the environment names. Where it cannot be opened nothing completes, and the command itself will say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete
+
+from oncelog.cli.output import show, show_json
+from oncelog.cli.shell import Command, Settings
+from oncelog.errors import OncelogError
+from oncelog.runtime import Log
+
+
+class Name(click.ParamType[str]):
+    """A name that is completed by those that the log has."""
+
+    def __init__(self, kind: str, known: Callable[[Log], Iterable[str]]) -> None:
+        self.name = kind
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The log's names that begin so."""
+        try:
+            with ctx.ensure_object(Settings).open() as log:
+                return [CompletionItem(name) for name in self._known(log) if name.startswith(incomplete)]
+        except (OncelogError, click.UsageError):
+            return []
+
+
+TOPIC = Name("topic", lambda log: [found.topic for found in log.admin.list_topics()])
+GROUP = Name("group", lambda log: log.admin.list_groups())
+
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command(
+    cls=Command,
+    example="""\
+eval "$(oncelog completion bash)"     # in ~/.bashrc
+eval "$(oncelog completion zsh)"      # in ~/.zshrc, behind compinit
+oncelog completion fish > ~/.config/fish/completions/oncelog.fish""",
+)
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script by which a shell completes commands and names of the log."""
+    script = SHELLS[shell](context.find_root().command, {}, "oncelog", "_ONCELOG_COMPLETE").source()
+    if context.ensure_object(Settings).as_json:
+        show_json({"script": script})
+    else:
+        show(script)

@@ -1,0 +1,100 @@
+"""Opens stores of metadata: that of a log, and one by itself, for a ledger over data that is elsewhere.
+
+Loads nothing of the log's own parts: a connector whose data is on its own servers starts without them.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from oncelog.errors import UsageError
+from oncelog.log import folder_mark
+from oncelog.log.files import absolute
+from oncelog.ports import FileStore, ZnodeStore, ZnodeView
+from oncelog.randomness import random_id
+from oncelog.signatures import checked
+from oncelog.znodes import copying, log_payloads, paths
+from oncelog.znodes.log_payloads import LogFormat, decode_format
+from oncelog.znodes.schemes import Place
+from oncelog.znodes.transact import resolving
+
+
+@checked
+def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
+    """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
+
+    Args:
+        place: as `znodes` of `oncelog.open`.
+        create: whether the store may be created; otherwise a missing one is an error.
+
+    Raises:
+        UsageError, StoreHostError, UnsupportedFormatError: see `oncelog.open`.
+    """
+    store = open_store(place, place_of(absolute("."), place), create=create)
+    try:
+        ensure_format(store, place, create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+@checked
+def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
+    """Make the store of a log this host's own, after a move or when its former host is gone; for stores such as SQLite.
+
+    Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
+
+    Args:
+        path, znodes: as for `oncelog.open`.
+
+    Raises:
+        UsageError: the store belongs to no host, or there is none.
+    """
+    place = place_of(absolute(path), znodes)
+    if not place.is_there():
+        raise _no_log(str(path))
+    place.adopt_host()
+
+
+def place_of(root: str, znodes: str | None) -> Place:
+    """Where the metadata of a log at `root` is."""
+    return Place.of("sqlite" if znodes is None else znodes, root)
+
+
+def open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
+    """Open the store at a place; with `files`, not beside the data of a log whose metadata is elsewhere."""
+    if not create and not place.is_there():
+        raise _no_log(root)
+    # A log's store is there before its folder is marked, so it is looked for once more behind the look at the mark.
+    if files is not None and not place.is_there() and folder_mark.is_there(files) and not place.is_there():
+        raise UsageError(
+            "the folder holds the data of a log whose metadata is elsewhere: say where, by znodes",
+            path=root,
+            missing=str(place),
+        )
+    return place.open(create=create)
+
+
+def _no_log(path: str) -> UsageError:
+    return UsageError(
+        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`", path=path
+    )
+
+
+def ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
+    """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
+    cluster_id = random_id()
+
+    def step(view: ZnodeView) -> LogFormat:
+        znode = view.get(paths.FORMAT)
+        if znode is not None:
+            copying.cluster_id_of(znode.data)
+            return decode_format(znode.data)
+        if not create:
+            raise _no_log(path)
+        for fixed, data in log_payloads.of_new_log(cluster_id):
+            view.create(fixed, data)
+        return LogFormat(cluster_id)
+
+    return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won

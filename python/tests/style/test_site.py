@@ -1,0 +1,67 @@
+"""The site of the docs: it builds without a warning, and a browser that shows it asks no other host for anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.style.tree import ROOT
+from tests.support.harness.parts import missing_part
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|object|embed)\b[^>]*?\b(?:src|data)=["']?(?:https?:)?//[^>]*>"""
+    r"""|<link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|preconnect|modulepreload|icon))[^>]*?\bhref=["']?(?:https?:)?//[^>]*>"""
+    r"""|url\(["']?(?:https?:)?//[^)]*\)|@import\s+["'](?:https?:)?//[^"']*""",
+    re.IGNORECASE,
+)
+"""What a browser fetches from another host by itself."""
+
+ASKED_BY_SCRIPT = ('data-md-component="source"', 'class="mermaid"')
+"""What the theme's script would fetch something for: a forge's stars, and the library that draws Mermaid."""
+
+
+SHOWN_AS_TEXT = re.compile(r"<p>(?:(?!</p>|<pre|<[uo]l).)*?\n\s*(?:- |\d+\. |\||```).*", re.DOTALL)
+"""A list, table or block in a paragraph: on the site it needs an empty line before it, and in a list four spaces."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("material") is None:
+        missing_part("mkdocs-material", "make docs")
+    built = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(built)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return built
+
+
+def test_the_site_has_every_page_and_a_search_index(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        built = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (site / built).is_file() or (site / built.with_name("index.html")).is_file(), page
+    assert "reference/api/producer.html#oncelog.Producer.send" in (site / "search" / "search_index.json").read_text()
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    assert list(loaded(site)) == []
+
+
+def test_no_list_and_no_table_is_shown_as_text(site: Path) -> None:
+    texts = {file.relative_to(site): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
+    assert [f"{file}: {found[0][:80]}" for file, text in texts.items() if (found := SHOWN_AS_TEXT.search(text))] == []
+
+
+def loaded(site: Path) -> Iterator[str]:
+    for file in site.rglob("*"):
+        if file.suffix in {".html", ".css", ".svg"}:
+            text = file.read_text(encoding="utf-8")
+            yield from (f"{file.relative_to(site)}: {found[0]}" for found in LOADED.finditer(text))
+            yield from (f"{file.relative_to(site)}: {asked}" for asked in ASKED_BY_SCRIPT if asked in text)
