@@ -220,6 +220,15 @@ def test_an_unknown_option_is_refused_by_name(world: World) -> None:
         run_available(world.by_name(topik="x"), world.checkpoint)
 
 
+def test_continuous_processing_is_refused(world: World) -> None:
+    ticks = world.spark.readStream.format("rate").option("numPartitions", 1).load()
+    writer = world.by_name(ticks.selectExpr("string(value) value"))
+    query = writer.option("checkpointLocation", str(world.checkpoint)).trigger(continuous="1 second").start()
+    with pytest.raises(StreamingQueryException, match=r"leave trigger\(continuous=\.\.\.\) out"):
+        query.awaitTermination(60)
+    assert world.values() == []
+
+
 def test_a_query_without_a_checkpoint_of_its_own_is_refused(world: World) -> None:
     """Spark wants one for a format, and takes a new one at each start where only the session says where they are."""
     world.add("a")
