@@ -41,7 +41,7 @@ _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
     help="A setting of the client, as the sink's options kafka.* and admin.* have it; may be repeated.",
 )
 def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
-    """Transactions of a Kafka cluster, and the batches of sinks that write to it.
+    """Transactions of a Kafka cluster, and its sinks' batches.
 
     The ledger of a sink is named by --znodes: the sink's option of that name.
     """
@@ -151,9 +151,7 @@ def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
     return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
 
 
-@txn.command(
-    example=f"{_NAMED}oncelog kafka txn abort --prefix delayed"
-)
+@txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
 @click.option("--prefix", required=True, help="Of the sink.")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
@@ -186,13 +184,13 @@ def list_prefixes(settings: Settings) -> None:
         show_table(("prefix",), [(name,) for name in found], empty="no sink has its ledger here")
 
 
-@batch.command(
-    "show", example=f"{_NAMED}oncelog kafka batch show delayed"
-)
+@batch.command("show", example=f"{_NAMED}oncelog kafka batch show delayed")
 @click.argument("query")
 @click.pass_obj
 def show_batch(settings: Settings, query: str) -> None:
-    """Show the batch that a query was at, its participants, and what a restart does with it.
+    """Show the batch that a query was at.
+
+    Also its participants, and what a restart does with it.
 
     QUERY is the sink's prefix: its transactionalIdPrefix, or the id of the query.
     """
@@ -224,9 +222,7 @@ def show_batch(settings: Settings, query: str) -> None:
         show(f"open and not decided: {printable(name)}")
 
 
-@batch.command(
-    example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss"
-)
+@batch.command(example=f"{_NAMED}oncelog kafka batch complete delayed --accept-loss")
 @click.argument("query")
 @click.option(
     "--accept-loss",
