@@ -41,7 +41,7 @@ _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
     help="A setting of the client, as the sink's options kafka.* and admin.* have it; may be repeated.",
 )
 def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
-    """Transactions of a Kafka cluster, and the batches of sinks that write to it.
+    """Transactions of a Kafka cluster, and its sinks' batches.
 
     The ledger of a sink is named by --znodes: the sink's option of that name.
     """
@@ -188,7 +188,9 @@ def list_prefixes(settings: Settings) -> None:
 @click.argument("query")
 @click.pass_obj
 def show_batch(settings: Settings, query: str) -> None:
-    """Show the batch that a query was at, its participants, and what a restart does with it.
+    """Show the batch that a query was at.
+
+    Also its participants, and what a restart does with it.
 
     QUERY is the sink's prefix: its transactionalIdPrefix, or the id of the query.
     """

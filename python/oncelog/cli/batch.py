@@ -12,7 +12,7 @@ from oncelog.coordinator.inspection import LedgerDescription
 
 @click.group(cls=Group, example="oncelog batch list")
 def batch() -> None:
-    """Micro-batches: the ledgers of sinks, by transactional-id prefix."""
+    """Micro-batches: what the sinks' ledgers say of them."""
 
 
 @batch.command("list", example="oncelog batch list")
@@ -32,7 +32,10 @@ def list_prefixes(settings: Settings) -> None:
 @click.argument("prefix")
 @click.pass_obj
 def show_ledger(settings: Settings, prefix: str) -> None:
-    """Show the ledger of one sink: its query, its last batch, its rounds and their participants."""
+    """Show the ledger of one sink.
+
+    Its query, its last batch, its rounds and their participants.
+    """
     with settings.open() as log:
         found = log.admin.describe_ledger(prefix)
     if settings.as_json:
@@ -72,7 +75,10 @@ def _ids(transactional_ids: tuple[str, ...]) -> str:
 @click.argument("prefix")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
-    """Abort the undecided round of a prefix; a living sink runs the batch again."""
+    """Abort the undecided round of a prefix.
+
+    A living sink runs the batch again.
+    """
     with settings.open() as log:
         number = log.admin.abort_round(prefix)
     if settings.as_json:

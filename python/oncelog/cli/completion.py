@@ -49,7 +49,10 @@ oncelog completion fish > ~/.config/fish/completions/oncelog.fish""",
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script by which a shell completes commands and names of the log."""
+    """Print the script by which a shell completes commands.
+
+    Topics and groups complete too, where the log is named by --path or ONCELOG_PATH.
+    """
     script = SHELLS[shell](context.find_root().command, {}, "oncelog", "_ONCELOG_COMPLETE").source()
     if context.ensure_object(Settings).as_json:
         show_json({"script": script})

@@ -36,7 +36,7 @@ def consume(
     key_separator: bytes | None,
     with_headers: bool,
 ) -> None:
-    """Write the records that a group has not read yet, and commit its offsets.
+    """Write what a group has not read yet, and commit its offsets.
 
     Offsets are committed after each batch of at most 500 records, once it is written to stdout: at least once. A run
     that is killed between the two writes its last batch again the next time. What becomes of a record behind the pipe

@@ -13,7 +13,7 @@ from oncelog.cli.shell import Command, ExitCode, Settings
 @click.command(cls=Command, example="oncelog doctor --path /data/log")
 @click.pass_obj
 def doctor(settings: Settings) -> ExitCode:
-    """Look at the installation, and at a log and the place where it is.
+    """Look at the installation, at a log and at its place.
 
     Python, Java, Spark, jars and extras; of the log that --path names its file system, its metadata store and the
     clock. Says what is fine, what is not and what to do, and changes nothing. Exit code 1 if something is broken; a

@@ -17,7 +17,7 @@ BRINGS_JARS = "oncelog.jars"
 @click.argument("names", nargs=-1)
 @click.pass_obj
 def jars(settings: Settings, names: tuple[str, ...]) -> None:
-    """Print the paths of oncelog's jars, as Spark's option --jars takes them.
+    """Print the paths of oncelog's jars for Spark's option --jars.
 
     NAMES are `spark` (reads of the log) and `kafka` (the connector); by default all that are installed.
     """

@@ -60,7 +60,9 @@ def dump(
     limit: int | None,
     headers: bool,
 ) -> None:
-    """Show what a topic holds, partition after partition: records, aborted batches, control markers.
+    """Show all that a topic holds, partition after partition.
+
+    Records, aborted batches and control markers; `oncelog log tail` shows records alone.
 
     Keys and values are shown as text if they are text, and as hex if not.
     """
@@ -124,9 +126,10 @@ def _json_of(entry: Dumped, *, with_headers: bool) -> dict[str, Any]:
 @log.command(example="oncelog log verify")
 @click.pass_obj
 def verify(settings: Settings) -> ExitCode:
-    """Check that every index entry's file is there with the right CRC and count, and that no offset is missing.
+    """Check that all of the log is there and undamaged.
 
-    Also that every owner listed exists and every znode can be read. Exit code 1 if anything is wrong.
+    That every index entry's file is there with the right CRC and count, that no offset is missing, that every owner
+    listed exists and every znode can be read. Exit code 1 if anything is wrong.
     """
     with settings.open() as opened, progress("verifying") as advance:
         found = opened.admin.verify(on_progress=advance)

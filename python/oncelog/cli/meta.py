@@ -57,7 +57,9 @@ def show_log(settings: Settings) -> None:
 )
 @click.pass_obj
 def stat(settings: Settings, largest: int) -> None:
-    """Show how large the metadata is: znodes and bytes of each topic and of the rest, and the largest znodes.
+    """Show how large the metadata is.
+
+    Znodes and bytes of each topic and of the rest, and the largest znodes.
 
     Bytes are those of the znodes' data, which is what a quota of ZooKeeper counts. Reads every znode.
     """
@@ -88,7 +90,9 @@ def _size_rows(found: MetadataSizes) -> list[tuple[object, ...]]:
 @click.argument("znode", metavar="[ZNODE]", default="/")
 @click.pass_obj
 def dump(settings: Settings, znode: str) -> None:
-    """Show a znode and all below it: path, version, time of the last write, data. By default all of them.
+    """Show a znode and all below it; by default all of them.
+
+    Path, version, time of the last write, data.
 
     With --json each znode is one JSON document on a line of its own.
     """
@@ -133,9 +137,10 @@ def copy(settings: Settings, to: str) -> None:
 @meta.command("adopt-host", example="oncelog meta adopt-host")
 @click.pass_obj
 def adopt_host(settings: Settings) -> None:
-    """Make a SQLite store this host's own, after a move or when its former host is gone for good.
+    """Make a SQLite store this host's own.
 
-    Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
+    After a move, or when its former host is gone for good. Only when no process of the former host uses it any more:
+    SQLite on two hosts at once loses data.
     """
     metadata.adopt_host(settings.place, settings.znodes_uri)
     if settings.as_json:

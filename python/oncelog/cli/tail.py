@@ -34,7 +34,9 @@ def tail(
     key_separator: bytes | None,
     with_headers: bool,
 ) -> None:
-    """Show the last records of a topic, as a read_committed reader sees them.
+    """Show the last records of a topic, and those that come.
+
+    It shows what a read_committed reader sees: whole transactions, none that is open or aborted.
 
     One value a line; null is shown as null. With --json one document a line, with all that belongs to the record.
     Those of one partition are in the order of offsets, those of several in that of their times.

@@ -65,7 +65,9 @@ def list_topics(settings: Settings) -> None:
 @click.argument("name")
 @click.pass_obj
 def describe(settings: Settings, name: str) -> None:
-    """Show the partitions of a topic, and the transactions that are unsettled in them.
+    """Show the partitions of a topic.
+
+    With the transactions and micro-batches that are unsettled in them.
 
     LSO is the last stable offset of the partition alone, "together" that of a reader of the whole topic.
     """
@@ -85,7 +87,10 @@ def describe(settings: Settings, name: str) -> None:
 def configure(
     settings: Settings, name: str, retention: list[int | None] | None, retention_bytes: list[int | None] | None
 ) -> None:
-    """Change the retention of a topic; what is left out stays as it is."""
+    """Change the retention of a topic.
+
+    What is left out stays as it is.
+    """
     if retention is None and retention_bytes is None:
         raise click.UsageError("Nothing to change: give --retention or --retention-bytes.")
     with settings.open() as log:

@@ -21,12 +21,19 @@ def txn() -> None:
 
 
 @txn.command("list", example="oncelog txn list --prefix delayed- --state ongoing")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these states; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    multiple=True,
+    metavar="STATE",
+    help=f"Only {', '.join(STATES)}; may be repeated.",
+)
 @click.option("--prefix", default="", help="Only transactional ids that begin so.")
 @click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only these; may be repeated.")
 @click.pass_obj
 def list_transactions(settings: Settings, states: tuple[str, ...], prefix: str, producer_ids: tuple[int, ...]) -> None:
-    """List transactional ids with the state of their last transaction.
+    """List transactional ids with their states.
 
     One that a micro-batch's round owns shows what the round decided.
     """
@@ -79,9 +86,10 @@ def _fields(found: TransactionDescription) -> list[tuple[str, object]]:
 @click.argument("transactional_id")
 @click.pass_obj
 def abort(settings: Settings, transactional_id: str) -> None:
-    """Abort the open transaction of an id, prepared or not; its producer is fenced.
+    """Abort the open transaction of an id.
 
-    If an undecided micro-batch owns the transaction, its whole round is aborted; a living sink runs the batch again.
+    It may be prepared, and its producer is fenced. If an undecided micro-batch owns the transaction, its whole round is
+    aborted; a living sink runs the batch again.
     """
     with settings.open() as log:
         aborted = log.admin.abort_transaction(transactional_id)
@@ -104,7 +112,9 @@ def _story(aborted: AbortedTransaction) -> str:
 @click.option("--max-age", type=DURATION, help="Also find what is older than this, as in 15m, prepared ones too.")
 @click.pass_obj
 def find_hanging(settings: Settings, max_age: int | None) -> ExitCode:
-    """Find open transactions and undecided micro-batches beyond their time-out. Exit code 1 if there are any.
+    """Find what is open beyond its time-out.
+
+    Transactions and undecided micro-batches. Exit code 1 if there are any.
 
     They hold back every read_committed reader of their partitions. Readers and writers of those partitions abort them
     in passing; `oncelog gc` and `oncelog txn abort` do it now.

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,13 @@ class Shell:
         return line
 
 
-def started_command(*arguments: str | Path, **settings: Any) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "oncelog", *map(str, arguments)]
+COMMAND = ("-m", "oncelog")
+"""What Python runs as the command."""
+
+
+def started_command(*arguments: str | Path, program: Sequence[str] = COMMAND, **settings: Any) -> subprocess.Popen[str]:
+    """The command, or another program of Python's, in a process of its own."""
+    command = [sys.executable, *program, *map(str, arguments)]
     return subprocess.Popen(command, text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings})
 
 
@@ -65,11 +70,11 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, stdout, stderr
 
 
-def on_terminal(*arguments: str | Path, stream: str = "stdout") -> tuple[str, str]:
+def on_terminal(*arguments: str | Path, program: Sequence[str] = COMMAND, stream: str = "stdout") -> tuple[str, str]:
     """What a command shows on a terminal of 80 columns, and what it writes to its other stream."""
     controller, terminal = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm-256color"}
-    process = started_command(*arguments, env=environment, **{stream: terminal})
+    process = started_command(*arguments, program=program, env=environment, **{stream: terminal})
     os.close(terminal)
     shown = b""
     try:

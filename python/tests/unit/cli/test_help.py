@@ -1,0 +1,155 @@
+"""The help of every command: it fits 80 columns, its examples can be copied, and shells complete what it names."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import oncelog
+from oncelog.cli import main
+from oncelog.cli.shell import Root
+from tests.support.log.shell import Shell
+
+WIDTH = 80
+
+
+def walked(command: click.Command, path: Sequence[str] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command and group, those of other packages too."""
+    yield " ".join(path), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from walked(below, (*path, name))
+
+
+EVERYTHING = dict(walked(main))
+
+
+def help_of(name: str) -> list[str]:
+    """The help as a wide terminal shows it."""
+    done = CliRunner().invoke(main, [*name.split(), "--help"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0
+    return done.stdout.splitlines()
+
+
+def examples_of(name: str) -> list[str]:
+    lines = help_of(name)
+    return [line.strip() for line in lines[lines.index("Example:") + 1 :]]
+
+
+def test_the_walk_meets_commands_groups_and_those_of_other_packages() -> None:
+    assert isinstance(EVERYTHING[""], Root)
+    assert {"log", "log tail", "kafka txn", "kafka batch complete"} <= EVERYTHING.keys()
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_help_fits_80_columns_and_ends_with_an_example_that_shows_the_command(name: str) -> None:
+    lines = help_of(name)
+
+    assert [line for line in lines if len(line) > WIDTH] == []
+    assert [line for line in lines if line.endswith("...") and "Usage" not in line] == [], "a summary that was cut"
+    shown = re.compile(".* ".join(["oncelog", *name.split()]))
+    assert any(shown.search(line) for line in examples_of(name))
+
+
+def calls_of(line: str) -> list[list[str]]:
+    """The calls of `oncelog` in a line of shell, without their first word."""
+    parts = re.split(r" \| |\$\(|\)| > |  #", line)
+    return [shlex.split(part)[1:] for part in parts if part.strip('" ').startswith("oncelog ")]
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_every_example_is_a_call_that_the_command_line_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, command in walked(main):
+        if not isinstance(command, click.Group):
+            monkeypatch.setattr(command, "callback", lambda **options: None)
+
+    calls = [call for line in examples_of(name) for call in calls_of(line)]
+
+    assert calls
+    for call in calls:
+        done = CliRunner().invoke(main, call)
+        assert (done.exit_code, done.output) == (0, ""), call
+
+
+# Completion -----------------------------------------------------------------------------------------------------------
+
+IN_BASH = """
+eval "$(oncelog completion bash)"
+COMP_WORDS=(oncelog {words}) COMP_CWORD={last}
+_oncelog_completion oncelog
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+IN_ZSH = """
+compdef() {{ : }}
+compadd() {{ print -l -- ${{(P)@[-1]}} }}
+_describe() {{ print -l -- ${{(P)3}} }}
+eval "$(oncelog completion zsh)"
+words=(oncelog {words}) CURRENT=$(({last} + 1))
+_oncelog_completion
+"""
+
+IN_FISH = """
+oncelog completion fish | source
+complete --do-complete "oncelog {line}"
+"""
+
+
+COMPLETIONS = {
+    "log ta": ["tail"],
+    "produce ": ["flights", "flown"],
+    "consume flights --group ": ["readers"],
+}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("shell_name", "script"), [("bash", IN_BASH), ("zsh", IN_ZSH), ("fish", IN_FISH)])
+def test_a_shell_completes_commands_and_names_of_the_log(
+    shell: Shell, log: oncelog.Log, shell_name: str, script: str
+) -> None:
+    if shutil.which(shell_name) is None:
+        pytest.skip(f"{shell_name} is not installed")
+    log.create_topic("flown")
+    with log.consumer(group_id="readers") as consumer:
+        consumer.subscribe(["flown"])
+        consumer.seek_to_beginning()
+        consumer.commit()
+    bin_folder = Path(sys.executable).parent
+    environment = {**os.environ, "ONCELOG_PATH": str(shell.folder), "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+
+    def completed(line: str) -> list[str]:
+        words = [*line.split(), *([""] if line.endswith(" ") else [])]
+        text = script.format(words=shlex.join(words), last=len(words), line=line)
+        done = subprocess.run([shell_name, "-c", text], env=environment, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        # What describes a completion stands behind it.
+        return sorted(re.split("[:\t]", offered)[0] for offered in done.stdout.splitlines())
+
+    assert {line: completed(line) for line in COMPLETIONS} == COMPLETIONS
+
+
+def test_names_of_a_log_that_cannot_be_opened_complete_to_nothing(shell: Shell) -> None:
+    asked = {"_ONCELOG_COMPLETE": "bash_complete", "COMP_WORDS": "oncelog produce ", "COMP_CWORD": "2"}
+
+    for path in (None, str(shell.folder)):
+        assert CliRunner().invoke(main, env={**asked, "ONCELOG_PATH": path}).output.strip() == ""
+    assert not shell.folder.exists()
+
+
+def test_a_script_of_completion_is_said_as_json_too() -> None:
+    done = CliRunner().invoke(main, ["completion", "fish", "--json"])
+
+    assert '"script": "function _oncelog_completion;' in done.stdout
