@@ -1,0 +1,63 @@
+"""Loses the checkpoint of a query, and resumes behind the last committed batch: nothing is lost or copied twice.
+
+The offsets of a batch are committed to a consumer group together with its rows, so the log knows how far the query was.
+
+    python examples/lost_checkpoint.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+
+from pyspark.sql import SparkSession
+
+import oncelog
+import oncelog.spark
+
+folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="oncelog-")
+log = oncelog.open(f"{folder}/log")
+if not log.admin.list_topics():
+    log.create_topic("orders")
+    log.create_topic("copies")
+spark = oncelog.spark.configure(SparkSession.builder).getOrCreate()
+
+
+def order(text: str) -> None:
+    with log.producer() as producer:
+        producer.send("orders", value=text.encode())
+
+
+def copy_orders() -> None:
+    orders = (
+        spark.readStream.format("oncelog")
+        .option("path", f"{folder}/log")
+        .option("subscribe", "orders")
+        .option("groupId", "copier")
+        .option("startingOffsets", "group")  # where the group is; at the beginning it is at the earliest
+        .load()
+    )
+    query = (
+        orders.select("value")
+        .writeStream.format("oncelog")
+        .option("path", f"{folder}/log")
+        .option("topic", "copies")
+        .option("groupId", "copier")  # commits the offsets of a batch with its rows
+        .option("transactionalIdPrefix", "copier")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+order("three apples")
+copy_orders()
+shutil.rmtree(f"{folder}/checkpoint")  # someone tidied up
+order("one pear")
+copy_orders()
+
+copies = spark.read.format("oncelog").option("path", f"{folder}/log").option("subscribe", "copies").load()
+print("Copied:", [row.value.decode() for row in copies.orderBy("offset").collect()])
+log.close()
