@@ -28,7 +28,7 @@ def back_up(path: Path, to: Path) -> None:
     """First the metadata, then the files: each file that the metadata names was there before it was named."""
     to.mkdir(parents=True)
     with (
-        closing(sqlite3.connect(path / "znodes.sqlite")) as source,
+        closing(sqlite3.connect(path / "znodes.sqlite")) as metadata,
         closing(sqlite3.connect(to / "znodes.sqlite")) as copy,
     ):
         metadata.backup(copy)

@@ -28,7 +28,7 @@ query = (
     .option("kafka.bootstrap.servers", brokers)
     .option("topic", target)
     .option("znodes", f"{folder}/ledger")
-    .option("transactionalIdPrefix", target)  # keep it for the life of the query
+    .option("transactionalIdPrefix", "kafka-to-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
     .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
     .start()

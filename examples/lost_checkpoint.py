@@ -29,7 +29,8 @@ def order(text: str) -> None:
         producer.send("orders", value=text.encode())
 
 
-def copy_orders() -> None:
+def copy_orders(**more: str) -> str:
+    """Copy what is new; returns the query's id."""
     orders = (
         spark.readStream.format("oncelog")
         .option("path", f"{folder}/log")
@@ -46,17 +47,19 @@ def copy_orders() -> None:
         .option("groupId", "copier")  # commits the offsets of a batch with its rows
         .option("transactionalIdPrefix", "copier")
         .option("checkpointLocation", f"{folder}/checkpoint")
+        .options(**more)
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
+    return query.id
 
 
 order("three apples")
-copy_orders()
+lost = copy_orders()
 shutil.rmtree(f"{folder}/checkpoint")  # someone tidied up
 order("one pear")
-copy_orders()
+copy_orders(takeover=lost)  # without it the start is refused, by an error that names this id
 
 copies = spark.read.format("oncelog").option("path", f"{folder}/log").option("subscribe", "copies").load()
 print("Copied:", [row.value.decode() for row in copies.orderBy("offset").collect()])

@@ -54,5 +54,5 @@ query = (
 query.awaitTermination()
 
 counts = spark.read.format("oncelog").option("path", f"{folder}/log").option("subscribe", "clicks-by-minute").load()
-for row in counts.orderBy("offset").collect():
+for row in counts.orderBy("key").collect():
     print(f"{row.key.decode()}: {row.value.decode()} clicks")

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 import oncelog
 from oncelog.cli import main
 from oncelog.cli.shell import Root
+from tests.support.harness.parts import missing_part
 from tests.support.log.shell import Shell
 
 WIDTH = 80
@@ -121,7 +122,7 @@ def test_a_shell_completes_commands_and_names_of_the_log(
     shell: Shell, log: oncelog.Log, shell_name: str, script: str
 ) -> None:
     if shutil.which(shell_name) is None:
-        pytest.skip(f"{shell_name} is not installed")
+        missing_part(shell_name, "install it: its completion is tried in it")
     log.create_topic("flown")
     with log.consumer(group_id="readers") as consumer:
         consumer.subscribe(["flown"])
