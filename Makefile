@@ -14,7 +14,6 @@ PYTHON ?= python3
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DOCS_READY := $(VENV)/.ready-docs
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
@@ -58,16 +57,18 @@ format: $(READY) ## Sort imports and format the code
 	$(BIN)/ruff check --select I --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-lint: $(READY) ## Style, types, import direction, spelling
+lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 
 unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
-test: lint $(BUILDABLE) $(DOCS_READY) ## Lint and every test but those of `make zookeeper` and `make crash`
+test: lint $(BUILDABLE) ## Lint and every test but those of `make zookeeper` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
@@ -161,7 +162,7 @@ bench-quick: shims ## The benchmarks on less data, under 3 minutes
 	$(BIN)/python -m benchmarks --quick
 
 docs docs-version: export NO_MKDOCS_2_WARNING = 1
-docs: $(DOCS_READY) ## Generate what the code knows of docs/, and build the site: build/site/index.html
+docs: $(READY) ## Generate what the code knows of docs/, and build the site: build/site/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build
 	@echo "To read it, with its search: python3 -m http.server --directory build/site"
@@ -171,11 +172,6 @@ docs-version: docs ## Commit the site to the local branch gh-pages, beside those
 	@test -n "$(VERSION)" || { echo "which version? make docs-version VERSION=0.1"; exit 2; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --update-aliases "$(VERSION)" latest
 	$(BIN)/mike set-default latest
-
-# The group `docs` takes a few seconds to install, and only the site needs it.
-$(DOCS_READY): pyproject.toml | $(READY)
-	@$(BIN)/python -m pip install --quiet --group docs
-	@touch $@
 
 wheel: shims ## The wheel and the sdist in dist/, with the jars inside
 	rm -rf dist
