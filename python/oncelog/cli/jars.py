@@ -25,7 +25,10 @@ def jars(settings: Settings, names: tuple[str, ...]) -> None:
     unknown = sorted(set(names) - known.names)
     if unknown:
         raise click.UsageError(f"there is no jar {unknown[0]!r}; there are {', '.join(sorted(known.names))}")
-    paths = [known[name].load()() for name in sorted(names or known.names)]
+    try:
+        paths = [known[name].load()() for name in sorted(names or known.names)]
+    except ModuleNotFoundError as missing:  # its sentence names the extra to install
+        raise click.ClickException(str(missing)) from None
     if settings.as_json:
         show_json({"jars": paths})
     else:

@@ -116,6 +116,14 @@ def test_the_installed_command_states_the_version_of_the_wheel(programs: Path, t
     assert __version__ in run(programs / "oncelog", "--version", cwd=tmp_path)
 
 
+def test_an_installation_without_spark_is_sound_and_says_what_spark_needs(programs: Path, tmp_path: Path) -> None:
+    assert "pip install 'oncelog[spark]'" in run(programs / "oncelog", "doctor", cwd=tmp_path)
+
+    jars = subprocess.run([programs / "oncelog", "jars"], capture_output=True, text=True, check=False)
+    assert (jars.returncode, jars.stderr.count("\n")) == (2, 1)
+    assert 'pip install "oncelog[spark' in jars.stderr
+
+
 def test_a_transaction_makes_its_way_through_an_installed_log(programs: Path, tmp_path: Path) -> None:
     output = run(programs / "python", "-c", ROUND_TRIP, tmp_path / "log", cwd=tmp_path)
 

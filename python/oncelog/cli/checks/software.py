@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -53,7 +53,12 @@ def check() -> Iterator[Finding]:
     if spark is None:
         yield note("Spark", "PySpark is not installed; Java and jars are not needed", "pip install 'oncelog[spark]'")
         return
-    yield from _spark(spark)
+    try:
+        from oncelog.spark.versions import check_version
+    except ImportError as error:
+        yield broken("Spark", f"PySpark {spark} cannot be imported: {error}", "pip install --force-reinstall pyspark")
+        return
+    yield from _spark(spark, check_version)
     yield _java()
     yield from _jars()
     yield _workers_python()
@@ -93,11 +98,9 @@ def _extra(extra: str, versions: dict[str, str | None]) -> Finding:
 # Spark ----------------------------------------------------------------------------------------------------------------
 
 
-def _spark(version: str) -> Iterator[Finding]:
-    from oncelog.spark import versions
-
+def _spark(version: str, check_version: Callable[[str], None]) -> Iterator[Finding]:
     try:
-        versions.check_version(version)
+        check_version(version)
         yield ok("Spark", f"PySpark {version}")
     except OncelogError as error:
         yield broken("Spark", f"PySpark {version}", str(error))
@@ -108,7 +111,7 @@ def _spark(version: str) -> Iterator[Finding]:
 
 def _spark_home(home: Path, version: str) -> Finding:
     """The Spark that SPARK_HOME names, which is started instead of PySpark's own."""
-    releases = {found[1] for jar in home.glob("jars/spark-core_*.jar") if (found := re.search("-([0-9.]+)", jar.name))}
+    releases = {jar.stem.rpartition("-")[2] for jar in home.glob("jars/spark-core_*.jar")}
     if releases == {version}:
         return ok("SPARK_HOME", f"{home}: Spark {version}")
     there = f"Spark {', '.join(sorted(releases))}" if releases else "no Spark"
