@@ -6,6 +6,7 @@ Warnings are errors (pyproject.toml). Random tests print how to replay a failure
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -50,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     sharding.configure(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell script that runs tests in its background makes them, and all that they start, deaf to an interrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +94,7 @@ def test_what_the_process_cannot_answer_passes(control: ControlRequests) -> None
     os.kill(pid_of(control), signal.SIGSTOP)
     asking = ThreadPoolExecutor(1)
     asked = asking.submit(control.init, [fresh_name("stopped")], 60_000)
+    until(lambda: unread(control) > 0)
     os.kill(pid_of(control), signal.SIGKILL)
     assert asked.result(30) == ["NETWORK_EXCEPTION"]
     asking.shutdown()
@@ -137,6 +140,13 @@ def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(time
 def pid_of(control: ControlRequests) -> int:
     assert control._process is not None
     return control._process.pid
+
+
+def unread(control: ControlRequests) -> int:
+    """How much of what the process was asked waits in its pipe."""
+    assert control._process is not None
+    assert control._process.stdin is not None
+    return int.from_bytes(fcntl.ioctl(control._process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def is_alive(pid: int) -> bool:

@@ -18,25 +18,6 @@ from tests.support.harness.parts import missing_part
 
 pytestmark = pytest.mark.packaging
 
-ROUND_TRIP = """
-import sys
-import oncelog
-
-log = oncelog.open(sys.argv[1])
-log.create_topic("greetings", partitions=1)
-with log.producer(transactional_id="greeter-0") as producer:
-    producer.init_transactions()
-    with producer.transaction():
-        producer.send("greetings", key=b"en", value=b"hello")
-with log.consumer(isolation_level="read_committed") as consumer:
-    partition = oncelog.TopicPartition("greetings", 0)
-    consumer.assign([partition])
-    consumer.seek(partition, 0)
-    print([record.value for record in consumer.poll(max_records=10)])
-log.close()
-"""
-
-
 JARS = (
     Path("python", "oncelog", "spark", "jars", "oncelog-spark.jar"),
     Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar"),
@@ -125,7 +106,7 @@ def test_an_installation_without_spark_is_sound_and_says_what_spark_needs(progra
 
 
 def test_a_transaction_makes_its_way_through_an_installed_log(programs: Path, tmp_path: Path) -> None:
-    output = run(programs / "python", "-c", ROUND_TRIP, tmp_path / "log", cwd=tmp_path)
+    output = run(programs / "python", ROOT / "tools" / "first_transaction.py", tmp_path / "log", cwd=tmp_path)
 
     assert output == "[b'hello']\n"
 
