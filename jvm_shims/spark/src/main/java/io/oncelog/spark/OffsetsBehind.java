@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
 import java.util.stream.LongStream;
 
-/** How far a query is behind the log, over its partitions: the metrics of Spark's Kafka source, by the same names. */
+/** How far a query is behind the log, by the offsets that Python writes. */
 final class OffsetsBehind {
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -17,16 +17,12 @@ final class OffsetsBehind {
    * @param consumed where the query is
    */
   static Map<String, String> metrics(String latest, String consumed) {
-    long[] behind;
     try {
-      behind = behind(JSON.readTree(latest).path("topics"), JSON.readTree(consumed).path("topics")).toArray();
+      return SourceMetrics.offsetsBehind(
+          behind(JSON.readTree(latest).path("topics"), JSON.readTree(consumed).path("topics")));
     } catch (JsonProcessingException problem) {
       throw PythonPartitions.otherVersion(problem);
     }
-    return Map.of(
-        "minOffsetsBehindLatest", String.valueOf(LongStream.of(behind).min().orElse(0)),
-        "maxOffsetsBehindLatest", String.valueOf(LongStream.of(behind).max().orElse(0)),
-        "avgOffsetsBehindLatest", String.valueOf(LongStream.of(behind).average().orElse(0)));
   }
 
   /** Of the partitions that the query has read of. */
@@ -38,7 +34,6 @@ final class OffsetsBehind {
               return topic.getValue().path("offsets").properties().stream()
                   .filter(offset -> ends.has(offset.getKey()))
                   .mapToLong(offset -> ends.get(offset.getKey()).asLong() - offset.getValue().asLong());
-            })
-        .map(count -> Math.max(count, 0));
+            });
   }
 }

@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import io.oncelog.spark.SourceMetrics;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -10,6 +11,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.stream.LongStream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -173,15 +175,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       return Map.of();
     }
     Map<TopicPartition, Long> consumed = watch.starts(KafkaOffset.of(latestConsumed.get()));
-    long[] behind =
+    LongStream behind =
         latest.entrySet().stream()
             .filter(entry -> consumed.containsKey(entry.getKey()))
-            .mapToLong(entry -> Math.max(0, entry.getValue() - consumed.get(entry.getKey())))
-            .toArray();
-    Map<String, String> metrics = new HashMap<>();
-    metrics.put("minOffsetsBehindLatest", String.valueOf(Arrays.stream(behind).min().orElse(0)));
-    metrics.put("maxOffsetsBehindLatest", String.valueOf(Arrays.stream(behind).max().orElse(0)));
-    metrics.put("avgOffsetsBehindLatest", String.valueOf(Arrays.stream(behind).average().orElse(0)));
+            .mapToLong(entry -> entry.getValue() - consumed.get(entry.getKey()));
+    Map<String, String> metrics = new HashMap<>(SourceMetrics.offsetsBehind(behind));
     metrics.put("offsetsHeldByOpenTransactions", String.valueOf(Admission.backlog(latest, ends)));
     metrics.putAll(transactions.metrics(nowMs()));
     return metrics;
