@@ -10,8 +10,8 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ from benchmarks import (
     spark_sink,
     transactions,
 )
-from benchmarks.report import Finding
+from benchmarks.report import Finding, Section
 
 PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "transactions": ("Small transactions", transactions.EXPLANATION, transactions.run),
@@ -62,22 +62,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _run(wanted: Sequence[str], folder: Path, *, quick: bool) -> list[tuple[str, str, list[Finding]]]:
+def _run(wanted: Sequence[str], folder: Path, *, quick: bool) -> list[Section]:
     sections = []
     spark: SparkSession | None = None
     for name in wanted:
         heading, explanation, run = {**PLAIN, **ON_SPARK}[name]
         place = folder / name
         place.mkdir()
-        print(f"{heading} ...", flush=True)
-        started = time.monotonic()
         if name in ON_SPARK:
             spark = spark or _session(folder)
-            findings = run(place, spark, quick=quick)
-        else:
-            findings = run(place, quick=quick)
-        print(f"{report.table(findings)}({time.monotonic() - started:.0f} s)\n", flush=True)
-        sections.append((heading, explanation, findings))
+            run = partial(run, spark=spark)
+        sections.append(report.section(heading, explanation, partial(run, place, quick=quick)))
         shutil.rmtree(place)
     if spark is not None:
         spark.stop()

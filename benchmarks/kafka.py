@@ -10,8 +10,8 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -68,11 +68,7 @@ def _run(folder: Path, wanted: Sequence[str], *, quick: bool) -> list[Section]:
     with world(folder) as here:
         for name in wanted:
             heading, explanation, run = PARTS[name]
-            print(f"{heading} ...", flush=True)
-            started = time.monotonic()
-            findings = run(here, quick=quick)
-            print(f"{report.table(findings)}({time.monotonic() - started:.0f} s)\n", flush=True)
-            sections.append((heading, explanation, findings))
+            sections.append(report.section(heading, explanation, partial(run, here, quick=quick)))
     return sections
 
 

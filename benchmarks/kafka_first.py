@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved, session
+from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved, reading, session, writing
 from benchmarks.report import Finding, at_most, median
 
 EXPLANATION = """\
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str]) -> None:
     connector, address, source, target = arguments
     with TemporaryDirectory() as folder:
         spark = session(Path(folder))
-        reading = {"kafka.bootstrap.servers": address, "subscribe": source, "startingOffsets": "earliest"}
-        writing = {"kafka.bootstrap.servers": address, "topic": target, "checkpointLocation": f"{folder}/checkpoint"}
+        places = {"checkpointLocation": f"{folder}/checkpoint"}
         if connector == ONCELOG:
-            writing |= {"znodes": f"{folder}/ledger"}
-        rows = spark.readStream.format(connector).options(**reading).load().select("key", "value")
-        writer = rows.writeStream.format(connector).options(**writing).trigger(availableNow=True)
+            places["znodes"] = f"{folder}/ledger"
+        rows = spark.readStream.format(connector).options(**reading(address, source)).load().select("key", "value")
+        writer = rows.writeStream.format(connector).options(**writing(address, target), **places)
+        writer = writer.trigger(availableNow=True)
         began = time.perf_counter()
         query = writer.start()
         query.awaitTermination()

@@ -138,15 +138,25 @@ class World:
         return self.folder / f"{kind}-{next(self._numbers)}"
 
     def _writing(self, topic: str) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self.broker.address, "topic": topic}
+        return writing(self.broker.address, topic)
 
     def _reading(self, topic: str) -> dict[str, str]:
-        return {
-            "kafka.bootstrap.servers": self.broker.address,
-            "kafka.isolation.level": "read_committed",
-            "subscribe": topic,
-            "startingOffsets": "earliest",
-        }
+        return reading(self.broker.address, topic)
+
+
+def writing(address: str, topic: str) -> dict[str, str]:
+    """Options of either sink."""
+    return {"kafka.bootstrap.servers": address, "topic": topic}
+
+
+def reading(address: str, topic: str) -> dict[str, str]:
+    """Options of either source: the committed records, from the beginning."""
+    return {
+        "kafka.bootstrap.servers": address,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
 
 
 def _is_led(topic: Mapping[str, Any]) -> bool:

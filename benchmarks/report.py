@@ -6,7 +6,8 @@ import os
 import platform
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -61,6 +62,15 @@ def per_second(count: float, seconds: float) -> str:
 def median(values: Sequence[float]) -> float:
     """The middle value."""
     return statistics.median(values)
+
+
+def section(heading: str, explanation: str, run: Callable[[], Sequence[Finding]]) -> Section:
+    """Run a benchmark, and show what it finds."""
+    print(f"{heading} ...", flush=True)
+    started = time.monotonic()
+    findings = run()
+    print(f"{table(findings)}({time.monotonic() - started:.0f} s)\n", flush=True)
+    return heading, explanation, findings
 
 
 def table(findings: Sequence[Finding]) -> str:
