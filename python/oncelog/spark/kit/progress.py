@@ -54,9 +54,9 @@ def parse_ends(
         )
     ends = [parse(text) for text in batch.end_offsets]
     known = [end for end in ends if end is not None]
-    if any(foreign.is_one(text) for text in batch.end_offsets if text is not None):
-        raise BatchRefusedError(foreign.refusal, group_id=group_id, sources=list(batch.end_offsets))
     if not known or len(known) != len(ends):
+        if any(foreign.is_one(text) for text in batch.end_offsets if text is not None):
+            raise BatchRefusedError(foreign.refusal, group_id=group_id, sources=list(batch.end_offsets))
         raise BatchRefusedError(
             f"every source of the query must be {wanted}, for the group to hold its progress; or leave groupId out of "
             "the sink",
