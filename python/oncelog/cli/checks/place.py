@@ -24,6 +24,7 @@ from oncelog.cli.checks.findings import Finding, Verdict, broken, note, ok
 from oncelog.cli.output import duration, moment, plural, size
 from oncelog.errors import OncelogError
 from oncelog.log.files import absolute, is_object_store
+from oncelog.metadata import place_of
 from oncelog.runtime import Log
 from oncelog.znodes import paths
 from oncelog.znodes.clock import wall_ms
@@ -61,7 +62,7 @@ def check(path: str | None, znodes: str | None) -> Iterator[Finding]:
         return
     try:
         root = absolute(path)
-        place = Place.of(znodes or "sqlite", root)
+        place = place_of(root, znodes)
     except OncelogError as error:
         yield broken("log", path, str(error))
         return
