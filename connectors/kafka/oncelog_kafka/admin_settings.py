@@ -34,6 +34,18 @@ SERVERS = Option(
     default_doc="required",
 )
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _protocol(given: str) -> str:
+    found = given.strip().upper()  # as Java's client takes it
+    if found not in _PROTOCOLS:
+        raise ValueError(f"one of {', '.join(_PROTOCOLS)}")
+    return found
+
+
+_PROTOCOL = Option("kafka.security.protocol", STREAMING_SINKS, _protocol, "", default=_PROTOCOLS[0])
+
 _DIRECT = {
     "bootstrap.servers": "bootstrap_servers",
     "security.protocol": "security_protocol",
@@ -105,7 +117,7 @@ def needs_java(kafka: Mapping[str, str], admin: Mapping[str, str]) -> bool:
         return bool(choice == "java")
     if admin.keys() - _OF_EITHER:
         return False
-    protocol = kafka.get("security.protocol", "PLAINTEXT").strip().upper()
+    protocol = _PROTOCOL.value(kafka.get("security.protocol"))
     return (protocol.endswith("SSL") and _has_javas_stores(kafka)) or (
         protocol.startswith("SASL") and _has_javas_login(kafka)
     )
@@ -137,6 +149,7 @@ def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]
             "delegation tokens are not supported, because they expire while a batch is in doubt; log in as a user",
             option=KAFKA + _JAAS,
         )
+    _PROTOCOL.value(kafka.get("security.protocol"))  # whichever client it is for
     given = {name: _python_value(name, text) for name, text in admin.items()}
     if not needs_java(kafka, admin):
         return _of_kafka_python(kafka, {name: one for name, one in given.items() if name not in {CLIENT, JARS}})
@@ -150,7 +163,7 @@ def _of_kafka_python(kafka: Mapping[str, str], given: Mapping[str, Any]) -> dict
     settings: dict[str, Any] = {_DIRECT[name]: text for name, text in kafka.items() if name in _DIRECT}
     settings["bootstrap_servers"] = SERVERS.value(kafka["bootstrap.servers"])
     if "security_protocol" in settings:
-        settings["security_protocol"] = settings["security_protocol"].strip().upper()  # as Java's client takes it
+        settings["security_protocol"] = _PROTOCOL.value(settings["security_protocol"])
     settings.update(_login(kafka.get(_JAAS, "")))
     if kafka.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in kafka:
         settings["ssl_cafile"] = kafka["ssl.truststore.location"]

@@ -150,8 +150,6 @@ REQUIRED_VALUES: Mapping[str, tuple[frozenset[str], str]] = {
 }
 """Settings that may be given with these values only, and why."""
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
 PRODUCER_DEFAULTS: Mapping[str, str] = {
     "batch.size": "262144",
     "linger.ms": "5",
@@ -199,14 +197,6 @@ def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_producer(kafka: Mapping[str, str]) -> None:
-    protocol = kafka.get("security.protocol", SECURITY_PROTOCOLS[0])
-    if protocol.strip().upper() not in SECURITY_PROTOCOLS:
-        raise InvalidOptionError(
-            "the option's value is malformed",
-            option=f"{KAFKA}security.protocol",
-            value=protocol,
-            expected=f"one of {', '.join(SECURITY_PROTOCOLS)}",
-        )
     for name, text in kafka.items():
         if name in FORBIDDEN:
             raise InvalidOptionError("the option is not the user's to set", option=KAFKA + name, reason=FORBIDDEN[name])

@@ -266,6 +266,7 @@ def test_settings_of_the_commands_client_are_taken_or_refused_by_name(world: Wor
     for setting, named in {
         "linger.ms=5": "linger.ms",
         "admin.client=other": "admin.client",
+        "security.protocol=TLS": "kafka.security.protocol",
         "admin.not_there=1": "not_there",
         "admin.request_timeout_ms=soon": "admin.request_timeout_ms",
     }.items():
