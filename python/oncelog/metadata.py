@@ -1,6 +1,6 @@
 """Opens stores of metadata: that of a log, and one by itself, for a ledger over data that is elsewhere.
 
-Loads nothing of the log's own parts: a connector whose data is on its own servers starts without them.
+Loads neither the index nor the clients of a log: a connector whose data is on its own servers starts without them.
 """
 
 from __future__ import annotations
