@@ -91,13 +91,16 @@ def test_the_process_of_the_drivers_client_is_started_anew_when_it_died(control:
 
 
 def test_what_the_process_cannot_answer_passes(control: ControlRequests) -> None:
-    os.kill(pid_of(control), signal.SIGSTOP)
-    asking = ThreadPoolExecutor(1)
-    asked = asking.submit(control.init, [fresh_name("stopped")], 60_000)
-    until(lambda: unread(control) > 0)
-    os.kill(pid_of(control), signal.SIGKILL)
-    assert asked.result(30) == ["NETWORK_EXCEPTION"]
-    asking.shutdown()
+    pid = pid_of(control)
+    with ThreadPoolExecutor(1) as asking:
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: is_stopped(pid))
+            asked = asking.submit(control.init, [fresh_name("stopped")], 60_000)
+            until(lambda: unread(control) > 0)
+        finally:
+            os.kill(pid, signal.SIGKILL)  # whoever waits for its answer would wait for ever
+        assert asked.result(30) == ["NETWORK_EXCEPTION"]
 
 
 @pytest.mark.programs
@@ -140,6 +143,12 @@ def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(time
 def pid_of(control: ControlRequests) -> int:
     assert control._process is not None
     return control._process.pid
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether all its threads are: one that is not yet may read what it is asked."""
+    states = [task.read_text().rpartition(") ")[2][0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
 
 
 def unread(control: ControlRequests) -> int:
