@@ -21,7 +21,8 @@ DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
-EXTENDING_PAGE = DOCS / "guides" / "extending.md"
+STORE_PAGE = DOCS / "guides" / "extending-store.md"
+TARGET_PAGE = DOCS / "guides" / "extending-target.md"
 OPTIONS_PAGE = DOCS / "reference" / "options.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
@@ -88,11 +89,15 @@ def code_of(program: Path) -> str:
     return f"```python\n{code.strip()}\n```"
 
 
-def extending_page() -> str:
-    """The page of how to extend oncelog, with its examples."""
-    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
-    page = with_generated(page, "target", code_of(EXTENDING / "json_folder_target.py"))
+def store_page() -> str:
+    """The page of how to write a metadata store, with its example and the example's test."""
+    page = with_generated(STORE_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
+
+
+def target_page() -> str:
+    """The page of how to write a sink, with its example."""
+    return with_generated(TARGET_PAGE.read_text(), "target", code_of(EXTENDING / "json_folder_target.py"))
 
 
 def conformance_page() -> str:
@@ -130,7 +135,8 @@ def pages() -> dict[Path, str]:
     return {
         **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
         CONFORMANCE_PAGE: conformance_page(),
-        EXTENDING_PAGE: extending_page(),
+        STORE_PAGE: store_page(),
+        TARGET_PAGE: target_page(),
         OPTIONS_PAGE: options_page(),
     }
 
