@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from drawings import DRAWINGS
@@ -108,26 +109,30 @@ def conformance_page() -> str:
     for name, tests in suites.items():
         passes, fails, not_run = (len(tests.get(outcome, ())) for outcome in ("passes", "fails", "not_run"))
         counts.append(f"| {name} | {passes + fails + not_run} | {passes} | {fails} | {not_run} |")
-    by_reason: dict[str, list[str]] = {reason: [] for reason in expected["reasons"]}
+    by_reason: dict[str, list[str]] = {text: [] for text in expected["reasons"].values()}
     for name, tests in suites.items():
         for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
             key, says = reason if isinstance(reason, list) else (reason, "")
-            by_reason[key].append(f"- {name}: {test}" + (f" (`{says}`)" if says else ""))
-    reasons = [f"**{expected['reasons'][key]}**\n\n" + "\n".join(tests) for key, tests in by_reason.items()]
+            by_reason[expected["reasons"][key]].append(f"{name}: {test}" + (f" (`{says}`)" if says else ""))
     absent = {
-        release: [f"- {name}: {test}" for name, tests in suites.items() for test in tests]
+        f"Not in {release}:": [f"{name}: {test}" for name, tests in suites.items() for test in tests]
         for release, suites in expected["older"].items()
     }
-    older = [f"**Not in {release}:**\n\n" + "\n".join(tests) for release, tests in absent.items()]
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)
     page = CONFORMANCE_PAGE.read_text()
     page = with_generated(page, "suites", "\n".join(counts))
-    page = with_generated(page, "differences", "\n\n".join(reasons))
-    page = with_generated(page, "older", "\n\n".join(older))
-    rows = [f"- {reason} {', '.join(sorted(names))}" for reason, names in left_out.items()]
-    return with_generated(page, "left out", "\n".join(rows))
+    page = with_generated(page, "differences", grouped(by_reason))
+    page = with_generated(page, "older", grouped(absent))
+    return with_generated(page, "left out", grouped(left_out))
+
+
+def grouped(groups: Mapping[str, Sequence[str]]) -> str:
+    """A list below each heading."""
+    return "\n\n".join(
+        f"**{heading}**\n\n" + "\n".join(f"- {item}" for item in items) for heading, items in groups.items()
+    )
 
 
 def pages() -> dict[Path, str]:
