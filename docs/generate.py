@@ -33,36 +33,39 @@ def options_page() -> str:
     """The page of all options."""
     return f"""# Options
 
-Generated from the code by `make docs`. Names match in any case; an unknown one is an error that suggests the nearest.
+Upper and lower case in names do not matter. An unknown name is an error that suggests the nearest one. `make docs`
+generates this page from the code.
 
 ## Source
 `spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`. A session with oncelog's jar
-(`oncelog.spark.configure`) reads local logs in the JVM; with the setting `spark.oncelog.jvmReader=false`, in Python.
+(`oncelog.spark.configure`) reads local logs in the JVM. The setting `spark.oncelog.jvmReader=false` makes it read in
+Python.
 
 {render_markdown_table(OPTIONS, SOURCE)}
-A DataFrame of a batch read is planned once: what is appended afterwards shows in a new `load()`, and not in the same
-DataFrame, its views, or the static side of a stream's join. It holds its plan, whose rows are there for an hour after
-retention let them go.
+A DataFrame of a batch read is planned once. What is appended afterwards is visible in a new `load()`, but not in the
+same DataFrame, its views, or the static side of a stream's join. The DataFrame keeps its plan, and the rows of the plan
+can be read for an hour after retention removed them.
 
 ## Sinks
 `foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`
 
 {render_markdown_table(OPTIONS, SINKS)}
-`foreachBatch` leaves out columns that a sink does not know. Through `write` and `writeStream` Spark turns all of them
-into Arrow, and fails where two have one name, as after a join, or one has a type without an Arrow counterpart: select
-the sink's columns first. `writeStream` takes the output modes `append` and `complete`, which appends the whole result
-with each batch; `update` goes through `foreachBatch`.
+- **Columns.** `foreachBatch` ignores columns that the sink does not know. With `write` and `writeStream`, Spark first
+  converts all columns to Arrow. That fails if two columns have the same name, as after a join, or if Arrow has no
+  counterpart for a column's type. Select the sink's columns first.
+- **Output modes.** `writeStream` accepts `append` and `complete`; `complete` appends the whole result with each batch.
+  For `update`, use `foreachBatch`.
 
 ## Kafka source
-`spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")`: the options of Spark's `kafka`
-source, and `groupId`. Options that begin with `kafka.` are those of Kafka's consumer; `kafka.bootstrap.servers` is
-required, and `kafka.isolation.level` is `read_committed` unless given.
+`spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")` take the options of Spark's `kafka`
+source, and `groupId`. Options that begin with `kafka.` are settings of Kafka's consumer. `kafka.bootstrap.servers` is
+required, and `kafka.isolation.level` is `read_committed` by default.
 
 {kafka_source_table()}
 ## Kafka sink
 `writeStream.format("oncelog-kafka")`, `foreachBatch(oncelog_kafka.sink(...))` and `df.write.format("oncelog-kafka")`.
-Other options that begin with `kafka.` are those of Kafka's producer, and those that begin with `admin.` are
-kafka-python's, for the driver.
+Other options that begin with `kafka.` are settings of Kafka's producer. Options that begin with `admin.` are settings
+of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 
 {kafka_sink.render_markdown_table()}"""
 
