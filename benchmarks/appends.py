@@ -14,9 +14,9 @@ from benchmarks import data
 from benchmarks.report import Finding, at_most, median, per_second
 
 EXPLANATION = """\
-One producer appends batches of 100-byte records that take 100 ms or longer. At-least-once is the same producer
-without transactions (idempotent), flushing each batch. The floor writes the same batches to pyarrow IPC files with
-zstd and fsyncs each."""
+One producer appends batches of 100-byte records, each of which takes 100 ms or longer. *At-least-once* is the same
+producer without transactions (idempotent), which flushes each batch. *The floor* writes the same batches to pyarrow IPC
+files with zstd, and fsyncs each file."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:

@@ -21,13 +21,17 @@ from benchmarks.report import Finding, Section
 from oncelog.testing.kafka_broker import TV2_VERSION
 
 INTRODUCTION = """\
-Both connectors run in one Spark session, in turns, against one broker of one process, all on the same two cores; the
-medians are of warm runs. The peer is Spark's own connector, `spark-sql-kafka-0-10_2.13`. Its newest release on Maven
-Central is that for Spark {spark}; so both sides run on PySpark {spark} here, oncelog with the same jar as on 4.3. For
-the peer's `spark-token-provider-kafka-0-10_2.13`, which only delegation tokens use, that of Spark 4.0.0 stands in.
-Kafka {broker} (broker and oncelog's client), kafka-clients 3.9.2 (the peer's), confluent-kafka {confluent}. Above 1
-oncelog is faster, but for times and costs. The machine is shared and noisy: read the ratios, and not to the last
-digit."""
+Both connectors run in one Spark session, in turns, against one broker of one process, all on the same two cores. The
+medians are of warm runs.
+
+The peer is Spark's own connector, `spark-sql-kafka-0-10_2.13`. Its newest release on Maven Central is the one for Spark
+{spark}. So both sides run on PySpark {spark} here, oncelog with the same jar as on 4.3. The peer also needs
+`spark-token-provider-kafka-0-10_2.13`, which is used only for delegation tokens; the one of Spark 4.0.0 takes its
+place. The versions are Kafka {broker} (the broker and oncelog's client), kafka-clients 3.9.2 (the peer's), and
+confluent-kafka {confluent}.
+
+A ratio above 1 means that oncelog is faster, except in rows that measure times or costs. The machine is shared and
+noisy: read the ratios, and not to the last digit."""
 
 
 PARTS: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {

@@ -15,10 +15,10 @@ from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved, reading, 
 from benchmarks.report import Finding, at_most, median
 
 EXPLANATION = """\
-1,000 records are copied from topic to topic in one micro-batch, by the first query of a session, each in a process of
-its own: seconds from `start()` until the query has ended. Between the two is the start of Python's planner and of the
-executors' Python, which Spark's connector does not need. `queryPlanning`, `addBatch` and the rest are Spark's own
-parts of the batch; *before* is what comes ahead of it."""
+The first query of a session copies 1,000 records from topic to topic in one micro-batch. Each session has a process of
+its own. The figures are seconds from `start()` until the query has ended. oncelog's time includes the start of Python's
+planner and of the executors' Python, which Spark's connector does not need. `queryPlanning`, `addBatch` and the rest
+are Spark's own parts of the batch; *before* is the time before the batch."""
 
 ROWS = 1_000
 MOST = 1.2

@@ -14,11 +14,12 @@ from benchmarks.kafka_world import World, Write
 from benchmarks.report import Finding, at_most, median
 
 EXPLANATION = """\
-A query of many micro-batches of 1,000 rows, repartitioned to so many tasks; each task is a participant. Medians of the
-time that Spark spends in a batch's `addBatch`, without the first three. The peer is Spark's at-least-once sink, in the
-same run and with batches of 256 kB as well. Of the exactly-once sink's time, *write* is Spark's job, *prepare* the
-look for transactions of retries, *decide* the look at every participant and the write to the ledger (SQLite), and
-*commit* the end of every transaction. *By name* is `format("oncelog-kafka")`, beside the same sink by foreachBatch."""
+A query runs many micro-batches of 1,000 rows, repartitioned to the given number of tasks. Each task is a participant.
+The figures are medians of the time that Spark spends in a batch's `addBatch`, without the first three batches. The peer
+is Spark's at-least-once sink, in the same run, also with batches of 256 kB. The exactly-once sink's time has four
+parts: *write* is Spark's job, *prepare* looks for transactions of retries, *decide* checks every participant and writes
+to the ledger (SQLite), and *commit* ends every transaction. *By name* is `format("oncelog-kafka")`, compared with the
+same sink by foreachBatch."""
 
 WARMING = 3
 ROWS = 1_000

@@ -14,20 +14,21 @@ from benchmarks.kafka_world import ONCELOG, SPARK, World, Write, interleaved
 from benchmarks.report import Finding, at_least, median, per_second
 
 FROM_FILES = """\
-A stream over parquet files of keys and 100-byte values (AvailableNow, a query per run) is written to a topic. The
-exactly-once sink is run as it is (it sends batches of 256 kB) and Spark's sink at its defaults (16 kB) and with
-batches of 256 kB. The last peer is a loop of plain Python: it reads the same files with pyarrow and sends each row by
-confluent-kafka's transactional producer, at its defaults, in one transaction for each 100,000 rows; one core, no
-Spark."""
+A stream reads parquet files of keys and 100-byte values (AvailableNow, one query for each run) and is written to a
+topic. The exactly-once sink runs at its defaults (it sends batches of 256 kB). Spark's sink runs at its defaults (16
+kB), and once more with batches of 256 kB. The last peer is a loop in plain Python on one core, without Spark. It reads
+the same files with pyarrow, and sends each row with confluent-kafka's transactional producer at its defaults, in
+transactions of 100,000 rows."""
 
 PARTITIONS = """\
-The same into topics of so many partitions, from fewer rows, each at its defaults but one: Spark's producer runs without
-idempotence. With it the peer's client (kafka-clients 3.9.2) did not get through 100 new partitions of this broker: its
-batches expired after two minutes of OutOfOrderSequence."""
+The same stream, with fewer rows, is written to topics of the given number of partitions. Both sinks run at their
+defaults, except that Spark's producer runs without idempotence. With idempotence the peer's client (kafka-clients
+3.9.2) could not write to 100 new partitions of this broker: its batches expired after two minutes of
+OutOfOrderSequence."""
 
 KAFKA_TO_KAFKA = """\
-Committed records of 100 bytes in four partitions are copied to another topic, all in one batch, by one connector on
-both ends, each at its defaults."""
+Committed records of 100 bytes in four partitions are copied to another topic, all in one batch. Each connector reads
+and writes, at its defaults."""
 
 FILES = 8
 BATCH_ROWS = 2_000_000

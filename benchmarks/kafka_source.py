@@ -10,7 +10,7 @@ from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved
 from benchmarks.report import Finding, at_least, median, per_second
 
 EXPLANATION = """\
-Four partitions are read to the `noop` sink, all columns, read_committed on both sides: as a stream
+All columns of four partitions are read to the `noop` sink, `read_committed` on both sides: as a stream
 (`Trigger.AvailableNow`, one batch) and as a batch (`spark.read`)."""
 
 

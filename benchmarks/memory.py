@@ -19,8 +19,8 @@ from oncelog.spark.planner import ReadTask
 from oncelog.types import IsolationLevel
 
 EXPLANATION = """\
-A task in a process of its own writes (or reads) a batch of 100-byte rows, spread over 16 log partitions; its peak
-resident memory for ten times the rows is compared with that for the smaller batch."""
+A task in a process of its own writes (or reads) a batch of 100-byte rows, spread over 16 log partitions. The table
+compares its peak resident memory for ten times the rows with that for the smaller batch."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:

@@ -16,9 +16,10 @@ from oncelog.testing.zookeeper_server import running_ensemble, running_server
 
 EXPLANATION = """\
 Small transactions as above, with the znodes on one ZooKeeper server, and on an ensemble of three. The peer is a bare
-loop on the same servers: one file written and fsynced, its folder fsynced, three raw kazoo multis of three znodes. All
-servers run on this machine and do not wait for its disk (`forceSync=no`), neither for oncelog nor for the peer. The
-start of a client is `oncelog.open` and its first plan, in front of a million index entries; its peer is a thousand."""
+loop on the same servers: write and fsync one file, fsync its folder, and send three raw kazoo multis of three znodes.
+All servers run on this machine and do not wait for its disk (`forceSync=no`), neither for oncelog nor for the peer.
+*The start of a client* is `oncelog.open` and the first plan of a log with a million index entries. Its peer is the same
+with a thousand entries."""
 
 START_MS_AT_MOST = 1000
 HISTORIES = (1_000, 1_000_000)

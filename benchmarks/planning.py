@@ -15,8 +15,9 @@ from oncelog.types import Block, IsolationLevel, ProducerIdAndEpoch, TopicIdPart
 from oncelog.znodes import paths, payloads
 
 EXPLANATION = """\
-A reader plans (last stable offset, then the visible blocks of the 100 newest entries) a partition whose history has
-so many index entries. A fresh reader each time: nothing is cached. The peer is the same plan behind 1,000 entries."""
+A reader plans a partition whose history has the given number of index entries: it determines the last stable offset,
+and then the visible blocks of the 100 newest entries. Each run takes a fresh reader, so nothing is cached. The peer is
+the same plan after 1,000 entries."""
 
 HISTORIES = (1_000, 100_000, 1_000_000)
 NEW_ENTRIES = 100

@@ -135,8 +135,9 @@ def page(sections: Sequence[Section], command: str) -> str:
     """
     parts = [
         "# Benchmarks\n",
-        f"Measured {datetime.now(UTC):%Y-%m-%d} by `{command}`: every peer in the same run, interleaved with oncelog, "
-        "medians of warm runs. Machines differ and this one is noisy: read the ratios, not the rates.\n",
+        f"Measured {datetime.now(UTC):%Y-%m-%d} by `{command}`. Every peer runs in the same run as oncelog, in turns "
+        "with it, and the figures are medians of warm runs. Machines differ, and this one is noisy: read the ratios, "
+        "not the rates.\n",
         f"{os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()} {platform.machine()}; "
         f"Python {platform.python_version()}, PySpark {version('pyspark')}, pyarrow {version('pyarrow')}, "
         f"fastavro {version('fastavro')}.\n",

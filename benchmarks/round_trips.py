@@ -26,9 +26,9 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 EXPLANATION = """\
-What one micro-batch of a sink asks of the znode store; on ZooKeeper every request is a round trip. 100 tasks write
-blocks for 100 partitions, nobody contends. Reads that are asked for together count once. The peer is the same batch
-written by one task."""
+The requests that one micro-batch of a sink makes to the znode store. On ZooKeeper every request is a round trip. 100
+tasks write blocks for 100 partitions, and nobody else writes. Reads that are requested together count once. The peer is
+the same batch, written by one task."""
 
 TASKS = 100
 PARTITIONS = 100

@@ -19,11 +19,13 @@ from benchmarks.report import Finding, at_least, median, per_second
 from oncelog.spark.schema import read_columns, read_schema, to_read_batch
 
 EXPLANATION = """\
-`spark.read` to the `noop` sink, of all columns and of key and value alone; the log is read read_committed. The peer is
-Spark's parquet source over the same keys, values, partitions, offsets and timestamps (zstd). With oncelog's jar
-(`oncelog.spark.configure`) tasks read in the JVM, as parquet's do; without it, and from object stores, they read in
-Python. A Python source that does nothing gives Spark the same record batch over and over: Spark 4.3 takes the columns
-of a Python source through a socket and turns them into rows twice. No Python source is faster than that one."""
+`spark.read` to the `noop` sink, of all columns and of key and value alone. The log is read `read_committed`. The peer
+is Spark's parquet source over the same keys, values, partitions, offsets and timestamps (zstd).
+
+With oncelog's jar (`oncelog.spark.configure`) tasks read in the JVM, as those of parquet do. Without it, and from
+object stores, they read in Python. Spark 4.3 takes the columns of a Python source through a socket, and turns them into
+rows twice. So the second peer is a Python source that does nothing: it gives Spark the same record batch over and over.
+No Python source can be faster than that one, apart from noise."""
 
 PARTITIONS = 4
 COLUMNS = {"all columns": None, "key and value": "key binary, value binary"}

@@ -18,8 +18,8 @@ from benchmarks.report import Finding, at_least, median, per_second
 from benchmarks.spark_scan import assert_rows
 
 EXPLANATION = """\
-A stream over parquet files of keys and values (AvailableNow, a query per run) is written by `foreachBatch` with the
-exactly-once sink, by `writeStream.format('oncelog')`, and by Spark's parquet file sink with zstd."""
+A stream reads parquet files of keys and values (AvailableNow, one query for each run). Three sinks write it:
+`foreachBatch` with the exactly-once sink, `writeStream.format('oncelog')`, and Spark's parquet file sink with zstd."""
 
 FILES = 8
 

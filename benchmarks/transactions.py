@@ -13,9 +13,10 @@ import oncelog
 from benchmarks.report import Finding, at_least, per_second
 
 EXPLANATION = """\
-A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of what it has to
-wait for: one file written and fsynced, its folder fsynced, three SQLite commits with synchronous=FULL. Eight
-processes write a partition each, together, beside the bare loop of one process."""
+A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of the writes that
+such a transaction waits for: write and fsync one file, fsync its folder, and make three SQLite commits with
+synchronous=FULL. In the runs of eight processes, each process writes to its own partition, and the bare loop is still
+that of one process."""
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from drawings import DRAWINGS
@@ -21,7 +22,8 @@ DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
 EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
-EXTENDING_PAGE = DOCS / "guides" / "extending.md"
+STORE_PAGE = DOCS / "guides" / "extending-store.md"
+TARGET_PAGE = DOCS / "guides" / "extending-target.md"
 OPTIONS_PAGE = DOCS / "reference" / "options.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
@@ -31,36 +33,39 @@ def options_page() -> str:
     """The page of all options."""
     return f"""# Options
 
-Generated from the code by `make docs`. Names match in any case; an unknown one is an error that suggests the nearest.
+Upper and lower case in names do not matter. An unknown name is an error that suggests the nearest one. `make docs`
+generates this page from the code.
 
 ## Source
 `spark.readStream.format("oncelog")` and `spark.read.format("oncelog")`. A session with oncelog's jar
-(`oncelog.spark.configure`) reads local logs in the JVM; with the setting `spark.oncelog.jvmReader=false`, in Python.
+(`oncelog.spark.configure`) reads local logs in the JVM. The setting `spark.oncelog.jvmReader=false` makes it read in
+Python.
 
 {render_markdown_table(OPTIONS, SOURCE)}
-A DataFrame of a batch read is planned once: what is appended afterwards shows in a new `load()`, and not in the same
-DataFrame, its views, or the static side of a stream's join. It holds its plan, whose rows are there for an hour after
-retention let them go.
+A DataFrame of a batch read is planned once. What is appended afterwards is visible in a new `load()`, but not in the
+same DataFrame, its views, or the static side of a stream's join. The DataFrame keeps its plan, and the rows of the plan
+can be read for an hour after retention removed them.
 
 ## Sinks
 `foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`
 
 {render_markdown_table(OPTIONS, SINKS)}
-`foreachBatch` leaves out columns that a sink does not know. Through `write` and `writeStream` Spark turns all of them
-into Arrow, and fails where two have one name, as after a join, or one has a type without an Arrow counterpart: select
-the sink's columns first. `writeStream` takes the output modes `append` and `complete`, which appends the whole result
-with each batch; `update` goes through `foreachBatch`.
+- **Columns.** `foreachBatch` ignores columns that the sink does not know. With `write` and `writeStream`, Spark first
+  converts all columns to Arrow. That fails if two columns have the same name, as after a join, or if Arrow has no
+  counterpart for a column's type. Select the sink's columns first.
+- **Output modes.** `writeStream` accepts `append` and `complete`; `complete` appends the whole result with each batch.
+  For `update`, use `foreachBatch`.
 
 ## Kafka source
-`spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")`: the options of Spark's `kafka`
-source, and `groupId`. Options that begin with `kafka.` are those of Kafka's consumer; `kafka.bootstrap.servers` is
-required, and `kafka.isolation.level` is `read_committed` unless given.
+`spark.readStream.format("oncelog-kafka")` and `spark.read.format("oncelog-kafka")` take the options of Spark's `kafka`
+source, and `groupId`. Options that begin with `kafka.` are settings of Kafka's consumer. `kafka.bootstrap.servers` is
+required, and `kafka.isolation.level` is `read_committed` by default.
 
 {kafka_source_table()}
 ## Kafka sink
 `writeStream.format("oncelog-kafka")`, `foreachBatch(oncelog_kafka.sink(...))` and `df.write.format("oncelog-kafka")`.
-Other options that begin with `kafka.` are those of Kafka's producer, and those that begin with `admin.` are
-kafka-python's, for the driver.
+Other options that begin with `kafka.` are settings of Kafka's producer. Options that begin with `admin.` are settings
+of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 
 {kafka_sink.render_markdown_table()}"""
 
@@ -88,11 +93,15 @@ def code_of(program: Path) -> str:
     return f"```python\n{code.strip()}\n```"
 
 
-def extending_page() -> str:
-    """The page of how to extend oncelog, with its examples."""
-    page = with_generated(EXTENDING_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
-    page = with_generated(page, "target", code_of(EXTENDING / "json_folder_target.py"))
+def store_page() -> str:
+    """The page of how to write a metadata store, with its example and the example's test."""
+    page = with_generated(STORE_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
     return with_generated(page, "store test", code_of(EXAMPLE_TEST))
+
+
+def target_page() -> str:
+    """The page of how to write a sink, with its example."""
+    return with_generated(TARGET_PAGE.read_text(), "target", code_of(EXTENDING / "json_folder_target.py"))
 
 
 def conformance_page() -> str:
@@ -103,26 +112,30 @@ def conformance_page() -> str:
     for name, tests in suites.items():
         passes, fails, not_run = (len(tests.get(outcome, ())) for outcome in ("passes", "fails", "not_run"))
         counts.append(f"| {name} | {passes + fails + not_run} | {passes} | {fails} | {not_run} |")
-    by_reason: dict[str, list[str]] = {reason: [] for reason in expected["reasons"]}
+    by_reason: dict[str, list[str]] = {text: [] for text in expected["reasons"].values()}
     for name, tests in suites.items():
         for test, reason in (tests.get("fails", {}) | tests.get("not_run", {})).items():
             key, says = reason if isinstance(reason, list) else (reason, "")
-            by_reason[key].append(f"- {name}: {test}" + (f" (`{says}`)" if says else ""))
-    reasons = [f"**{expected['reasons'][key]}**\n\n" + "\n".join(tests) for key, tests in by_reason.items()]
+            by_reason[expected["reasons"][key]].append(f"{name}: {test}" + (f" (`{says}`)" if says else ""))
     absent = {
-        release: [f"- {name}: {test}" for name, tests in suites.items() for test in tests]
+        f"Not in {release}:": [f"{name}: {test}" for name, tests in suites.items() for test in tests]
         for release, suites in expected["older"].items()
     }
-    older = [f"**Not in {release}:**\n\n" + "\n".join(tests) for release, tests in absent.items()]
     left_out: dict[str, list[str]] = {}
     for suite, reason in expected["left_out"].items():
         left_out.setdefault(reason, []).append(suite)
     page = CONFORMANCE_PAGE.read_text()
     page = with_generated(page, "suites", "\n".join(counts))
-    page = with_generated(page, "differences", "\n\n".join(reasons))
-    page = with_generated(page, "older", "\n\n".join(older))
-    rows = [f"- {reason} {', '.join(sorted(names))}" for reason, names in left_out.items()]
-    return with_generated(page, "left out", "\n".join(rows))
+    page = with_generated(page, "differences", grouped(by_reason))
+    page = with_generated(page, "older", grouped(absent))
+    return with_generated(page, "left out", grouped(left_out))
+
+
+def grouped(groups: Mapping[str, Sequence[str]]) -> str:
+    """A list below each heading."""
+    return "\n\n".join(
+        f"**{heading}**\n\n" + "\n".join(f"- {item}" for item in items) for heading, items in groups.items()
+    )
 
 
 def pages() -> dict[Path, str]:
@@ -130,7 +143,8 @@ def pages() -> dict[Path, str]:
     return {
         **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
         CONFORMANCE_PAGE: conformance_page(),
-        EXTENDING_PAGE: extending_page(),
+        STORE_PAGE: store_page(),
+        TARGET_PAGE: target_page(),
         OPTIONS_PAGE: options_page(),
     }
 

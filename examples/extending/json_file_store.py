@@ -1,4 +1,4 @@
-"""A znode store in one JSON file, for the processes of one host. docs/guides/extending.md is written around it."""
+"""A znode store in one JSON file, for the processes of one host: the example of docs/guides/extending-store.md."""
 
 from __future__ import annotations
 

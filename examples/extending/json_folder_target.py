@@ -1,4 +1,4 @@
-"""A sink of one's own: JSON files in a folder, exactly once. The example of docs/guides/extending.md.
+"""A sink of one's own: JSON files in a folder, exactly once. The example of docs/guides/extending-target.md.
 
 query = (df.writeStream.foreachBatch(JsonFolderSink("/data/out", ledger="/data/ledger"))
          .option("checkpointLocation", "/data/checkpoint").start())

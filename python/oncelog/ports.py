@@ -3,8 +3,8 @@
 Everything above works against these Protocols.
 
 The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all.
-docs/guides/extending.md shows how to write a backend, and oncelog.testing.znode_store_contract ships the tests that it
-must pass.
+docs/guides/extending-store.md shows how to write a backend, and oncelog.testing.znode_store_contract ships the tests
+that it must pass.
 """
 
 from __future__ import annotations

@@ -72,31 +72,31 @@ OPTIONS: tuple[Option, ...] = (
         "znodes",
         SINKS,
         values.text,
-        "Where the ledger is: a folder or `sqlite:/a/file` where one host runs the query's driver, "
-        "`zk://host:port,.../chroot` for several hosts. It must outlive the query's checkpoint; one place serves many "
-        "queries.",
+        "Where the ledger is: a folder or `sqlite:/a/file` if one host runs the query's driver, "
+        "`zk://host:port,.../chroot` for several hosts. It must outlive the query's checkpoint. Many queries can "
+        "share it.",
         default_doc="required",
     ),
     Option(
         "topic",
         SINKS,
         _kafka_name,
-        "Topic of all rows. Without it, each row names its own in the column `topic`.",
+        "Topic of all rows. Without it, each row names its topic in the column `topic`.",
     ),
     Option(
         "transactionalIdPrefix",
         SINKS,
         values.prefix,
-        "The transactional ids are `<prefix>-<partition>-<lease>.<stage attempt>.<attempt>`. Naming a prefix is "
-        "recommended: by default a deleted checkpoint brings a new query id, and with it an empty ledger. With the "
-        f"`sinkName` it has at most {MAX_NAME_BYTES} bytes.",
+        "The transactional ids are `<prefix>-<partition>-<lease>.<stage attempt>.<attempt>`. Set it: with the default, "
+        "a deleted checkpoint brings a new query id, and with it an empty ledger. Together with the `sinkName` it has "
+        f"at most {MAX_NAME_BYTES} bytes.",
         default_doc="the query id",
     ),
     Option(
         "sinkName",
         STREAMING_SINKS,
         values.prefix,
-        "Tells apart the sinks of one query: the prefix is then `<prefix>.<sinkName>`.",
+        "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`.",
     ),
     Option(
         "groupId",
@@ -105,28 +105,29 @@ OPTIONS: tuple[Option, ...] = (
         "The batch's source offsets (of `kafka` and `oncelog-kafka` sources) are committed to this consumer group in "
         "the batch's own transactions. Needs a `transactionalIdPrefix`.",
     ),
-    Option("takeover", STREAMING_SINKS, values.text, "Id of the query whose history this query continues."),
+    Option("takeover", STREAMING_SINKS, values.text, "Id of another query, whose history this query continues."),
     Option(
         "transactionTimeoutMs",
         SINKS,
         values.positive,
-        "How long a batch's transactions may stay open: from the first row a task writes until the driver's commit, a "
-        "restart of the driver included.",
+        "How long a batch's transactions may stay open (ms): from the first row that a task writes until the driver's "
+        "commit, including a restart of the driver.",
         default_doc="the brokers' maximum",
     ),
     Option(
         "onTimedOutParticipant",
         STREAMING_SINKS,
         _on_timed_out,
-        "What to do when the brokers timed out a part of a batch after its decision: `fail` names what is missing; "
-        "`rewrite` writes it again from Spark's replay, and verifies count and content. `rewrite` shuffles each batch.",
+        "What to do if a part of a batch times out on the brokers after the batch's decision. `fail`: stop, and name "
+        "what is missing. `rewrite`: write it again from Spark's replay, and verify count and content; this shuffles "
+        "each batch.",
         default=OnTimedOut.FAIL,
     ),
     Option(
         "participants",
         STREAMING_SINKS,
         values.positive,
-        "Transactions of a batch under `onTimedOutParticipant=rewrite`.",
+        "Number of transactions of a batch under `onTimedOutParticipant=rewrite`.",
         default_doc="Spark's default parallelism",
     ),
     Option("checkpointLocation", _STREAM_WRITE, values.text, "Spark's own."),
@@ -213,5 +214,5 @@ def _check_producer(kafka: Mapping[str, str]) -> None:
 
 def render_markdown_table() -> str:
     """The options as a Markdown table."""
-    refused = [f"| `{KAFKA}{name}` | refused | {reason} |" for name, reason in FORBIDDEN.items()]
+    refused = [f"| `{KAFKA}{name}` | refused | - | {reason} |" for name, reason in FORBIDDEN.items()]
     return render_rows(OPTIONS) + "\n".join(refused) + "\n"

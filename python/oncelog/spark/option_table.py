@@ -62,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         EVERYWHERE,
         values.text,
-        "Folder of the log, or `s3://bucket/folder` with `znodes` elsewhere.",
+        "Folder of the log, or `s3://bucket/folder` with `znodes` in another place.",
         default_doc="required",
     ),
     Option(
@@ -77,7 +77,7 @@ OPTIONS: tuple[Option, ...] = (
         "subscribePattern",
         SOURCE,
         values.pattern,
-        "Reads all topics whose whole name matches, also ones created later.",
+        "Reads all topics whose whole name matches, including topics created later.",
     ),
     Option("assign", SOURCE, parse_assignment, 'Partitions to read: `{"topic":[0,1]}`.'),
     Option(
@@ -85,7 +85,7 @@ OPTIONS: tuple[Option, ...] = (
         _STREAM_READ,
         _position(Bound.EARLIEST, Bound.LATEST, Bound.GROUP),
         "Where a new query starts: `earliest`, `latest`, `group` (what `groupId` committed), or offsets as JSON, "
-        "-2 for the earliest and -1 for the latest. A query with a checkpoint goes on where it was.",
+        "-2 for the earliest and -1 for the latest. A query with a checkpoint continues where it was.",
         default=Bound.LATEST,
     ),
     Option(
@@ -124,53 +124,59 @@ OPTIONS: tuple[Option, ...] = (
         "`read_committed`, or `read_uncommitted` to see open and aborted transactions too.",
         default=IsolationLevel.READ_COMMITTED,
     ),
-    Option("maxOffsetsPerTrigger", SOURCE, values.positive, "Most rows of one micro-batch. A batch read ignores it."),
+    Option(
+        "maxOffsetsPerTrigger", SOURCE, values.positive, "The most rows of one micro-batch. A batch read ignores it."
+    ),
     Option(
         "minOffsetsPerTrigger",
         SOURCE,
         values.positive,
-        "Waits until so many rows are there. Batch reads, `availableNow` and `once` do not.",
+        "Waits until this many rows are available. Batch reads, `availableNow` and `once` do not wait.",
     ),
     Option(
         "maxTriggerDelay",
         SOURCE,
         values.duration_ms,
-        "Waits for `minOffsetsPerTrigger` no longer than this.",
+        "The longest wait for `minOffsetsPerTrigger`.",
         default="15m",
     ),
-    Option("minPartitions", SOURCE, values.positive, "Splits the read into at least so many tasks."),
+    Option("minPartitions", SOURCE, values.positive, "Splits the read into at least this many tasks."),
     Option(
         "groupId",
         SOURCE,
         values.name,
-        "A consumer group: `startingOffsets=group` starts at its offsets (of a sink's group, behind its last decided "
-        "batch), and a stream commits its progress to it, so that lag shows outside Spark.",
+        "A consumer group. A stream commits its progress to it, so lag is visible outside Spark. "
+        "`startingOffsets=group` starts at its offsets; for a sink's group, after its last decided batch.",
     ),
     Option(
         "failOnDataLoss",
         SOURCE,
         values.boolean,
-        "Fails when records to be read are gone, or a topic was deleted or is no longer selected; `false` goes on "
-        "without them.",
+        "`true`: fail when records to be read are gone, or a topic was deleted or is no longer selected. `false`: "
+        "continue without them.",
         default="true",
     ),
     Option("includeHeaders", SOURCE, values.boolean, "Adds the column `headers`.", default="false"),
     Option(
-        "topic", SINKS, values.text, "Topic of all rows, before a column `topic`.", default_doc="the column `topic`"
+        "topic",
+        SINKS,
+        values.text,
+        "Topic of all rows. It takes precedence over a column `topic`.",
+        default_doc="the column `topic`",
     ),
     Option(
         "transactionalIdPrefix",
         STREAMING_SINKS,
         values.prefix,
-        "Names the sink's history; `prefix-<partition>` are its transactional ids. Name one: with the default a "
-        "deleted checkpoint goes unnoticed.",
+        "Names the sink's history. The transactional ids are `prefix-<partition>`. Set it: with the default, a deleted "
+        "checkpoint goes unnoticed.",
         default_doc="the query id",
     ),
     Option(
         "roundTimeoutMs",
         SINKS,
         values.positive,
-        "After this long without a sign of life from its driver anyone may abort an undecided batch.",
+        "Anyone may abort an undecided batch whose driver gave no sign of life for this long (ms).",
         default=str(limits.ROUND_TIMEOUT_MS),
     ),
     Option(
@@ -178,16 +184,19 @@ OPTIONS: tuple[Option, ...] = (
         STREAMING_SINKS,
         values.name,
         "The source offsets of a batch become visible in this consumer group together with its rows. Needs a "
-        "`transactionalIdPrefix`, and sources with the same group that read the log that the sink writes.",
+        "`transactionalIdPrefix`, and sources with the same `groupId` that read from the sink's own log.",
     ),
     Option(
         "sinkName",
         STREAMING_SINKS,
         values.prefix,
-        "Tells apart the sinks of one query: the history of each is then kept under `<prefix>.<sinkName>`.",
+        "Distinguishes several sinks of one query. Each keeps its history under `<prefix>.<sinkName>`.",
     ),
     Option(
-        "takeover", STREAMING_SINKS, values.text, "Id of the query whose history under the prefix this query continues."
+        "takeover",
+        STREAMING_SINKS,
+        values.text,
+        "Id of another query, whose history under the prefix this query continues.",
     ),
     Option("codec", SINKS, values.choice(*CODECS), f"`{'`, `'.join(CODECS)}`.", default=limits.DEFAULT_CODEC),
     Option(

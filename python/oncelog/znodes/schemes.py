@@ -1,8 +1,8 @@
 """Which znode stores there are, and how a user's text becomes one of them: ``sqlite:/a/file``, ``zk://host/chroot``...
 
 A store is a package. It registers a `Scheme` as an entry point of the group `GROUP`, under the name of the scheme, and
-oncelog needs no edit; docs/guides/extending.md shows how. The built-in ones are a literal table instead, so that they
-are there where oncelog runs without the metadata of its installation: from a zip, or from Spark's py-files.
+oncelog needs no edit; docs/guides/extending-store.md shows how. The built-in ones are a literal table instead, so that
+they are there where oncelog runs without the metadata of its installation: from a zip, or from Spark's py-files.
 
 Nothing else in oncelog asks which scheme a store has.
 """

@@ -1,6 +1,7 @@
 """All znodes as one tree in the memory, with ZooKeeper's conditions in their plainest form.
 
-The store in memory is made of it, and any store may be that keeps its znodes as a whole (docs/guides/extending.md).
+The store in memory is made of it, and any store may be that keeps its znodes as a whole
+(docs/guides/extending-store.md).
 """
 
 from __future__ import annotations

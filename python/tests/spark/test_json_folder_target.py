@@ -1,4 +1,4 @@
-"""The example of a target in docs/guides/extending.md: its contract, and a query that writes through it."""
+"""The example of a target in docs/guides/extending-target.md: its contract, and a query that writes through it."""
 
 from __future__ import annotations
 

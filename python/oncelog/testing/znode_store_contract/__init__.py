@@ -1,6 +1,6 @@
 """The tests that every znode store must pass.
 
-The author of a store runs them by a few lines (docs/guides/extending.md):
+The author of a store runs them by a few lines (docs/guides/extending-store.md):
 
     class BoardWorld(StoreWorld):
         def open(self, timing: Timing) -> ZnodeStore:
