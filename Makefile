@@ -138,7 +138,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
+nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
 
 quickstart: $(READY) ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
 	$(BIN)/python examples/quick_start.py

@@ -2,7 +2,8 @@
 
 `make wheel` has put a wheel and an sdist there. Their contents and metadata are looked at; both are built once more,
 and must have the same bytes. On each supported Python of this machine the wheel goes into an empty environment outside
-the checkout, with what it depends on alone: it must say which extra a part lacks, and read back a transaction.
+the checkout, with what it depends on alone: it must say which extra a part lacks, and read back a transaction. Then the
+extras come in: every module must load, and the quick start run on Spark.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TOOLS, DIST = ROOT / "tools", ROOT / "dist"
 MINORS = range(11, 15)
 """Of Python 3, those that oncelog is for."""
 
+EXTRAS = "spark,zookeeper,kafka,testing"
 JARS = ("oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar")
 NEEDED = ("Summary", "Keywords", "License-Expression", "License-File", "Project-URL", "Requires-Python", "Classifier")
 MOVED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME", "PYSPARK_PYTHON"}
@@ -169,7 +171,11 @@ def check_pythons(wheel: Path, sdist: Path, named: Sequence[str], metadata: Mess
         with tempfile.TemporaryDirectory() as folder:
             seconds = try_on(python, wheel, sdist, Path(folder))
         checked += 1
-        _say("ok", f"Python 3.{minor}: the first transaction read back {seconds:.1f} s after the wheel was downloaded")
+        _say(
+            "ok",
+            f"Python 3.{minor}: the first transaction read back {seconds:.1f} s after the wheel was downloaded; with "
+            "the extras every module loads, and the quick start runs on Spark",
+        )
     if not checked:
         raise FaultError("none of the supported Pythons is on this machine; name one: make release-check PYTHONS=...")
 
@@ -208,7 +214,19 @@ def try_on(python: str, wheel: Path, sdist: Path, folder: Path) -> float:
     _run(home, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", sdist, cwd=folder)
     if _run(home.with_name("oncelog"), "--version", cwd=folder) != version:
         raise FaultError(f"{sdist.name} installs another version than the wheel, which says {version}")
+    try_extras(home, wheel, folder)
     return seconds
+
+
+def try_extras(home: Path, wheel: Path, folder: Path) -> None:
+    """Install the wheel with its extras beside an interpreter, load all of it, and copy a topic with Spark."""
+    _run(home, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel, cwd=folder)
+    _run(home, "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]", cwd=folder)
+    _run(home, TOOLS / "every_module.py", cwd=folder)
+    program = shutil.copy(ROOT / "examples" / "quick_start.py", folder)
+    output = _run(home, program, folder / "quick start", cwd=folder)
+    if "UA was 42 minutes late" not in output:
+        raise FaultError(f"the quick start read back {output!r}")
 
 
 if __name__ == "__main__":

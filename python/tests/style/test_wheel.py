@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,10 @@ JARS = (
     Path("python", "oncelog", "spark", "jars", "oncelog-spark.jar"),
     Path("connectors", "kafka", "oncelog_kafka", "jars", "oncelog-kafka.jar"),
 )
+
+
+LINK = re.compile(r"""\]\(([^)#]+)|\bsrc(?:set)?="([^"]+)""")
+"""Where the README leads: of Markdown, and of an image by HTML."""
 
 
 def run(*command: str | Path, cwd: Path, is_refused: bool = False, **more: str) -> str:
@@ -71,6 +78,20 @@ def test_the_wheel_holds_its_packages_with_type_markers_and_the_jars_and_nothing
     assert {"pyspark_oncelog/__init__.py", "pyspark_oncelog_kafka/__init__.py"} <= set(names)
 
 
+def test_the_readme_on_an_index_leads_to_files_of_this_release(wheel: Path) -> None:
+    metadata = message_from_bytes(zipfile.ZipFile(wheel).read(f"oncelog-{__version__}.dist-info/METADATA"))
+    (source,) = (url for url in metadata.get_all("Project-URL", []) if url.startswith("Source, "))
+    of_release = re.compile(rf"{re.escape(source.removeprefix('Source, '))}/(?:blob|raw)/v{__version__}/(.+)")
+
+    description = metadata.get_payload()
+    assert isinstance(description, str)
+    links = ["".join(found) for found in LINK.findall(description)]
+    files = [found[1] for link in links if (found := of_release.fullmatch(link))]
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
 def test_no_wheel_is_built_without_the_jars_unless_that_is_asked_for(tmp_path: Path) -> None:
     sources, wheels = tmp_path / "sources", tmp_path / "wheels"
     wheels.mkdir()
@@ -109,6 +130,20 @@ def test_a_transaction_makes_its_way_through_an_installed_log(programs: Path, tm
     output = run(programs / "python", ROOT / "tools" / "first_transaction.py", tmp_path / "log", cwd=tmp_path)
 
     assert output == "[b'hello']\n"
+
+
+def test_the_installed_wheel_loads_whole_and_copies_a_topic_with_spark(wheel: Path, tmp_path: Path) -> None:
+    """The extras are those of the tests' own environment, which takes no minute to install them."""
+    python = tmp_path / "environment" / "bin" / "python"
+    venv.create(tmp_path / "environment")
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=tmp_path)
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+    (packages / "extras.pth").write_text(sysconfig.get_path("purelib"))
+    program = shutil.copy(ROOT / "examples" / "quick_start.py", tmp_path)
+
+    assert int(run(python, ROOT / "tools" / "every_module.py", cwd=tmp_path).split()[0]) > 250
+    assert str(packages) in run(python, "-c", "import oncelog; print(oncelog.__file__)", cwd=tmp_path)
+    assert "UA was 42 minutes late" in run(python, program, cwd=tmp_path)
 
 
 def test_the_installed_packages_agree_with_each_other(programs: Path, tmp_path: Path) -> None:
