@@ -220,6 +220,17 @@ def test_an_unknown_option_is_refused_by_name(world: World) -> None:
         run_available(world.by_name(topik="x"), world.checkpoint)
 
 
+def test_a_refusal_is_a_sentence_in_sparks_log_without_frames_around_it(world: World) -> None:
+    world.add("a")
+    query = world.by_name(topic="not-there").option("checkpointLocation", str(world.checkpoint)).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(60)
+
+    refusal = query._jsq.exception().get().cause()  # type: ignore[attr-defined]
+    assert refusal.getMessage().startswith("UnknownTopicError: the sink's topic does not exist; create it first")
+    assert len(refusal.getStackTrace()) == 0
+
+
 def test_continuous_processing_is_refused(world: World) -> None:
     ticks = world.spark.readStream.format("rate").option("numPartitions", 1).load()
     writer = world.by_name(ticks.selectExpr("string(value) value"))

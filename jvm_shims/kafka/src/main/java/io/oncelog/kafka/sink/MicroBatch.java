@@ -3,6 +3,7 @@ package io.oncelog.kafka.sink;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.oncelog.kafka.KafkaProvider;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;
@@ -92,6 +93,12 @@ final class MicroBatch implements StreamingWrite {
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  /** Spark's log calls the sink by this. */
+  @Override
+  public String toString() {
+    return KafkaProvider.NAME;
   }
 
   private ObjectNode withAttempt() {

@@ -40,6 +40,7 @@ final class PythonSteps {
   private static final class RefusedException extends IllegalArgumentException {
     RefusedException(String message) {
       super(message);
+      setStackTrace(new StackTraceElement[0]); // the sentence says it all, and Spark's log would bury it in frames
     }
   }
 
