@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oncelog.crash_points import CrashPoint
@@ -15,6 +15,7 @@ from oncelog.znodes import paths
 from tests.support.log.logs import numbered, records, started, state, values, write_committed
 from tests.support.spark.faults import armed_source
 from tests.support.spark.queries import copy, into, stream
+from tests.support.spark.readers import require_jar
 
 
 def write(log: Log, *sent: bytes) -> None:
@@ -41,6 +42,15 @@ def test_a_committing_worker_that_dies_alone_fails_the_query_and_the_next_run_fi
     assert values(log, topic="out") == (numbered("a", 5) if point is CrashPoint.ROUND_DECIDED else [])
     copy(stream(spark, log), log, "oncelog", tmp_path / "ck")
     assert values(log, topic="out") == numbered("a", 5)
+
+
+def test_continuous_processing_is_refused(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    """Spark would run the query, and hand Python's sink no rows."""
+    require_jar()
+    ticks = spark.readStream.format("rate").option("numPartitions", 1).load().selectExpr("string(value) value")
+    writer = into(ticks, log, "oncelog").option("checkpointLocation", str(tmp_path / "ck"))
+    with pytest.raises(IllegalArgumentException, match=r"leave trigger\(continuous=\.\.\.\) out"):
+        writer.trigger(continuous="1 second").start()
 
 
 def test_a_long_run_neither_piles_up_unsettled_rounds_and_holds_nor_writes_files_of_an_old_generation(

@@ -3,6 +3,7 @@ package io.oncelog.kafka;
 import io.oncelog.kafka.sink.SinkState;
 import io.oncelog.kafka.sink.StreamWriteBuilder;
 import io.oncelog.kafka.source.Reads;
+import io.oncelog.spark.ContinuousProcessing;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -54,6 +55,7 @@ final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSin
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    ContinuousProcessing.refuse();
     return new StreamWriteBuilder(sink, info);
   }
 

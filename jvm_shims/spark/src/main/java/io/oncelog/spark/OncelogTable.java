@@ -1,6 +1,8 @@
 package io.oncelog.spark;
 
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
@@ -29,6 +31,12 @@ final class OncelogTable extends PythonTable {
     return isLocal && isSwitchedOn()
         ? new WholeColumns(schema, columns -> new OncelogScan(python.build(), columns))
         : () -> new LimitedScan(python.build());
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    ContinuousProcessing.refuse();
+    return super.newWriteBuilder(info);
   }
 
   private static boolean isSwitchedOn() {

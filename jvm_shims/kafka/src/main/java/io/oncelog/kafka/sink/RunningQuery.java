@@ -21,10 +21,6 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
 
   /** The query whose tasks this thread is about to start. */
   static RunningQuery ofThisThread(SparkContext context) {
-    if (Boolean.parseBoolean(context.getLocalProperty("__is_continuous_processing"))) {
-      throw new UnsupportedOperationException(
-          "the sink writes micro-batches, and continuous processing has none: leave trigger(continuous=...) out");
-    }
     UUID id = UUID.fromString(context.getLocalProperty("sql.streaming.queryId"));
     long batchId = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
