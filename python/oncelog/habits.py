@@ -129,6 +129,8 @@ class Guided:
     if not TYPE_CHECKING:  # or type checkers would take every name for a good one
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property, whose own code raised: let it say so itself
+                return object.__getattribute__(self, name)
             raise unknown_name(type(self).__name__, name, dir(type(self)))
 
 

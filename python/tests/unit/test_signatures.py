@@ -104,6 +104,10 @@ class Calls(Guided):
 
     def named(self, *, name: str = "") -> None: ...
 
+    @property
+    def broken(self) -> int:
+        return None.count  # type: ignore[attr-defined,no-any-return]
+
 
 CALLS: Any = Calls()
 PARTITION: Any = TopicPartition
@@ -146,6 +150,8 @@ def test_a_name_of_another_client_says_what_it_is_called_here() -> None:
         RecordMetadata("flights", 0, 0, 0).timestamp  # type: ignore[attr-defined] # noqa: B018
     with pytest.raises(UnknownNameError, match=r"Calls has no sned; did you mean send\?"):
         CALLS.sned()
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'count'"):
+        Calls().broken  # noqa: B018
     assert not hasattr(Calls(), "anything")
     assert getattr(Calls(), "_private", None) is None
 
