@@ -16,7 +16,7 @@ def test_the_faults_of_the_scenes_are_the_sum_of_their_table() -> None:
     assert together == sum(played.values())
     assert (
         f"a fault at every call of {SPELLED[len(SCENES)]} scenes of the Kafka sink (`make sim`) | {together:,} runs"
-        in (guarantees())
+        in guarantees()
     )
 
 

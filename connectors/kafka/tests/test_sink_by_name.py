@@ -226,7 +226,7 @@ def test_a_refusal_is_a_sentence_in_sparks_log_without_frames_around_it(world: W
     with pytest.raises(StreamingQueryException):
         query.awaitTermination(60)
 
-    refusal = query._jsq.exception().get().cause()  # type: ignore[attr-defined]
+    refusal = query._jsq.exception().get().cause()
     assert refusal.getMessage().startswith("UnknownTopicError: the sink's topic does not exist; create it first")
     assert len(refusal.getStackTrace()) == 0
 
