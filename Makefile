@@ -124,7 +124,7 @@ zookeeper: shims ## The tests of the log, of Spark and of Kafka's ledger once mo
 	$(PYTEST) -m "on_zookeeper and not walk" $(OF_SHARD)
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
-	tools/integration $(BIN)/python $(PYTEST) integration_tests -o faulthandler_timeout=900
+	tools/integration $(BIN)/python $(PYTEST) integration_tests $(OF_SHARD) -o faulthandler_timeout=900
 
 conformance: shims ## Spark's own tests of its Kafka connector, on oncelog's (ONLY=part of a suite's and a test's name)
 	$(BIN)/python tools/conformance $(if $(ONLY),--only "$(ONLY)") $(OF_SHARD)

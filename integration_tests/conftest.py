@@ -21,9 +21,21 @@ from integration_tests.servers import (
     running_s3,
     running_zookeeper,
 )
-from tests.conftest import _leaves_nothing_behind, pytest_make_collect_report, pytest_runtest_makereport
+from tests.conftest import (
+    _leaves_nothing_behind,
+    pytest_addoption,
+    pytest_configure,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
 
-__all__ = ["_leaves_nothing_behind", "pytest_make_collect_report", "pytest_runtest_makereport"]
+__all__ = [
+    "_leaves_nothing_behind",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+]
 
 
 @pytest.fixture(scope="session")

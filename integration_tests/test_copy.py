@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import oncelog
 from integration_tests.copying import PLAN, Copying, Place, assert_exact, copies, copying
 from integration_tests.servers import ZookeeperEnsemble
@@ -94,6 +96,7 @@ FAULTS: list[Fault] = [
 ]
 
 
+@pytest.mark.walk("a copy is exact while its servers fail")
 def test_a_copy_of_100_000_records_is_exact_though_zookeeper_and_the_copier_die_pause_and_lose_each_other(
     tmp_path: Path, ensemble: ZookeeperEnsemble
 ) -> None:

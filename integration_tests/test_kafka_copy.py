@@ -62,6 +62,7 @@ def _needs_java() -> None:
     require_shims()
 
 
+@pytest.mark.walk("a copy is exact while its servers fail")
 @pytest.mark.parametrize(
     ("image", "losses"),
     [
@@ -101,6 +102,7 @@ def test_a_copy_of_50_000_records_is_exact_though_the_only_broker_dies_pauses_an
         assert re.search(r"rewritten=[1-9]", copy.output.read_text())
 
 
+@pytest.mark.walk("a copy is exact while its servers fail")
 def test_a_copy_of_50_000_records_is_exact_though_a_cluster_loses_leaders_and_coordinators(
     engine: docker.DockerClient, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_while_zookeeper_is_away_objects_change_nothing_and_then_it_goes_on(
         assert values(log) == FIRST + SECOND
 
 
+@pytest.mark.walk("a copy is exact while its servers fail")
 def test_a_copy_in_an_object_store_is_exact_though_both_servers_and_the_copier_are_away_in_turn(
     tmp_path: Path, s3: S3Server, zookeeper: ZookeeperServer
 ) -> None:

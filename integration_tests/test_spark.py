@@ -58,6 +58,7 @@ def _needs_java() -> None:
     require_java()
 
 
+@pytest.mark.walk
 @pytest.mark.parametrize("door", DOORS)
 def test_a_query_waits_for_a_restart_of_zookeeper_and_after_a_longer_outage_goes_on_from_its_checkpoint(
     tmp_path: Path, s3: S3Server, zookeeper: ZookeeperServer, door: str

@@ -69,6 +69,12 @@ class TestLaws:
 @pytest.mark.walk
 @pytest.mark.parametrize("place", range(3))
 def test_walk(place): pass
+
+@pytest.mark.walk("one law")
+def test_here(): pass
+
+@pytest.mark.walk("one law")
+def test_there(): pass
 """
 MARKERS = """
 [pytest]
@@ -78,6 +84,7 @@ markers =
 """
 
 
+TWICE = ["test_a[zookeeper]", "test_b[zookeeper]", "test_c[zookeeper]"]
 WALKS = [f"test_walk[{place}]" for place in range(3)]
 
 
@@ -137,7 +144,8 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     shards = [ran(inner, "-m", "walk or on_zookeeper", f"--shard={number}/2") for number in (1, 2)]
 
     assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
-    assert sorted(set(chain(*shards))) == ["test_a[zookeeper]", "test_b[zookeeper]", "test_c[zookeeper]", *WALKS]
+    assert sorted(len({"test_here", "test_there"}.intersection(one)) for one in shards) == [1, 1]
+    assert sorted(set(chain(*shards))) == sorted([*TWICE, *WALKS, "test_here", "test_there"])
     assert sum("zookeeper" in test for test in chain(*shards)) == 3, "in one shard each, as SQLite is in all"
 
 

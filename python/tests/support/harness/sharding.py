@@ -1,7 +1,8 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
 
 Only what repeats a law is left out: walks, and the tests of the log once more on ZooKeeper. The law itself is tested in
-every shard, by the test without these markers, or else by some variants of the test.
+every shard, by the test without these markers, or else by some variants of the test. Tests whose ``walk`` names the
+same law, as in ``walk("a copy is exact")``, count as variants of one test.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ def in_shard(items: Sequence[pytest.Item], shard: Shard) -> Iterator[pytest.Item
     """The tests that run in a shard."""
     variants: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        variants[item.nodeid.partition("[")[0]].append(item)
+        variants[_law(item)].append(item)
     for name, same in variants.items():
         if all(map(_is_repeated, same)):
             yield from shard.share(same, name)
         else:
             yield from (item for item in same if not _is_repeated(item) or shard.holds(item.nodeid))
+
+
+def _law(item: pytest.Item) -> str:
+    walk = item.get_closest_marker("walk")
+    return str(walk.args[0]) if walk is not None and walk.args else item.nodeid.partition("[")[0]
 
 
 def _is_repeated(item: pytest.Item) -> bool:
