@@ -19,6 +19,7 @@ from integration_tests.engine import KAFKA_IMAGE, LABELS
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog_kafka.brokers import Brokers
 from tests.support.docs.blocks import ROOT
+from tests.support.harness.environments import require_index
 from tests.support.harness.parts import missing_part
 from tests.support.harness.waiting import until
 
@@ -125,7 +126,10 @@ def _compose() -> list[str]:
 
 def _build_wheel(folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        require_index(ended.stderr)
+        raise AssertionError(ended.stderr)
 
 
 def _write_labels(file: Path) -> None:
