@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka quickstart bench bench-kafka bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -65,6 +65,7 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 	$(BIN)/codespell
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yaml
 
 unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
@@ -151,6 +152,9 @@ run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of w
 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
 	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))
+
+notebook: shims ## Run examples/oncelog.ipynb, and write it again with what its cells print
+	$(BIN)/python tools/notebook.py
 
 bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks

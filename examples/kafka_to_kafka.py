@@ -1,8 +1,9 @@
 """Copies one Kafka topic to another, exactly once.
 
-    python examples/kafka_to_kafka.py [BROKERS [FROM TO FOLDER]]
+    python examples/kafka_to_kafka.py [--follow] [BROKERS [FROM TO FOLDER]]
 
-FOLDER keeps the checkpoint and the ledger, which says what batches are done. Run it again to copy what is new.
+FOLDER keeps the checkpoint and the ledger, which says what batches are done. Run it again to copy what is new, or let
+it keep running with --follow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pyspark.sql import SparkSession
 import oncelog_kafka
 
 defaults = ["localhost:9092", "flights", "copies", "/tmp/oncelog/kafka-to-kafka"]
-brokers, source, target, folder = sys.argv[1:] + defaults[len(sys.argv) - 1 :]
+arguments = [argument for argument in sys.argv[1:] if argument != "--follow"]
+brokers, source, target, folder = arguments + defaults[len(arguments) :]
+trigger = {"processingTime": "1 second"} if "--follow" in sys.argv else {"availableNow": True}
 
 spark = oncelog_kafka.configure(SparkSession.builder).getOrCreate()  # adds the connector's jar
 query = (
@@ -30,7 +33,7 @@ query = (
     .option("znodes", f"{folder}/ledger")
     .option("transactionalIdPrefix", "kafka-to-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(**trigger)  # availableNow stops at the present end
     .start()
 )
 query.awaitTermination()

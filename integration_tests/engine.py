@@ -7,6 +7,7 @@
     ONCELOG_KAFKA_IMAGE, ONCELOG_KAFKA_TV1_IMAGE, ONCELOG_KAFKA_CLUSTER_IMAGE
                               the official image of brokers that are alone, with transactions of version 2 and 1, and of
                               those of a cluster; or images that take the same environment variables
+    ONCELOG_PYTHON_IMAGE      what the example's job is built from, in place of what examples/compose/compose.yaml names
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ IMAGES = (ZOOKEEPER_IMAGE, S3_IMAGE, KAFKA_IMAGE, KAFKA_TV1_IMAGE, KAFKA_CLUSTER
 LABEL = "oncelog.integration-tests"
 HOST = socket.gethostname()
 LABELS = {LABEL: f"{HOST}:{os.getpid()}"}
-"""On every container and network of ours: which run it belongs to."""
+"""On every container, network and volume of ours: which run it belongs to."""
 
 LOCK = Path(tempfile.gettempdir(), f"oncelog-integration-{os.getuid()}.lock")
 
@@ -89,6 +90,10 @@ def _remove_leftovers(client: docker.DockerClient) -> None:
         if not _is_alive(network.attrs["Labels"][LABEL]):
             with suppress(docker.errors.NotFound):
                 network.remove()
+    for volume in client.volumes.list(filters=ours):
+        if not _is_alive(volume.attrs["Labels"][LABEL]):
+            with suppress(docker.errors.NotFound):
+                volume.remove(force=True)
 
 
 def _is_alive(run: str) -> bool:

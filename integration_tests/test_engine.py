@@ -34,6 +34,7 @@ def test_runs_that_begin_together_remove_what_the_dead_left_and_nothing_of_who_i
 ) -> None:
     dead = labels_of_a_dead_run()
     network = engine.networks.create(f"left-by-{dead[LABEL]}", labels=dead)
+    volume = engine.volumes.create(f"left-by-{dead[LABEL].replace(':', '-')}", labels=dead)
     left = [started_container(engine, dead, network.name) for _ in range(2)]
     kept = engine.containers.create(ZOOKEEPER_IMAGE, labels=LABELS)
     try:
@@ -44,5 +45,6 @@ def test_runs_that_begin_together_remove_what_the_dead_left_and_nothing_of_who_i
         assert kept.id in containers
         assert containers.isdisjoint(container.id for container in left)
         assert network.id not in {found.id for found in engine.networks.list()}
+        assert volume.id not in {found.id for found in engine.volumes.list()}
     finally:
         kept.remove(force=True, v=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.docs.blocks import ROOT
 from tests.support.docs.examples import run_beside, run_here
+from tests.support.spark.spark_home import environment
 
 PRINTED = {
     "good_and_bad_rows": [
@@ -25,6 +29,13 @@ def test_the_quick_start_reads_back_the_late_flights(tmp_path: Path) -> None:
 
     assert sorted(flights) == ["DL was 90 minutes late", "UA was 42 minutes late"]
     assert where == f"The log is in {tmp_path}/log"
+
+
+@pytest.mark.programs
+def test_the_cells_of_the_notebook_print_what_stands_below_them() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "notebook.py"), "--check"]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}\nIf this is as it should be: make notebook"
 
 
 @pytest.mark.parametrize("name", PRINTED)
