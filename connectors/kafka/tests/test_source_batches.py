@@ -175,7 +175,7 @@ def test_a_dataframe_reads_what_its_first_action_planned_and_one_derived_from_it
     assert rows.count() == 3
 
     kafka.delete_records(topic, 0, before=1)
-    with pytest.raises(Exception, match=rf"does not hold a planned offset.*topic={topic}, partition=0, offset=0"):
+    with pytest.raises(Exception, match=rf"no longer has a planned offset.*topic={topic}, partition=0, offset=0"):
         rows.collect()
     assert texts(rows.where("true").collect()) == ["b", "c"]
 
