@@ -2,7 +2,7 @@
 
     python examples/kafka_to_kafka.py [BROKERS [FROM TO FOLDER]]
 
-FOLDER keeps the checkpoint and the ledger, which says what batches are done. Run it again to copy what is new.
+FOLDER keeps the checkpoint and the ledger, which says which batches are done. Run it again to copy new records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ query = (
     .option("znodes", f"{folder}/ledger")
     .option("transactionalIdPrefix", "kafka-to-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()
