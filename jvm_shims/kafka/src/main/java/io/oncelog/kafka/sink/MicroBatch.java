@@ -95,7 +95,7 @@ final class MicroBatch implements StreamingWrite {
     }
   }
 
-  /** Spark's log calls the sink by this. */
+  /** The name of the sink in Spark's log. */
   @Override
   public String toString() {
     return KafkaProvider.NAME;

@@ -40,7 +40,7 @@ final class PythonSteps {
   private static final class RefusedException extends IllegalArgumentException {
     RefusedException(String message) {
       super(message);
-      setStackTrace(new StackTraceElement[0]); // the sentence says it all, and Spark's log would bury it in frames
+      setStackTrace(new StackTraceElement[0]); // the message is enough, and frames would bury it in Spark's log
     }
   }
 
