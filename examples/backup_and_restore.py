@@ -25,7 +25,7 @@ def write(path: Path, text: str) -> None:
 
 
 def back_up(path: Path, to: Path) -> None:
-    """First the metadata, then the files: each file that the metadata names was there before it was named."""
+    """Copy the metadata first, then the files: a file is complete before the metadata names it."""
     to.mkdir(parents=True)
     with (
         closing(sqlite3.connect(path / "znodes.sqlite")) as metadata,
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     log_path, backup_path = folder / "log", folder / "backup"
     write(log_path, "three apples")
 
-    # In a process of its own: within one that uses the log, closing a second handle would drop SQLite's locks.
+    # In a separate process: in one that uses the log, closing a second handle would drop SQLite's locks.
     backup = get_context("spawn").Process(target=back_up, args=(log_path, backup_path))
     backup.start()
     backup.join()

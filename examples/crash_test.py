@@ -1,8 +1,8 @@
-"""Kills a pipeline at each of four moments, starts it again, and checks that every record was copied once.
+"""Kills a pipeline at four crash points, one after another, restarts it, and checks that every record was copied once.
 
     python examples/crash_test.py
 
-Put a job of yours in the place of `copy`. A Spark job has more moments: see `oncelog.testing.faults.CRASH_POINTS`.
+Replace `copy` by your own job. A Spark job has more crash points: see `oncelog.testing.faults.CRASH_POINTS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POINTS = (CrashPoint.PRODUCER_INIT, CrashPoint.FILE_FINISHED, CrashPoint.PRODUCE
 
 
 def copy(folder: str) -> None:
-    """The pipeline under test: it reads, writes and remembers where it was, in one transaction."""
+    """The pipeline under test: it reads, writes and commits its position in one transaction."""
     with (
         oncelog.open(folder) as log,
         log.consumer(group_id="copier", auto_offset_reset="earliest") as consumer,
@@ -38,7 +38,7 @@ def copy(folder: str) -> None:
 
 
 def survives(point: CrashPoint) -> bool:
-    """Whether the pipeline dies at the point, and its second life leaves each record once."""
+    """Whether the pipeline dies at the point, and a second run leaves each record once."""
     folder = tempfile.mkdtemp(prefix="oncelog-")
     with oncelog.open(folder) as log:
         log.create_topic("in")

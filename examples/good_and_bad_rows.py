@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import oncelog
 import oncelog.spark
@@ -42,7 +42,7 @@ query = (
     .option("path", f"{folder}/log")
     .option("transactionalIdPrefix", "parser")
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()

@@ -2,7 +2,7 @@
 
     python examples/kafka_to_kafka.py [--follow] [BROKERS [FROM TO FOLDER]]
 
-FOLDER keeps the checkpoint and the ledger, which says what batches are done. Run it again to copy what is new, or let
+FOLDER keeps the checkpoint and the ledger, which says which batches are done. Run it again to copy new records, or let
 it keep running with --follow.
 """
 
@@ -33,7 +33,7 @@ query = (
     .option("znodes", f"{folder}/ledger")
     .option("transactionalIdPrefix", "kafka-to-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(**trigger)  # availableNow stops at the present end
+    .trigger(**trigger)  # availableNow stops when it has caught up
     .start()
 )
 query.awaitTermination()

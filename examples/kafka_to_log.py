@@ -1,4 +1,4 @@
-"""Copies a Kafka topic into a log, a folder that programs read without a broker, exactly once.
+"""Copies a Kafka topic exactly once into a log, a folder that programs read without a broker.
 
 python examples/kafka_to_log.py [BROKERS [TOPIC FOLDER]]
 """
@@ -34,7 +34,7 @@ query = (
     .option("topic", topic)
     .option("transactionalIdPrefix", "from-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()

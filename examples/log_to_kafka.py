@@ -42,7 +42,7 @@ query = (
     .option("znodes", f"{folder}/ledger")  # where oncelog records which batches are done
     .option("transactionalIdPrefix", "from-log")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()

@@ -1,6 +1,6 @@
-"""Loses the checkpoint of a query, and resumes behind the last committed batch: nothing is lost or copied twice.
+"""Loses the checkpoint of a query, and resumes after the last committed batch: nothing is lost or copied twice.
 
-The offsets of a batch are committed to a consumer group together with its rows, so the log knows how far the query was.
+A batch's offsets are committed to a consumer group together with its rows, so the log knows the query's position.
 
     python examples/lost_checkpoint.py [FOLDER]
 """
@@ -30,13 +30,13 @@ def order(text: str) -> None:
 
 
 def copy_orders(**more: str) -> str:
-    """Copy what is new; returns the query's id."""
+    """Copy what is new, and return the query's id."""
     orders = (
         spark.readStream.format("oncelog")
         .option("path", f"{folder}/log")
         .option("subscribe", "orders")
         .option("groupId", "copier")
-        .option("startingOffsets", "group")  # where the group is; at the beginning it is at the earliest
+        .option("startingOffsets", "group")  # at the group's position; a new group is at the earliest offset
         .load()
     )
     query = (
@@ -59,7 +59,7 @@ order("three apples")
 lost = copy_orders()
 shutil.rmtree(f"{folder}/checkpoint")  # someone tidied up
 order("one pear")
-copy_orders(takeover=lost)  # without it the start is refused, by an error that names this id
+copy_orders(takeover=lost)  # without it the start is refused, with an error that names this id
 
 copies = spark.read.format("oncelog").option("path", f"{folder}/log").option("subscribe", "copies").load()
 print("Copied:", [row.value.decode() for row in copies.orderBy("offset").collect()])

@@ -18,7 +18,7 @@ with oncelog.open(f"{folder}/log") as log:
         log.create_topic("invoices", partitions=2)
 
     with log.producer(transactional_id="shop") as producer:
-        producer.init_transactions()  # stops an older producer of this id
+        producer.init_transactions()  # fences older producers with this id
         with producer.transaction():
             producer.send("orders", key=b"ann", value=b"3 apples")
             producer.send("orders", key=b"bob", value=b"1 pear")
@@ -29,7 +29,7 @@ with oncelog.open(f"{folder}/log") as log:
         except ValueError as error:
             print(f"Aborted: {error}")
 
-    # Reads, writes and remembers where it was, in one transaction: a crash at any line repeats nothing.
+    # Reads, writes and commits its position in one transaction: a crash at any line repeats nothing.
     with (
         log.consumer(group_id="billing", auto_offset_reset="earliest") as consumer,
         log.producer(transactional_id="billing") as producer,

@@ -1,8 +1,8 @@
-"""Writes a log, copies its late flights with Spark, exactly once, and reads them back.
+"""Writes a log, copies its late flights exactly once with Spark, and reads them back.
 
     python examples/quick_start.py [FOLDER]
 
-FOLDER is a temporary one unless you name one; run it twice on the same folder, and only the new flights are copied.
+FOLDER is temporary unless you name one. Run it twice with the same folder, and only new flights are copied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import oncelog
 import oncelog.spark
@@ -43,7 +43,7 @@ query = (
     .option("topic", "late")
     .option("transactionalIdPrefix", "late")
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()

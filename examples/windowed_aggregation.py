@@ -1,4 +1,4 @@
-"""Counts events by minute. A window is written once, when the watermark has passed its end.
+"""Counts events per minute. A window is written once, when the watermark has passed its end.
 
 python examples/windowed_aggregation.py [FOLDER]
 """
@@ -10,7 +10,7 @@ import tempfile
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import oncelog
 import oncelog.spark
@@ -48,7 +48,7 @@ query = (
     .option("topic", "clicks-by-minute")
     .option("transactionalIdPrefix", "clicks-by-minute")
     .option("checkpointLocation", f"{folder}/checkpoint")
-    .trigger(availableNow=True)  # stops at the present end; without it the query keeps running
+    .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running
     .start()
 )
 query.awaitTermination()

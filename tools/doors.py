@@ -1,7 +1,7 @@
-"""Tries each public part of oncelog that needs an extra, where no extra is installed. Prints each fault on a line.
+"""Tries each public part of oncelog that needs an extra, without any extra installed. Prints each fault on one line.
 
-Run by the interpreter to try, so it imports nothing but what it tries. With names of packages as arguments these are
-hidden first, as if they were not installed.
+The interpreter under test runs it, so it imports only what it tries. Packages that the arguments name are hidden first,
+as if they were not installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOORS = {
 
 
 def fault(typed: str, extras: str) -> str | None:
-    """What is wrong with the answer to what a user typed."""
+    """What is wrong with the result of what a user typed; None if nothing is."""
     try:
         exec(typed, {})
     except ModuleNotFoundError as problem:

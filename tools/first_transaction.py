@@ -1,4 +1,4 @@
-"""The first transaction of somebody who has installed oncelog, into a log in a folder. Prints what it reads back."""
+"""The first transaction of a new user, in a log in a folder. Prints what it reads back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for the jars when a wheel is built: without them it reads at half the speed and has no Kafka connector."""
+"""Checks for the jars when a wheel is built: without them it reads at half the speed and has no Kafka connector."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CHOICE = "ONCELOG_WITHOUT_JARS"
 
 
 class JarHook(BuildHookInterface[Any]):
-    """Refuses a wheel that lacks a jar. Editable installs may: they see the jars once they are built."""
+    """Refuses a wheel without a jar. Editable installs are allowed, because they see the jars once they are built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before anything is put into the wheel."""
+        """Called before the wheel is filled."""
         missing = [str(jar) for jar in JARS if not Path(self.root, jar).is_file()]
         if version == "editable" or not missing or os.environ.get(CHOICE):
             return
-        self.app.abort(  # pip then prints the sentence, and no traceback
+        self.app.abort(  # pip then prints this sentence without a traceback
             f"not built: {', '.join(missing)}; a wheel without the jars reads at half the speed and has no Kafka "
             f"connector. Run `make shims` first (it needs a JDK and Maven), or set {CHOICE}=1 to build a wheel of the "
             "Python parts alone"

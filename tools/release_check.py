@@ -1,9 +1,9 @@
-"""Whether what is in dist/ is ready to be released. Usage: tools/release_check.py [PYTHON ...].
+"""Checks that the files in dist/ are ready for a release. Usage: tools/release_check.py [PYTHON ...].
 
-`make wheel` has put a wheel and an sdist there. Their contents and metadata are looked at; both are built once more,
-and must have the same bytes. On each supported Python of this machine the wheel goes into an empty environment outside
-the checkout, with what it depends on alone: it must say which extra a part lacks, and read back a transaction. Then the
-extras come in: every module must load, and the quick start run on Spark.
+`make wheel` has put a wheel and an sdist there. This checks their contents and metadata, builds both again, and
+compares the bytes. For each supported Python on this machine it installs the wheel, with its required dependencies
+only, into an empty environment outside the checkout. There the wheel must name the missing extra of each part, and read
+back a transaction. Then it installs the extras: every module must load, and the quick start must run on Spark.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS, DIST = ROOT / "tools", ROOT / "dist"
 MINORS = range(11, 15)
-"""Of Python 3, those that oncelog is for."""
+"""The supported minor versions of Python 3."""
 
 EXTRAS = "spark,zookeeper,kafka,testing"
 JARS = ("oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar")
 NEEDED = ("Summary", "Keywords", "License-Expression", "License-File", "Project-URL", "Requires-Python", "Classifier")
 MOVED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME", "PYSPARK_PYTHON"}
-"""Variables that may lead an interpreter to the checkout."""
+"""Environment variables that may lead an interpreter to the checkout."""
 
 
 class FaultError(Exception):
@@ -80,18 +80,14 @@ def _run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 def metadata_of(wheel: Path) -> Message:
-    """The wheel's metadata, as an index reads it."""
+    """The wheel's metadata, as a package index reads it."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(archive.read(name))
 
 
 def check_contents(wheel: Path) -> None:
-    """Refuse a wheel without a jar, or with a jar of another version.
-
-    Raises:
-        FaultError: it is such a wheel.
-    """
+    """Refuse a wheel without a jar, or with a jar of another version."""
     version = metadata_of(wheel)["Version"]
     with zipfile.ZipFile(wheel) as archive:
         for jar in JARS:
@@ -104,24 +100,16 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_metadata(metadata: Message) -> None:
-    """Refuse a wheel that does not say on an index what it is, and where it comes from.
-
-    Raises:
-        FaultError: a field is missing.
-    """
+    """Refuse a wheel whose metadata lacks a field that a package index shows."""
     missing = [name for name in NEEDED if not metadata.get(name)]
     if missing:
         raise FaultError(f"the metadata has no {', '.join(missing)}; add it to [project] in pyproject.toml")
 
 
 def check_same_bytes(wheel: Path, sdist: Path) -> None:
-    """Build both once more from the tree, and the wheel out of the sdist, and compare.
-
-    Raises:
-        FaultError: a byte differs.
-    """
+    """Build both again from the tree, and the wheel from the sdist too, and refuse any difference."""
     with tempfile.TemporaryDirectory() as folder:
-        _run(sys.executable, "-m", "build", "--outdir", folder, ROOT)  # the wheel comes out of the sdist
+        _run(sys.executable, "-m", "build", "--outdir", folder, ROOT)  # builds the wheel from the sdist
         _run(sys.executable, "-m", "build", "--wheel", "--outdir", Path(folder, "tree"), ROOT)
         for first, again in (
             (sdist, Path(folder, sdist.name)),
@@ -133,10 +121,10 @@ def check_same_bytes(wheel: Path, sdist: Path) -> None:
 
 
 def _dated(version: str, changelog: str) -> str:
-    """What is left to do with the changelog before the tag.
+    """What is left to do in the changelog before the tag.
 
     Raises:
-        FaultError: its top section is not of this version, or has no date that is one.
+        FaultError: its top section is not for this version, or has no valid date.
     """
     top = re.search(r"^## \[([^]]+)\] - (.+)$", changelog, re.MULTILINE)
     if top is None or top[1] != version:
@@ -146,14 +134,14 @@ def _dated(version: str, changelog: str) -> str:
     try:
         return f"{version} is released on {date.fromisoformat(top[2])}"
     except ValueError:
-        raise FaultError(f"{top[2]!r} in CHANGELOG.md is no date: write it as 2026-12-31") from None
+        raise FaultError(f"{top[2]!r} in CHANGELOG.md is not a date: write it as 2026-12-31") from None
 
 
 # On each Python -------------------------------------------------------------------------------------------------------
 
 
 def check_pythons(wheel: Path, sdist: Path, named: Sequence[str], metadata: Message) -> None:
-    """Install and try it on each supported Python; say which of them this machine lacks.
+    """Install and try it on each supported Python, and print which of them this machine lacks.
 
     Raises:
         FaultError: it fails on one of them, or there is none.
@@ -181,7 +169,7 @@ def check_pythons(wheel: Path, sdist: Path, named: Sequence[str], metadata: Mess
 
 
 def _interpreters(minor: int, named: Sequence[str]) -> Iterator[str]:
-    """Those of the version that run and can make environments: the named ones, else those of the PATH and of pyenv."""
+    """The working interpreters of this version that can create environments: named ones, or from the PATH and pyenv."""
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(f"3.{minor}.*/bin/python")
     on_path = (str(Path(folder, f"python3.{minor}")) for folder in os.environ.get("PATH", "").split(os.pathsep))
     for python in named or (*map(str, kept), *on_path):
@@ -194,10 +182,10 @@ def _interpreters(minor: int, named: Sequence[str]) -> Iterator[str]:
 
 
 def try_on(python: str, wheel: Path, sdist: Path, folder: Path) -> float:
-    """Install and try both in an environment below `folder`.
+    """Install and try both in an environment in `folder`.
 
     Returns:
-        seconds from an empty folder, with all packages downloaded, to the first transaction read back.
+        Seconds from an empty folder, with all packages downloaded, to the first transaction read back.
     """
     house, home = folder / "packages", folder / "environment" / "bin" / "python"
     _run(python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", house, wheel, cwd=folder)

@@ -1,14 +1,14 @@
-"""Real flights, a streaming query that is killed with SIGKILL again and again, and an audit of every row.
+"""Real flights, a streaming query that is killed with SIGKILL again and again, and a check of every row.
 
 Two pipelines read the same flights from a topic, while a loader writes them in transactions and aborts every fifth.
-Both look for late departures. One writes them with oncelog's sink; the other, as is usual today, appends parquet files
-in foreachBatch. Both die at the same seven moments of a micro-batch. Then every row of both outputs is compared with
-the CSV that the flights came from.
+Both look for late departures. One writes them with oncelog's sink; the other appends parquet files in foreachBatch, as
+is usual today. Both are killed at the same seven moments of a micro-batch. Then every row of both outputs is compared
+with the CSV that the flights came from.
 
     python examples/demonstrations/flights_exactly_once.py        # or: make run
 
-Writes build/flights.html; what the runs leave (logs, checkpoints, what the programs printed) is in build/flights.
-Exits with 1 unless oncelog's output is exactly the truth.
+Writes build/flights.html; logs, checkpoints and the programs' output are in build/flights. Exits with 1 unless
+oncelog's output is exactly right.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The flights on a cluster, of which every part is killed with SIGKILL, and an audit of every row.
+"""The flights on a cluster, every part of which is killed with SIGKILL, and a check of every row.
 
-Three ZooKeeper servers hold the log's metadata; its files are in a folder that all share. A standalone Spark, a master
-and a worker on each of two hosts, runs the query of `flights_exactly_once.py`: it reads what a loader writes in
-transactions, every fifth of them aborted, and writes the late departures with oncelog's sink. Meanwhile executors,
-workers, the driver and the leader of the ZooKeepers are killed, and replaced. In the end every row is compared with the
-CSV that the flights came from.
+Three ZooKeeper servers keep the log's metadata; its files are in a shared folder. A standalone Spark cluster, with a
+master and a worker on each of two hosts, runs the query of `flights_exactly_once.py`: it reads what a loader writes in
+transactions, every fifth of which is aborted, and writes the late departures with oncelog's sink. Meanwhile executors,
+workers, the driver and ZooKeeper's leader are killed and replaced. At the end every row is compared with the CSV that
+the flights came from.
 
     python examples/demonstrations/flights_on_a_cluster.py        # or: make run-cluster
 
-All servers run on this machine, as processes, and are gone afterwards. What they printed is in build/cluster. Exits
-with 1 unless the output is exactly the truth. Needs Linux: it listens on 127.0.0.2, and reads /proc.
+All servers run as processes on this machine, and are gone afterwards. Their output is in build/cluster. Exits with 1
+unless the query's output is exactly right. Needs Linux, because it listens on 127.0.0.2 and reads /proc.
 """
 
 from __future__ import annotations

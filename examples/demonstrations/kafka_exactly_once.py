@@ -1,18 +1,18 @@
-"""Real flights through Kafka: a query that is killed ten times, a broker that is restarted three times, and an audit.
+"""Real flights through Kafka: a query is killed ten times, a broker is restarted three times, and every row is checked.
 
-A broker is started from Maven's jars and loaded with the flights, in transactions; every fifth is sent once more and
-aborted. A query looks for late departures and writes them to another topic. It dies by SIGKILL, driver and executor
-together, at ten named moments of a micro-batch, and between some of its lives the broker is killed and started again.
-Then librdkafka reads the topic as read_committed, and every row is compared with the CSV that the flights came from. A
-twin without transactions dies as often, but not by connect: foreachBatch wants more of a server's Python there.
+A broker is started from Maven's jars and loaded with the flights in transactions; every fifth is sent again and
+aborted. A query looks for late departures and writes them to another topic. SIGKILL ends it, driver and executor
+together, at ten crash points of a micro-batch, and between some of its runs the broker is killed and started again.
+Then librdkafka reads the topic read_committed, and every row is compared with the CSV that the flights came from. A
+twin without transactions is killed as often, except with connect, where foreachBatch needs more of the server's Python.
 
     python examples/demonstrations/kafka_exactly_once.py                     # or: make run-kafka
     python examples/demonstrations/kafka_exactly_once.py --by spark-submit   # or: make run-kafka BY=spark-submit
     python examples/demonstrations/kafka_exactly_once.py --by connect        # or: make run-kafka BY=connect
 
-The query is the same text each time; what is killed is a Python program with its driver, a driver with its program, or
-a Spark Connect server, whose client then comes to the next one. Exits with 1 unless the topic is exactly the truth.
-What the runs leave is in build/kafka.
+The query is the same each time. What is killed is a Python program with its driver, a driver with its program, or a
+Spark Connect server, whose client then connects to the next one. Exits with 1 unless the topic is exactly right. What
+the runs leave is in build/kafka.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ KILLS = (
     CrashPoint.SINK_DONE,
 )
 RESTARTS = (2, 5, 8)
-"""Before these lives of the query the broker is killed and started again."""
+"""Before these runs of the query the broker is killed and started again."""
 
 BROKER_VERSION = "4.2.0"
-"""Of 4.3.0 and 4.3.1 an only broker that is killed may leave out the last markers of transactions (KAFKA-20734)."""
+"""Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
 
 PARTITIONS = 4
 LOOK_S = 1.0
@@ -78,13 +78,13 @@ class Pipeline:
         broker.create_topic(self.target, partitions=PARTITIONS)
 
     async def die(self, moment: str) -> None:
-        """Live until the first batch comes to the moment."""
+        """Run until the first batch reaches the crash point."""
         with Programs(self.folder) as programs:
             driver, *others = await self._start(programs, moment)
             await until(lambda: driver.was_killed, f"come to {moment}", driver, *others)
 
     async def live(self, is_done: Callable[[], bool]) -> None:
-        """Live until everything is there."""
+        """Run until everything is written."""
         with Programs(self.folder) as programs:
             started = await self._start(programs)
             await until(is_done, "copy everything", *started, pause_s=LOOK_S, patience_s=PATIENCE_S)
@@ -117,7 +117,7 @@ async def main(console: Console, *, door: Door) -> int:
 
 
 async def run(pipeline: Pipeline, expected: pa.Table, console: Console) -> Findings:
-    """Kill a pipeline ten times, let it come to its end, and compare what it left with the truth."""
+    """Kill a pipeline ten times, let it finish, and compare its output with the truth."""
     name, broker = pipeline.name, pipeline.broker
     for life, point in enumerate(KILLS):
         if life in RESTARTS:

@@ -68,13 +68,13 @@ class JsonFileStore(Transacting):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One writer at a time, of all threads and processes: each opens the lock's file for itself."""
+        """One writer at a time, over all threads and processes; each opens the lock file itself."""
         with self._file.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 yield
             finally:
-                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough where a child was forked meanwhile
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if a child was forked in between
 
     def _load(self) -> Tree:
         if self._is_closed:
@@ -99,7 +99,7 @@ class JsonFileStore(Transacting):
         except OSError as error:
             raise StoreUnavailableError("nothing was written", file=str(self._file), reason=str(error)) from error
         try:
-            new.replace(self._file)  # a crash leaves the old file or the new one, and both are whole
+            new.replace(self._file)  # a crash leaves the old file or the new one, and both are complete
             folders.sync(self._file.parent)
         except OSError as error:
             raise OutcomeUnknownError("run the step again", file=str(self._file), reason=str(error)) from error

@@ -1,4 +1,4 @@
-"""A sink of one's own: JSON files in a folder, exactly once. The example of docs/guides/extending-target.md.
+"""A custom sink: JSON files in a folder, exactly once. The example of docs/guides/extending-target.md.
 
 query = (df.writeStream.foreachBatch(JsonFolderSink("/data/out", ledger="/data/ledger"))
          .option("checkpointLocation", "/data/checkpoint").start())
@@ -23,7 +23,7 @@ LEDGERS = receipts_ledgers("/json_folders")
 
 
 class JsonFolder:
-    """A folder: what readers see is in it; what they do not see yet is below ``_staging``, which Spark passes over."""
+    """A folder with what readers see; what they cannot see yet is in ``_staging``, which Spark ignores."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class JsonFolder:
             try:
                 (self._staging / name.rpartition("-")[0] / name).replace(self.folder / name)
             except FileNotFoundError:
-                if not (self.folder / name).exists():  # else another driver showed it
+                if not (self.folder / name).exists():  # otherwise another driver has shown it
                     raise CorruptDataError("a file of a decided batch is gone", file=name) from None
         folders.sync(self.folder)
 

@@ -1,4 +1,4 @@
-"""Lets Spark find ``format("oncelog")`` by itself: it looks for a DefaultSource in every module ``pyspark_*``."""
+"""Makes ``format("oncelog")`` known to Spark, which looks for a DefaultSource in modules named ``pyspark_*``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from oncelog.spark.data_source import OncelogDataSource
 
 
 class DefaultSource(OncelogDataSource):
-    """The data source, under the name that Spark looks for."""
+    """The data source under the name that Spark looks for."""
 
 
 __all__ = ["DefaultSource"]

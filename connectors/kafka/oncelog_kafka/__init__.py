@@ -21,14 +21,15 @@ def sink(**options: Any) -> KafkaSink:
     """An exactly-once Kafka sink for ``writeStream.foreachBatch``.
 
     Args:
-        options: in Spark's spelling: ``kafka.bootstrap.servers``, znodes, topic, transactionalIdPrefix, groupId, ...
+        options: the sink's options under their documented names: ``kafka.bootstrap.servers``, znodes, topic,
+            transactionalIdPrefix, groupId, ...
 
     Returns:
-        a function of (DataFrame, batch id).
+        A function of (DataFrame, batch id).
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
-        UsageError: the session is one of Spark Connect; there ``writeStream.format("oncelog-kafka")`` writes the same.
+        UsageError: this is a Spark Connect session; use ``writeStream.format("oncelog-kafka")``, which writes the same.
 
     Example:
         options = {"kafka.bootstrap.servers": "host:9092", "znodes": "/data/ledger", "topic": "delayed"}
@@ -36,7 +37,7 @@ def sink(**options: Any) -> KafkaSink:
                  .option("checkpointLocation", "/data/ck").start())
     """
     with extras("spark,kafka", part="oncelog_kafka"):
-        from pyspark.sql import is_remote  # the command line does without PySpark
+        from pyspark.sql import is_remote  # here, because the command line works without PySpark
 
     from oncelog.spark.versions import check_version, refuse_connect
 

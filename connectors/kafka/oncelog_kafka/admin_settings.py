@@ -1,7 +1,7 @@
-"""The driver's client, told what the tasks' client, Java's, was told: settings from settings. Pure.
+"""Derives the settings of the driver's Kafka client from those of the tasks' client, which is Java's. Pure.
 
-kafka-python serves wherever it can do what the options say: it needs no other process. Where it cannot, the driver has
-Java's client too (control.py), with the tasks' own settings. `needs_java` decides that.
+The driver uses kafka-python if that can do what the options say, because it needs no other process. Otherwise it uses
+Java's client as the tasks do (control.py), with the tasks' settings. `needs_java` decides which.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADMIN = "admin."
 def _servers(text: str) -> list[str]:
     servers = [one.strip() for one in text.split(",") if one.strip()]
     if not servers or not all(re.fullmatch(r".+:[0-9]{1,5}", one) for one in servers):
-        raise ValueError("the brokers, like host:9092,other:9092")
+        raise ValueError("brokers as host:port, such as host:9092,other:9092")
     return servers
 
 
@@ -38,7 +38,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _protocol(given: str) -> str:
-    found = given.strip().upper()  # as Java's client takes it
+    found = given.strip().upper()  # as Java's client does
     if found not in _PROTOCOLS:
         raise ValueError(f"one of {', '.join(_PROTOCOLS)}")
     return found
@@ -53,33 +53,33 @@ _DIRECT = {
     "client.id": "client_id",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
-"""Settings of the Java client that kafka-python has under another name."""
+"""From settings of the Java client to their names in kafka-python."""
 
 _TLS = frozenset({"ssl.truststore.type", "ssl.truststore.location", "ssl.endpoint.identification.algorithm"})
 
 _JAAS = "sasl.jaas.config"
 
 CONNECTION = frozenset(_DIRECT)
-"""Settings of the Java client that say which cluster, and as whom. So do those that begin with these:"""
+"""Settings of the Java client that say how to connect, together with those that begin with one of these prefixes:"""
 
 CONNECTION_PREFIXES = ("ssl.", "sasl.")
 
 _JAAS_WORD = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
-"""A word of a login: in quotes of either kind, or bare, as Java reads them."""
+"""One ``name=value`` of a JAAS login: the value in quotes of either kind, or without quotes, as Java reads it."""
 
 _CREDENTIALS = ("sasl_plain_username", "sasl_plain_password")
 
 
 CLIENT, JARS = "client", "jars"
-"""Below `ADMIN`: which client the driver uses, and what the class path of Java's has in addition."""
+"""Under `ADMIN`: which client the driver uses, and additional jars for the class path of Java's client."""
 
 _BOOTSTRAP = "bootstrap_timeout_ms"
 
 CONNECT_TIMEOUT_MS = 30_000
-"""How long the first broker may take to answer, as with kafka-python."""
+"""How long the first broker may take to answer; the same as in kafka-python."""
 
 _OF_EITHER = frozenset({CLIENT, JARS, _BOOTSTRAP})
-"""Settings of the driver's client that do not ask for kafka-python."""
+"""Settings that either client of the driver accepts."""
 
 _PYTHONS_MECHANISMS = re.compile("PLAIN|SCRAM-SHA-(256|512)")
 
@@ -90,11 +90,11 @@ _TOKENAUTH = re.compile(r"""tokenauth\s*=\s*["']?true""", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class JavaClient:
-    """The driver's client is Java's.
+    """Settings of a driver's client that is Java's.
 
     Attributes:
-        settings: of it, without ``kafka.``.
-        jars: what its class path has in addition.
+        settings: names without ``kafka.``.
+        jars: additional jars for its class path.
         connect_timeout_ms: how long the first broker may take to answer.
     """
 
@@ -104,13 +104,13 @@ class JavaClient:
 
 
 def needs_java(kafka: Mapping[str, str], admin: Mapping[str, str]) -> bool:
-    """Whether the driver's client must be Java's: kafka-python cannot do what these settings say.
+    """Whether the driver's client must be Java's, because kafka-python cannot do what these settings say.
 
-    ``admin.client`` decides where it is given, and settings of kafka-python's own choose kafka-python.
+    ``admin.client`` overrides this. Any setting that only kafka-python has chooses kafka-python.
 
     Args:
-        kafka: of the Java client, without ``kafka.``.
-        admin: of the driver's client, without ``admin.``.
+        kafka: settings of the Java client, without ``kafka.``.
+        admin: settings of the driver's client, without ``admin.``.
     """
     if CLIENT in admin:
         choice = Option(ADMIN + CLIENT, STREAMING_SINKS, values.choice("java", "python"), "").value(admin[CLIENT])
@@ -135,21 +135,21 @@ def _has_javas_login(kafka: Mapping[str, str]) -> bool:
 
 
 def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any] | JavaClient:
-    """The settings of the driver's client that these settings of the tasks' client amount to.
+    """The settings of the driver's client that correspond to these settings of the tasks' client.
 
     Args:
-        kafka: of the Java client, without ``kafka.``.
-        admin: of the driver's client, without ``admin.``; they come before what is derived.
+        kafka: settings of the Java client, without ``kafka.``.
+        admin: settings of the driver's client, without ``admin.``; they override what is derived.
 
     Raises:
-        InvalidOptionError: a value is malformed, a login names no user and password, or is a delegation token.
+        InvalidOptionError: a value is malformed, or a login names no username and password, or uses a delegation token.
     """
     if _TOKENAUTH.search(kafka.get(_JAAS, "")):
         raise InvalidOptionError(
             "delegation tokens are not supported, because they expire while a batch is in doubt; log in as a user",
             option=KAFKA + _JAAS,
         )
-    _PROTOCOL.value(kafka.get("security.protocol"))  # whichever client it is for
+    _PROTOCOL.value(kafka.get("security.protocol"))  # checked for either client
     given = {name: _python_value(name, text) for name, text in admin.items()}
     if not needs_java(kafka, admin):
         return _of_kafka_python(kafka, {name: one for name, one in given.items() if name not in {CLIENT, JARS}})
@@ -159,7 +159,7 @@ def derive(kafka: Mapping[str, str], admin: Mapping[str, str]) -> dict[str, Any]
 
 
 def _of_kafka_python(kafka: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of kafka-python, as far as those of Java have a counterpart."""
+    """The settings of kafka-python that correspond to Java's, overridden by `given`."""
     settings: dict[str, Any] = {_DIRECT[name]: text for name, text in kafka.items() if name in _DIRECT}
     settings["bootstrap_servers"] = SERVERS.value(kafka["bootstrap.servers"])
     if "security_protocol" in settings:
@@ -173,8 +173,8 @@ def _of_kafka_python(kafka: Mapping[str, str], given: Mapping[str, Any]) -> dict
     mechanism = str(settings.get("sasl_mechanism", ""))
     if _JAAS in kafka and re.match("PLAIN|SCRAM-", mechanism) and not all(name in settings for name in _CREDENTIALS):
         raise InvalidOptionError(
-            "the login names no username and password that the driver's client finds; write them as "
-            'username="..." password="...", or give admin.sasl_plain_username and admin.sasl_plain_password',
+            "the driver's client finds no username and password in the login; write them as "
+            'username="..." password="...", or set admin.sasl_plain_username and admin.sasl_plain_password',
             option=KAFKA + _JAAS,
             sasl_mechanism=mechanism,
         )
@@ -182,7 +182,7 @@ def _of_kafka_python(kafka: Mapping[str, str], given: Mapping[str, Any]) -> dict
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """User and password of a login in Java's form, as far as it has them."""
+    """Username and password of a JAAS login, if it has them."""
     words = {name: "".join(values) for name, *values in _JAAS_WORD.findall(jaas)}
     return {
         f"sasl_plain_{name}": re.sub(r"\\(.)", r"\1", words[name]) for name in ("username", "password") if name in words
@@ -194,7 +194,7 @@ _FLAG = "ssl_check_hostname"
 
 
 def _python_value(name: str, text: str) -> str | int | bool:
-    """A setting of kafka-python, which tells numbers from texts: a password of digits is none."""
+    """A setting with the type that kafka-python expects; a password of digits must stay text."""
     parse = _number if _NUMBER.fullmatch(name) else values.boolean if name == _FLAG else str
     value: str | int | bool = Option(ADMIN + name, STREAMING_SINKS, parse, "").value(text)
     return value

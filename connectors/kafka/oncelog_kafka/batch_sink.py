@@ -1,4 +1,4 @@
-"""The exactly-once Kafka sink: ``writeStream.foreachBatch(oncelog_kafka.sink(...))``, for any plan and source."""
+"""The Kafka sink for ``writeStream.foreachBatch(oncelog_kafka.sink(...))``, with any plan and source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oncelog_kafka.target import Job, KafkaTarget
 
 
 class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
-    """Writes each micro-batch it is called with, exactly once. Made by `oncelog_kafka.sink`; pickles."""
+    """Writes each micro-batch exactly once. Create it with `oncelog_kafka.sink`; it can be pickled."""
 
     format_name = FORMAT_NAME
 

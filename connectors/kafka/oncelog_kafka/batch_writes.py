@@ -1,7 +1,7 @@
-"""A batch write, ``df.write``: one batch of a query of its own, with a ledger that lasts no longer than it does.
+"""A batch write, ``df.write``: a query with a single batch, whose ledger is deleted when the write is done.
 
-A write that is killed behind its decision leaves its ledger, and with it the list of what is to be committed. The next
-batch write below the same prefix commits it, or an operator does (``oncelog kafka batch complete``).
+A write that is killed after its decision leaves its ledger, and with it the list of what is to be committed. The next
+batch write under the same prefix commits it, or an operator does (``oncelog kafka batch complete``).
 """
 
 from __future__ import annotations
@@ -24,25 +24,20 @@ _MARK = f"{_DEFAULT_PREFIX}."
 
 
 def request_of(options: SinkOptions, name: str) -> BatchRequest:
-    """What a batch write asks of its ledger.
-
-    Args:
-        options: of the write.
-        name: of this write alone.
-    """
+    """The request of a batch write to its ledger; `name` is unique to the write."""
     writer = f"{_MARK}{name}"
     return BatchRequest(f"{_below(options)}{name}", writer, options.topic or "", writer, 0, writer)
 
 
 def _below(options: SinkOptions) -> str:
-    """What the prefixes of batch writes with these options begin with."""
+    """What all prefixes of batch writes with these options begin with."""
     return f"{options.transactional_id_prefix or _DEFAULT_PREFIX}."
 
 
 def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> None:
-    """Commit what earlier batch writes below this prefix decided and did not finish.
+    """Commit what earlier batch writes under this prefix decided and did not finish.
 
-    What is lost of them stays for an operator: it is no reason to refuse this one.
+    Lost parts are left to an operator; they are no reason to refuse this write.
     """
     for prefix in KAFKA_LEDGERS.prefixes(store):
         found = KAFKA_LEDGERS.read(store, prefix) if prefix.startswith(_below(options)) else None
@@ -64,7 +59,7 @@ def forget(store: ZnodeStore, prefix: str) -> None:
 
     def step(view: ZnodeView) -> None:
         for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():
-            ensure(not record.is_unfinished, "a ledger is forgotten when nothing is left to do", prefix=prefix)
+            ensure(not record.is_unfinished, "a ledger is deleted only when nothing is left to do", prefix=prefix)
             view.delete(KAFKA_LEDGERS.round_path(prefix, number))
         for path in (KAFKA_LEDGERS.rounds_path(prefix), KAFKA_LEDGERS.path(prefix)):
             if view.get(path) is not None:

@@ -1,8 +1,7 @@
-"""The Kafka brokers, as kafka-python asks them: transactions, tokens, settings. The home of kafka-python.
+"""Asks the Kafka brokers through kafka-python: transactions, tokens, settings. Only this module uses kafka-python.
 
-kafka-python has an API for most of it. What it has none for (EndTxn and InitProducerId of any id, offsets that must be
-stable, a coordinator that moved) goes through its private routing, wrapped here once; pyproject.toml bounds its
-version.
+kafka-python has a public API for most of this. The rest (EndTxn and InitProducerId of any id, stable offsets, a
+coordinator that moved) uses its private routing, which is wrapped here; pyproject.toml bounds its version.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from oncelog_kafka.patience import PatientBrokers, refusal
 from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
 
 RECONNECT_MS = 1_000
-"""The longest pause before another try to connect: kafka-python's half a minute would outlast a broker's restart."""
+"""The longest pause between two attempts to connect; kafka-python's 30 seconds are longer than a broker's restart."""
 
 IN_FLIGHT = 64
-"""Requests that are sent before the first answer is waited for."""
+"""How many requests are sent before waiting for the first answer."""
 
 _DEFAULTS = {
     "reconnect_backoff_max_ms": RECONNECT_MS,
-    # More than are ever sent: at its limit (of 5) kafka-python refuses requests instead of keeping them.
+    # More than are ever in flight: at its limit (by default 5), kafka-python refuses requests instead of queueing them.
     "max_in_flight_requests_per_connection": 2 * IN_FLIGHT,
 }
 
@@ -50,11 +49,11 @@ _NEVER_COMMITTED = -1
 
 
 class Brokers(PatientBrokers):
-    """A connection to one cluster; thread-safe, as kafka-python's is.
+    """A connection to one cluster; thread-safe.
 
     Args:
-        settings: of the driver's client, as `admin_settings.derive` gives them.
-        clock: by which the brokers are waited for.
+        settings: of the driver's client, from `admin_settings.derive`.
+        clock: measures how long to wait for the brokers.
     """
 
     def __init__(self, settings: Mapping[str, Any] | JavaClient, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -63,7 +62,7 @@ class Brokers(PatientBrokers):
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc]
-    """Closes what it opened when no broker lets it in: kafka-python leaves a thread and its descriptors behind."""
+    """Closes itself if it cannot connect; kafka-python would leak a thread and file descriptors."""
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -76,7 +75,7 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc]
 
 
 class KafkaRequests:
-    """`ports.Requests` of kafka-python."""
+    """`ports.Requests` through kafka-python."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         with _named_errors():
@@ -89,7 +88,7 @@ class KafkaRequests:
             except kafka_errors.KafkaTimeoutError as problem:
                 if not str(settings.get("security_protocol", "")).upper().startswith("SASL"):
                     raise
-                # Of a login that is refused kafka-python mostly learns no more than that the connection ended.
+                # If the login is refused, kafka-python usually only notices that the connection was closed.
                 raise BrokerUnavailableError(
                     "the Kafka brokers cannot be reached, or refuse the login; check kafka.bootstrap.servers and the "
                     "credentials",
@@ -120,7 +119,7 @@ class KafkaRequests:
         requests = [(ids[0], DescribeTransactionsRequest(transactional_ids=ids)) for ids in by_coordinator]
         found: dict[str, Transaction | Answer] = {}
         for ids, answer in zip(by_coordinator, self._ask_each(requests), strict=True):
-            if isinstance(answer, str):  # the request went by the first one's coordinator, which is every one's
+            if isinstance(answer, str):  # the request was routed by the first id; all ids have the same coordinator
                 found |= dict.fromkeys(ids, answer)
             else:
                 found |= {state.transactional_id: _transaction(state) for state in answer.transaction_states}
@@ -169,7 +168,7 @@ class KafkaRequests:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _ask_each(self, requests: Sequence[tuple[str, Any]], kind: Any = CoordinatorType.TRANSACTION) -> list[Any]:
-        """Send each request to the coordinator of its key, in order; a failure that passes is answered by its name."""
+        """Send each request to the coordinator of its key, in order. A passing failure is answered with its name."""
         answers: list[Any] = []
         for start in range(0, len(requests), IN_FLIGHT):
             some = requests[start : start + IN_FLIGHT]
@@ -197,7 +196,7 @@ class KafkaRequests:
         return answers
 
     def _sent(self, request: Any, node: Any) -> Any:
-        """The answer to come. A coordinator that left the cluster is one that does not answer."""
+        """The future answer. A coordinator that left the cluster counts as one that does not answer."""
         try:
             return self._admin._manager.send(request, node_id=node)
         except kafka_errors.UnknownBrokerIdError as problem:
@@ -311,7 +310,7 @@ def _code_of(answer: Any) -> str:
 
 
 def _passing_name(problem: kafka_errors.KafkaError) -> str:
-    """The name of a failure that passes; others are raised."""
+    """The name of a passing failure; other failures are raised."""
     name = str(getattr(problem, "message", ""))
     if name in end_txn.PASSING:
         return name
@@ -322,16 +321,17 @@ def _passing_name(problem: kafka_errors.KafkaError) -> str:
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Give kafka-python's errors the names of oncelog's branches."""
+    """Turn kafka-python's errors into oncelog's."""
     try:
         yield
     except (kafka_errors.AuthorizationError, kafka_errors.SaslAuthenticationFailedError) as problem:
         raise BrokerAccessError(
-            "the Kafka brokers do not allow this; mend the credentials or the ACLs of this user", problem=str(problem)
+            "the Kafka brokers do not allow this; check the credentials and the ACLs of this user", problem=str(problem)
         ) from problem
     except kafka_errors.KafkaError as problem:
         if not problem.retriable and not isinstance(problem, kafka_errors.UnknownBrokerIdError):
             raise BrokerAccessError("the Kafka brokers refused a request", problem=repr(problem)) from problem
         raise BrokerUnavailableError(
-            "the Kafka brokers cannot be reached, or do not serve; check kafka.bootstrap.servers", problem=repr(problem)
+            "the Kafka brokers cannot be reached, or do not answer; check kafka.bootstrap.servers",
+            problem=repr(problem),
         ) from problem

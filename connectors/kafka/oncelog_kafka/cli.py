@@ -1,7 +1,7 @@
 """``oncelog kafka``: transactions of a Kafka cluster, and the batches of the sinks that write to it.
 
-The group joins the command ``oncelog`` by an entry point. Nothing is decided here: a command opens the brokers and the
-ledger, asks, and shows the answer.
+An entry point adds this group to the command ``oncelog``. A command connects to the brokers and the ledger, calls
+inspection.py, and prints the answer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from oncelog_kafka.ledger import KAFKA_LEDGERS
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
 _CLIENT = "oncelog_kafka.client"
-"""Where click's context has the settings of the client: the tasks' client, and the driver's own."""
+"""The key in click's context for the client's settings: those for the tasks' client, and those for the driver's."""
 
 
 _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
-"""How examples name the cluster and the ledger."""
+"""Names the cluster and the ledger in examples."""
 
 
 @click.group(cls=Group, example="oncelog kafka --brokers h1:9092 txn find-hanging")
@@ -38,19 +38,19 @@ _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the client, as the sink's options kafka.* and admin.* have it; may be repeated.",
+    help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
 )
 def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
     """Transactions of a Kafka cluster, and its sinks' batches.
 
-    The ledger of a sink is named by --znodes: the sink's option of that name.
+    --znodes names the ledger of a sink, like the sink's option of that name.
     """
     client = {"bootstrap.servers": brokers} if brokers else {}
     admin: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise click.UsageError(f"{setting!r} is no setting; write it like security.protocol=SSL")
+            raise click.UsageError(f"{setting!r} is not a setting; write it like security.protocol=SSL")
         known = name.removeprefix(KAFKA)
         if name.startswith(ADMIN):
             admin[name.removeprefix(ADMIN)] = value
@@ -58,7 +58,7 @@ def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
             client[known] = value
         else:
             raise click.UsageError(
-                f"{name!r} is no setting that this command has a use for: give {ADMIN}<kafka-python's name>, "
+                f"this command does not use the setting {name!r}; give {ADMIN}<kafka-python's name>, "
                 f"one of {', '.join(sorted(CONNECTION))}, or one that begins with "
                 f"{' or '.join(CONNECTION_PREFIXES)}"
             )
@@ -80,7 +80,7 @@ def _cluster() -> Iterator[Brokers]:
 @contextmanager
 def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
     if settings.znodes_uri is None:
-        raise click.UsageError("Which ledger? Give --znodes, as the sink's option znodes says.")
+        raise click.UsageError("Which ledger? Give --znodes with the value of the sink's option znodes.")
     store = metadata.open_metadata(settings.znodes_uri, create=False)
     try:
         yield store
@@ -98,7 +98,7 @@ def txn() -> None:
 
 @txn.command("list", example="oncelog kafka --brokers h1:9092 txn list --prefix delayed")
 @click.option("--prefix", help="Only those of the sink with this prefix.")
-@click.option("--state", "states", multiple=True, help="Only these states, as Ongoing; may be repeated.")
+@click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
 @click.pass_obj
 def list_transactions(settings: Settings, prefix: str | None, states: tuple[str, ...]) -> None:
     """List transactional ids with their states."""
@@ -137,7 +137,7 @@ def describe(settings: Settings, transactional_id: str) -> None:
 @txn.command("find-hanging", example="oncelog kafka --brokers h1:9092 txn find-hanging")
 @click.pass_obj
 def find_hanging(settings: Settings) -> ExitCode:
-    """Find open transactions beyond their time-out. Exit code 1 if there are any."""
+    """Find transactions that are open beyond their time-out. Exit code 1 if there are any."""
     with _cluster() as brokers:
         found = inspection.find_hanging(brokers)
     if settings.as_json:
@@ -152,10 +152,10 @@ def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
 
 
 @txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
-@click.option("--prefix", required=True, help="Of the sink.")
+@click.option("--prefix", required=True, help="The sink's prefix.")
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
-    """Abort what a sink has left open and not decided. What was decided is never aborted."""
+    """Abort what a sink has left open and undecided. Decided batches are never aborted."""
     with _ledger(settings) as store, _cluster() as brokers:
         aborted = inspection.abort_open(brokers, store, prefix)
     if settings.as_json:
@@ -175,7 +175,7 @@ def batch() -> None:
 @batch.command("list", example="oncelog kafka batch list --znodes /data/ledger")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
-    """List the prefixes of all sinks that have their ledger here."""
+    """List the prefixes of all sinks that keep their ledger here."""
     with _ledger(settings) as store:
         found = KAFKA_LEDGERS.prefixes(store)
     if settings.as_json:
@@ -188,9 +188,9 @@ def list_prefixes(settings: Settings) -> None:
 @click.argument("query")
 @click.pass_obj
 def show_batch(settings: Settings, query: str) -> None:
-    """Show the batch that a query was at.
+    """Show a query's latest batch.
 
-    Also its participants, and what a restart does with it.
+    Also shows its participants, and what a restart does with it.
 
     QUERY is the sink's prefix: its transactionalIdPrefix, or the id of the query.
     """
@@ -229,13 +229,13 @@ def show_batch(settings: Settings, query: str) -> None:
     is_flag=True,
     required=True,
     expose_value=False,
-    help="The missing rows were mended, or may be missing.",
+    help="Confirm that the missing rows were written by hand, or may stay missing.",
 )
 @click.pass_obj
 def complete(settings: Settings, query: str) -> None:
-    """Let a query go on whose decided batch lost a part. Stop the query first.
+    """Let a query continue after its decided batch lost a part. Stop the query first.
 
-    What can still be committed of the batch is committed. The rest is named, and never written again by the sink.
+    Commits what can still be committed of the batch, and lists the rest, which the sink never writes again.
     """
     with _ledger(settings) as store, _cluster() as brokers:
         found = inspection.accept_loss(brokers, store, query)
@@ -244,8 +244,8 @@ def complete(settings: Settings, query: str) -> None:
         return
     for one in found:
         rows = sum(part.rows for part in one.missing)
-        lacking = f"without {rows} of its rows" if one.missing else "and lacks nothing"
+        lacking = f"without {rows} of its rows" if one.missing else "and no rows are missing"
         show(f"batch {one.batch_id} of {printable(query)} is complete, {lacking}")
         for part in one.missing:
-            doubt = "" if part.is_certain else ", which may be there all the same"
+            doubt = "" if part.is_certain else ", which may have been committed"
             show(f"missing: {part.rows} rows of {printable(part.transactional_id)}{doubt}")

@@ -1,4 +1,4 @@
-"""The rows as the tasks take them: the columns of Spark's Kafka sink, checked, with bytes for keys and values."""
+"""Turns a batch's rows into what the tasks write: the columns of Spark's Kafka sink, with keys and values as bytes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _TYPES = {"topic": "string", "partition": "int", "key": "binary", "value": "binary", "headers": None}
-"""The sink's columns and what they are cast to. What else the rows have is left out, a timestamp too: brokers and
-producers set it, as under Spark's own sink."""
+"""The sink's columns and what they are cast to. Other columns are ignored. So is `timestamp`: brokers or producers set
+it, as with Spark's own sink."""
 
 
 def to_sink_columns(df: DataFrame, topic: str | None) -> DataFrame:
     """The columns of `df` that the tasks write, checked and cast.
 
     Raises:
-        InvalidRecordError: a column is missing, there twice, or of a wrong type.
+        InvalidRecordError: see `check`.
     """
     check(df.schema, topic)
     return df.select([_cast(df, name) for name in _TYPES if name in df.columns and _counts(name, topic)])
@@ -31,20 +31,20 @@ def check(schema: StructType, topic: str | None) -> None:
     """Refuse rows that the tasks cannot write.
 
     Raises:
-        InvalidRecordError: a column is missing, there twice, or of a wrong type.
+        InvalidRecordError: a column is missing, duplicated, or has the wrong type.
     """
     check_sink_schema(StructType([field for field in schema.fields if field.name in _TYPES]), topic)
 
 
 def described(schema: StructType) -> list[dict[str, str]]:
-    """The columns as `io.oncelog.kafka.sink.SinkSettings` has them, in their order."""
+    """The columns in the form that `io.oncelog.kafka.sink.SinkSettings` reads, in order."""
     return [{"name": field.name, "type": field.dataType.simpleString()} for field in schema.fields]
 
 
 def spread_by_content(rows: DataFrame, participants: int) -> DataFrame:
-    """The rows, moved so that which of so many partitions holds a row depends on its content only.
+    """Repartition the rows so that a row's partition depends only on its content, also in a replay.
 
-    Spark promises nothing of the kind for a replay: cores and adaptive plans change how rows fall into partitions.
+    Spark does not promise this by itself: the number of cores and adaptive plans change how rows are partitioned.
     """
     whole = [rows[name] for name in ("topic", "partition") if name in rows.columns]
     content = F.coalesce(rows["key"], rows["value"]) if "key" in rows.columns else rows["value"]

@@ -1,6 +1,6 @@
-"""Open ledgers and brokers, one per process and place: sinks are short-lived objects that pickle, connections are not.
+"""The open ledgers and broker connections of this process, one for each place, shared by its short-lived sinks.
 
-A forked child opens its own.
+Sinks are pickled, connections are not. A forked child opens its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _brokers: dict[tuple[int, str], Brokers] = {}
 
 
 def open_store(place: str) -> ZnodeStore:
-    """The store of a ledger, created where there is none. Spark's processes never close it: they end."""
+    """The store of a ledger, created if there is none. Spark's processes never close it."""
     key = (os.getpid(), place)
     if key not in _stores:
         _stores[key] = metadata.open_metadata(place)
@@ -31,7 +31,7 @@ def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
     """A connection to a cluster.
 
     Raises:
-        BrokerUnavailableError, BrokerAccessError: no broker answers, or none lets this client in.
+        BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
     """
     told = astuple(settings) if isinstance(settings, JavaClient) else sorted(settings.items())
     key = (os.getpid(), repr(told))
@@ -41,7 +41,7 @@ def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
 
 
 def close_connections() -> None:
-    """Close what this process opened, for a program that goes on without Spark; sinks made so far are of no use."""
+    """Close all connections of this process, for a program that continues without Spark. Its sinks stop working."""
     while _brokers:
         _brokers.popitem()[1].close()
     while _stores:

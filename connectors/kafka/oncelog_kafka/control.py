@@ -1,8 +1,9 @@
-"""The Kafka brokers, as Java's client asks them in a process of its own: for settings that kafka-python cannot take.
+"""Asks the Kafka brokers through Java's client in a separate process, for settings that kafka-python cannot handle.
 
-The process runs `io.oncelog.kafka.control.Main` of the connector's jar. It is a process because the driver, commands
-and Spark's Python workers share no JVM. One JSON line is a request, and one its answer; the first line names the
-settings. The process ends when its input does, or its parent; one that died is started anew by the next request.
+The process runs `io.oncelog.kafka.control.Main` from the connector's jar. It is a separate process because the driver,
+the commands and Spark's Python workers share no JVM. Each request is one line of JSON, and so is its answer; the first
+line contains the settings. The process ends when its input or its parent does. If it died, the next request starts it
+again.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ _NEVER_COMMITTED = -1
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "UNAVAILABLE": (
         BrokerUnavailableError,
-        "the Kafka brokers cannot be reached, or do not serve; check kafka.bootstrap.servers",
+        "the Kafka brokers cannot be reached, or do not answer; check kafka.bootstrap.servers",
     ),
     "ACCESS": (
         BrokerAccessError,
-        "the Kafka brokers do not allow this; mend the credentials or the ACLs of this user",
+        "the Kafka brokers do not allow this; check the credentials and the ACLs of this user",
     ),
     "SETTINGS": (InvalidOptionError, "the settings of the Kafka client are wrong"),
     "UNKNOWN_CLIENT": (
         KafkaInternalsError,
-        "the Kafka client is not the one this connector knows; use the connector's own jar unchanged",
+        "the Kafka client is not the one that this connector knows; use the connector's own jar unchanged",
     ),
 }
 
 
 class ControlRequests:
-    """`ports.Requests` of Java's client; thread-safe, one request at a time.
+    """`ports.Requests` through Java's client; thread-safe, one request at a time.
 
     Raises:
-        UsageError: there is no Java, no Spark, or no jar of the connector.
-        InvalidOptionError: the client cannot be made of these settings.
-        BrokerUnavailableError, BrokerAccessError: no broker answers, or none lets this client in.
+        UsageError: Java, Spark or the connector's jar is missing.
+        InvalidOptionError: the client cannot be created with these settings.
+        BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
     """
 
     def __init__(self, client: JavaClient) -> None:
@@ -124,7 +125,7 @@ class ControlRequests:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._stop()
-        # The settings go through the pipe: everybody sees a command line, and they have passwords.
+        # The settings contain passwords, so they go through the pipe: everybody can see a command line.
         self._process = subprocess.Popen(
             _command(self._client.jars), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -144,7 +145,7 @@ class ControlRequests:
             process.stdin.flush()
             line = process.stdout.readline()
         except BaseException as problem:
-            self._stop()  # an answer that nobody waited for would be taken for the next one's
+            self._stop()  # the next request would take a late answer for its own
             if isinstance(problem, OSError):
                 line = b""
             else:
@@ -162,11 +163,11 @@ class ControlRequests:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()  # it holds nothing that a kill could lose
+        process.kill()  # it has no state that could be lost
         process.wait(_STOP_S)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was not sent
+                with suppress(OSError):  # closing fails if unsent data cannot be flushed
                     pipe.close()
 
 
@@ -174,7 +175,7 @@ class ControlRequests:
 
 
 def _command(jars: Sequence[str]) -> list[str]:
-    """The command that starts the process. Java is found as Spark finds it."""
+    """The command that starts the process, with the Java that Spark would use."""
     class_path = [packaging.jars(), *jars, *_jars_of_spark(), str(_spark_jars() / "*")]
     return [
         _java(),
@@ -193,7 +194,8 @@ def _java() -> str:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):
         raise UsageError(
-            "these kafka.* options need Java in the driver too: set JAVA_HOME, or put java on the PATH", java_home=home
+            "these kafka.* options need Java where the driver runs: set JAVA_HOME, or put java on the PATH",
+            java_home=home,
         )
     return found
 
@@ -211,7 +213,7 @@ def _spark_jars() -> Path:
 
 
 def _jars_of_spark() -> list[str]:
-    """The jars that the Spark of this process was given: a login's class may be in one of them."""
+    """The user's jars of the Spark in this process; one of them may contain the class of a login."""
     if importlib.util.find_spec("pyspark") is None:
         return []
     from pyspark import SparkContext

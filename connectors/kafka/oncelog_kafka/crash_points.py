@@ -1,4 +1,4 @@
-"""Where a test may kill a batch on its way to Kafka, beside the places that all batches pass (oncelog.crash_points)."""
+"""Where a test may kill a Kafka batch, in addition to the points that all batches reach (oncelog.crash_points)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class KafkaCrashPoint(StrEnum):
-    """Every named place, in the order in which a batch passes them."""
+    """All points, in the order in which a batch reaches them."""
 
     FENCE = "kafka.fence"
     WRITTEN = "kafka.written"

@@ -1,4 +1,4 @@
-"""The way to the connector's Java side, which runs a batch's tasks."""
+"""Calls the connector's Java side, which runs a batch's tasks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class SparkJob:
         return self._rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true"
 
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
-        """Run the plan once, each task preparing a participant.
+        """Run the plan once; each task prepares a participant.
 
         Raises:
             UsageError: the connector's jar is not in this Spark.
-            OncelogError: of the kind that a task's failure is.
+            OncelogError: a task failed; outcomes.py lists the classes.
         """
         rows = self._rows if buckets is None else columns.spread_by_content(self._rows, buckets)
         writer = _find_class(rows)

@@ -1,7 +1,7 @@
-"""The Python half of ``format("oncelog-kafka")``: the connector's jar asks it what to do, and it answers with a text.
+"""The Python half of ``format("oncelog-kafka")``: answers the questions of the connector's jar.
 
-The jar is what Spark finds under the name. It asks by Spark's own call for a data source's writer, before a batch's
-tasks and behind them (PythonSteps.java); the writer that is given back is the answer.
+Under this name Spark finds the jar. The jar asks before and after a batch's tasks (PythonSteps.java), with Spark's call
+for a Python data source's writer. The writer that this module returns contains the answer, as text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUEST = "@request"
 
 
 class Answer(DataSourceStreamWriter):
-    """A text for the jar, where Spark wants a writer."""
+    """A text for the jar, in the form of a writer, because Spark expects one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -38,17 +38,17 @@ class Answer(DataSourceStreamWriter):
         return answer, (self.text,)
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
-        """Never called: the jar's tasks write."""
+        """Never called: the jar's tasks write the rows."""
         raise _missing_jar()
 
 
 def answer(text: str) -> Answer:
-    """The answer that was pickled."""
+    """Unpickle an answer."""
     return Answer(text)
 
 
 class KafkaDataSource(DataSource):
-    """Answers the jar. What Spark asks for where it does not find the jar is refused."""
+    """Answers the jar. Spark's own calls are refused: it makes them only if the jar is missing."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,7 +64,7 @@ class KafkaDataSource(DataSource):
         try:
             found = steps.take(_of_this_version(json.loads(request)), options, schema)
         except OncelogError as problem:
-            # Spark would put a page of its own around what is raised here.
+            # If this were raised, Spark would wrap it in a page of text.
             found = {"error": f"{type(problem).__name__}: {problem}"}
         return Answer(json.dumps(found))
 
@@ -82,11 +82,11 @@ class KafkaDataSource(DataSource):
 
 
 def _of_this_version(request: dict[str, Any]) -> dict[str, Any]:
-    """The request, if the jar that makes it came with this package."""
+    """The request, if it is from the jar of this package."""
     if (jar := request.pop("jar", None)) != __version__:
         raise UsageError(
-            "the Kafka connector's jar in this Spark is of another version than its Python package; start Spark (with "
-            'Spark Connect, its server) with --jars "$(oncelog jars)", run where its Python is',
+            "the Kafka connector's jar in this Spark has another version than the Python package; start Spark (or the "
+            'server of Spark Connect) with --jars "$(oncelog jars)", run in the environment of that Python',
             jar=jar,
             package=__version__,
         )

@@ -1,11 +1,13 @@
-"""What an answer to EndTxn(commit) of a decided participant means: one list of decisions. Pure.
+"""What the answer to EndTxn(commit) of a decided participant means, as one list of decisions. Pure.
 
-The decision stands, so there are three ends only: the participant is committed, it is lost, or nothing can tell. Kafka
-answers PRODUCER_FENCED and INVALID_PRODUCER_ID_MAPPING to committed and to aborted transactions alike, so these are
-settled by the *token*: the offset that the participant's own transaction writes to a group of its own, with the nonce
-of the round. It is there if, and only if, that transaction committed. Brokers 3.x break that where an older epoch of
-the same producer id stages an offset in the same group before the end: it is refused, and still takes away what was
-staged. Hence an id is used again only behind batches none of whose tasks was tried twice.
+The decision stands, so there are three outcomes: the participant is committed, it is lost, or it cannot be known. Kafka
+answers PRODUCER_FENCED and INVALID_PRODUCER_ID_MAPPING for committed and for aborted transactions alike. In these cases
+the *token* tells: the offset that the participant's own transaction writes to one of the sink's groups, with the nonce
+of the round. It exists if, and only if, that transaction committed.
+
+Brokers 3.x break this rule if an older epoch of the same producer id stages an offset in the same group before the end:
+the broker refuses that offset, but removes the one that was staged. Hence an id is used again only after a batch in
+which no task was tried twice.
 
     a commit is sent when                              v5, TV2                      v3/v4, TV1
     still open                                         none                         none
@@ -29,15 +31,15 @@ class Token(StrEnum):
     NOT_ASKED = "not asked"
     THERE = "there"
     PENDING = "pending"
-    """The group's offsets are not stable: the transaction is about to end."""
+    """The group's offsets are not stable yet: the transaction is about to end."""
 
     ABSENT = "absent"
     OUTDATED = "absent, but brokers may have forgotten it"
-    """The decision is older than the time for which brokers keep a group's offsets, or nobody knows how old it is:
+    """The decision is older than the time for which brokers keep a group's offsets, or its age is unknown. So the
     absence proves nothing."""
 
     OVERWRITTEN = "that of a later round is there"
-    """So this round was complete once, and a ledger that says otherwise is an older copy."""
+    """Hence this round was once complete, and a ledger that says otherwise is an older copy."""
 
 
 class Next(StrEnum):
@@ -47,14 +49,14 @@ class Next(StrEnum):
     SEND_AGAIN = "send the commit again"
     ASK_TOKEN = "look for its token"
     LOST = "it was aborted"
-    UNKNOWN = "nothing tells what became of it"
+    UNKNOWN = "it cannot be known whether it was committed"
     REFUSED = "the broker refuses this client"
-    UNEXPECTED = "no answer that a commit can have"
+    UNEXPECTED = "not a possible answer to a commit"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One decision: any of these answers, with any of these tokens, leads to `next`."""
+    """One decision: any of these answers together with any of these tokens leads to `next`."""
 
     answers: frozenset[str]
     tokens: frozenset[Token]
@@ -75,10 +77,10 @@ PASSING = frozenset(
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
-"""Answers that say nothing but: not now, or not here."""
+"""Answers that only mean: not now, or not at this broker."""
 
 AMBIGUOUS = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
-"""Answers that committed transactions get as well as aborted ones, depending on what happened to the id since."""
+"""Answers that both committed and aborted transactions get, depending on what has happened to the id since."""
 
 REFUSALS = frozenset(
     {
@@ -96,21 +98,21 @@ DECISIONS: tuple[Row, ...] = (
         PASSING, _ANY, Next.SEND_AGAIN, "the coordinator is busy, moved or unreachable: the same request is idempotent"
     ),
     Row(REFUSALS, _ANY, Next.REFUSED, "ACLs or credentials"),
-    Row(AMBIGUOUS, frozenset({Token.NOT_ASKED}), Next.ASK_TOKEN, "committed and aborted ones answer alike"),
+    Row(AMBIGUOUS, frozenset({Token.NOT_ASKED}), Next.ASK_TOKEN, "the same answer for committed and aborted ones"),
     Row(AMBIGUOUS, frozenset({Token.THERE}), Next.DONE, "the token commits with the rows"),
     Row(AMBIGUOUS, frozenset({Token.PENDING}), Next.ASK_TOKEN, "the transaction is ending: its token shows how"),
-    Row(AMBIGUOUS, frozenset({Token.ABSENT}), Next.LOST, "over, and its token did not commit: so neither did the rows"),
-    Row(AMBIGUOUS, frozenset({Token.OUTDATED}), Next.UNKNOWN, "brokers may have dropped a token that was there"),
-    Row(AMBIGUOUS, frozenset({Token.OVERWRITTEN}), Next.UNKNOWN, "a later batch wrote over a token that was there"),
+    Row(AMBIGUOUS, frozenset({Token.ABSENT}), Next.LOST, "it is over and its token did not commit, nor did its rows"),
+    Row(AMBIGUOUS, frozenset({Token.OUTDATED}), Next.UNKNOWN, "brokers may have dropped the token"),
+    Row(AMBIGUOUS, frozenset({Token.OVERWRITTEN}), Next.UNKNOWN, "a later batch may have overwritten the token"),
 )
 
 
 def decide(answer: str, token: Token = Token.NOT_ASKED) -> Next:
-    """What to do after `answer` to a commit, with what is known of the token.
+    """What to do after this answer to a commit.
 
     Args:
         answer: Kafka's name of the error code, ``NONE`` for success.
-        token: what it said, if it was looked for.
+        token: what the token says, if it was read.
     """
     for row in DECISIONS:
         if answer in row.answers and token in row.tokens:
@@ -119,9 +121,10 @@ def decide(answer: str, token: Token = Token.NOT_ASKED) -> Next:
 
 
 def wire_versions(transaction_version: int) -> tuple[int, int]:
-    """Least and greatest version of EndTxn for a participant.
+    """The lowest and highest version of EndTxn for a participant.
 
-    The transaction's own version decides, not what the broker offers: one at transaction.version 1 takes version 5 too,
-    and raises the epoch, so that whoever repeats the commit in an older form would look fenced.
+    They depend on the transaction's own version, not on what the broker supports. A broker at transaction.version 1
+    accepts EndTxn version 5 too, and then raises the epoch, so repeating the commit in an older version would look
+    fenced.
     """
     return (5, 5) if transaction_version >= 2 else (0, 4)

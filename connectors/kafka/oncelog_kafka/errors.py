@@ -1,12 +1,12 @@
-"""The errors that only Kafka has, on the branches of oncelog's tree that say what the caller does next.
+"""The errors of the Kafka connector, under the branches of oncelog's error tree that say what the caller does next.
 
 RetriableError
-└── BrokerUnavailableError      a broker cannot be reached, or does not serve this request now
+└── BrokerUnavailableError      a broker cannot be reached, or cannot serve this request now
 FatalError
-├── BrokerAccessError           the brokers do not let this client in, or do not let it do this
-├── KafkaInternalsError         the Kafka client is not the one this connector knows
-├── ParticipantLostError        the brokers aborted a part of a decided batch, or none can tell what became of it
-└── RewriteMismatchError        a replayed batch does not hold the rows that were decided
+├── BrokerAccessError           the brokers refuse this client, or refuse what it asks for
+├── KafkaInternalsError         the Kafka client is not the one that this connector knows
+├── ParticipantLostError        the brokers aborted a part of a decided batch, or it cannot be known whether they did
+└── RewriteMismatchError        the replay of a decided batch does not contain the rows that were decided
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from oncelog.errors import FatalError, RetriableError
 
 
 class BrokerUnavailableError(RetriableError):
-    """A broker cannot be reached, or does not serve this request now."""
+    """A broker cannot be reached, or cannot serve this request now."""
 
 
 class BrokerAccessError(FatalError):
-    """The brokers do not let this client in, or do not let it do this: mend credentials or ACLs."""
+    """The brokers refuse this client, or refuse what it asks for: check its credentials and ACLs."""
 
 
 class KafkaInternalsError(FatalError):
-    """The Kafka client is not the one this connector knows: use the connector's own jar, or the named version."""
+    """The Kafka client is not the one that this connector knows: use the connector's own jar."""
 
 
 class ParticipantLostError(FatalError):
-    """The brokers aborted a part of a decided batch (or nothing tells any more what became of it)."""
+    """The brokers aborted a part of a decided batch, or it can no longer be known whether they did."""
 
 
 class RewriteMismatchError(FatalError):
-    """The replay of a decided batch does not hold the rows that were decided: the plan is not deterministic."""
+    """The replay of a decided batch does not contain the rows that were decided: the plan is not deterministic."""

@@ -1,7 +1,8 @@
-"""Ends the participants of a decided round: sends their commits until each is committed, or found to be lost.
+"""Ends the participants of a decided round: sends their commits until each is committed or found to be lost.
 
-Used by the driver behind its decision, by whoever recovers, and by the command line. It may be run by several processes
-at once, and as often as one likes: a commit of a committed transaction is answered as one, or its token is there.
+Called by the driver after its decision, by recovery, and by the command line. Several processes may run it at the same
+time and any number of times: for a transaction that is committed already, either the commit succeeds again or the token
+exists.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from oncelog_kafka.participants import Participant, Transaction, by_time_left, t
 from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
-"""For as long as both of these, a token that is not there was never committed."""
+"""For the shorter of these two times after the decision, an absent token was never committed."""
 
 CLOCKS_DIFFER_MS = 3_600_000
-"""By how much the clock of a ledger's store may be behind the one that its rounds began by: it may be a copy."""
+"""How much the clock of a ledger's store may be behind the one that its rounds began by; the ledger may be a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedRound:
-    """A decided round by name."""
+    """A decided round, with its prefix and number."""
 
     prefix: str
     number: int
@@ -38,11 +39,11 @@ class DecidedRound:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How the participants of a decided round ended that are not committed.
+    """The participants of a decided round that are not committed.
 
     Attributes:
         lost: the brokers aborted them.
-        unknown: nothing tells any more; each with the answer to its commit.
+        unknown: it cannot be known any more; each with the answer to its commit.
     """
 
     lost: list[Participant] = field(default_factory=list)
@@ -52,19 +53,17 @@ class Ends:
 def finish(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
 ) -> list[Participant]:
-    """Commit every participant of a decided round; records that it is complete when none is lost.
+    """Commit every participant of a decided round, and record that it is complete if none is lost.
 
     Args:
-        brokers, store: of the sink.
-        decided: the round.
-        found: what the coordinators said of its participants, if they were asked just now.
+        found: what the coordinators said about the participants, if they were asked just now.
 
     Returns:
-        the lost ones, which the broker had aborted; those that are recorded as lost are among them.
+        The lost participants, including those that were recorded as lost before.
 
     Raises:
-        ParticipantLostError: nothing tells what became of a participant; the others have their ends.
-        BrokerUnavailableError, BrokerAccessError: the rest is to be done later.
+        ParticipantLostError: it cannot be known whether a participant was committed; the others are ended.
+        BrokerUnavailableError, BrokerAccessError: call this again later for the rest.
     """
     ends = _settle(brokers, store, decided, found)
     for participant, answer in ends.unknown:
@@ -77,13 +76,14 @@ def finish(
 def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> Ends:
     """Commit what can be committed of a decided round, and record that it is complete without the rest.
 
-    For an operator who gives up what is missing: the query goes on behind it, and nothing of it is ever rewritten.
+    For an operator who gives up what is missing: the query continues with the next batch, and the missing part is never
+    written again.
 
     Returns:
-        how the participants ended; empty if nothing was missing.
+        The participants that are not committed; empty if nothing was missing.
 
     Raises:
-        BrokerUnavailableError, BrokerAccessError: nothing is recorded; to be done again later.
+        BrokerUnavailableError, BrokerAccessError: nothing is recorded; call this again later.
     """
     ends = _settle(brokers, store, decided)
     _complete(store, decided)
@@ -98,13 +98,13 @@ def _complete(store: ZnodeStore, decided: DecidedRound) -> None:
 def _settle(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
 ) -> Ends:
-    """Bring every participant to its end, as far as that can be known."""
+    """End every participant, and return those that are not committed."""
     waiting = [participant for participant in decided.record.participants if not participant.is_lost]
     if found is None:
         found = brokers.describe(participant.transactional_id for participant in waiting)
     ends = Ends(list(decided.record.lost))
     ordered = by_time_left(waiting, found)
-    for some in (ordered[:1], ordered[1:]):  # what is wrong with all of them shows at the first
+    for some in (ordered[:1], ordered[1:]):  # a problem that they all have shows with the first one
         if some:
             reach(KafkaCrashPoint.END)
             _commit(brokers, store, decided, some, ends)
@@ -115,7 +115,7 @@ def _settle(
 def _commit(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant], ends: Ends
 ) -> None:
-    """Send the commits until all have an end; notes in `ends` those that are not committed."""
+    """Send the commits until all participants are ended; add to `ends` those that are not committed."""
     waiting = list(participants)
     lost: list[Participant] = []
     unknown: list[tuple[Participant, str]] = []
@@ -144,9 +144,9 @@ def _commit(
 
 
 def _is_over(store: ZnodeStore, decided: DecidedRound) -> bool:
-    """Whether somebody else has finished the round, as the ledger says now.
+    """Whether the ledger now says that somebody else has completed the round.
 
-    Asked behind the look at the tokens: a later round writes its own over them, and begins only when this one is
+    This is checked after the tokens were read. A later round overwrites tokens, and begins only once this one is
     recorded as complete. Hence a token that is absent while the round is not complete was never there.
     """
     found = KAFKA_LEDGERS.read_round(store, decided.prefix, decided.number)
@@ -164,19 +164,18 @@ def _no_end(decided: DecidedRound, participant: Participant, answer: str, step: 
     }
     if step is Next.REFUSED:
         return BrokerAccessError(
-            "the brokers do not let the driver commit a decided batch; mend the ACLs (WRITE on the transactional id, "
+            "the brokers do not let the driver commit a decided batch; check the ACLs (WRITE on the transactional id, "
             "READ on the token's group) and start the query again, before the transactions time out",
             **fields,
         )
     if step is Next.UNKNOWN:
         return ParticipantLostError(
-            "nothing tells any more whether a part of a decided batch was committed: the transactional id and its "
-            "token are older than the brokers remember, or the ledger is an older copy and a later batch wrote over "
-            "the token; compare the topic with the source, then mark the batch as complete (oncelog kafka batch "
-            "complete)",
+            "it can no longer be known whether a part of a decided batch was committed: the transactional id and its "
+            "token are older than the brokers remember, or the ledger is an older copy and a later batch overwrote the "
+            "token; compare the topic with the source, then mark the batch as complete (oncelog kafka batch complete)",
             **fields,
         )
-    return BrokerAccessError("the brokers answer a commit as no broker known to this connector does", **fields)
+    return BrokerAccessError("the brokers gave an answer to a commit that this connector does not know", **fields)
 
 
 # Tokens ---------------------------------------------------------------------------------------------------------------
@@ -210,7 +209,7 @@ def _token(found: CommittedOffset | Unstable | None, decided: DecidedRound) -> T
 
 
 def _is_remembered(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> bool:
-    """Whether a token of this round would still be there: false too if the brokers do not tell."""
+    """Whether the brokers would still have a token of this round; False if they do not say how long they keep it."""
     minutes, id_ms = (brokers.broker_setting(name) for name in RETENTION_SETTINGS)
     if minutes is None or id_ms is None:
         return False

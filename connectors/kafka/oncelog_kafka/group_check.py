@@ -1,4 +1,4 @@
-"""Whether a consumer group stands where a batch starts that is to move it."""
+"""Checks that a consumer group is where the batch starts, before the batch moves it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 
 def check_group(brokers: Brokers, ledger: Ledger, progress: GroupProgress[TopicPartition]) -> None:
-    """Refuse a batch that does not start where its group stands.
+    """Refuse a batch that does not start at its group's offsets.
 
-    A group stays behind where an earlier batch of the query lost the part that carries the offsets, and an operator
-    gave it up: this batch brings it along.
+    One case is allowed: the group is behind, because an earlier batch of the query lost the part with the offsets and
+    an operator accepted the loss. Then this batch moves the group forward.
 
     Raises:
         BatchRefusedError: see `GroupProgress.check_unmoved`.
@@ -35,7 +35,7 @@ def check_group(brokers: Brokers, ledger: Ledger, progress: GroupProgress[TopicP
 
 
 def _is_of_an_earlier_batch(offset: CommittedOffset, ledger: Ledger) -> bool:
-    """Whether this query wrote it with a batch before the previous one, or one whose history it took over did."""
+    """Whether a batch of this query before the previous one wrote the offset, or a query whose history it took over."""
     said = tokens.read(offset.metadata)
     request = ledger.request
     if said is None:

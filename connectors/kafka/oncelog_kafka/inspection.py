@@ -1,7 +1,7 @@
-"""What operators ask of Kafka's transactions and of the sink's ledger. Values only.
+"""What operators ask about Kafka's transactions and a sink's ledger. Returns values; cli.py prints them.
 
-Nothing here ends a transaction but `abort_open`, which leaves alone what a decision names, and `accept_loss`, which
-carries a decision out as far as that can be done.
+Only two functions end transactions: `abort_open`, which leaves alone what a decision names, and `accept_loss`, which
+completes a decided batch as far as possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from oncelog_kafka.participants import ONGOING, Participant, ParticipantId, Tran
 from oncelog_kafka.ports import Brokers
 
 HANGING_BEYOND_MS = 30_000
-"""How far beyond its time-out a transaction counts as hanging: coordinators look for them every ten seconds."""
+"""How far beyond its time-out a transaction must be to count as hanging. Coordinators look for expired transactions
+every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class TransactionDescription:
 
     Attributes:
         age_ms: of its open transaction, by this machine's clock; None if none is open.
-        prefix: of the sink that the id belongs to by its form; None if it is no participant's.
+        prefix: of the sink that the id belongs to, judging by its form; None if it is not a participant's id.
     """
 
     transactional_id: str
@@ -50,7 +51,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ParticipantDescription:
-    """A participant of a decided round, and what its coordinator says; `state` is None if it knows nothing of it."""
+    """A participant of a decided round, with its state at the coordinator; None if the coordinator does not know it."""
 
     transactional_id: str
     partition: int
@@ -64,10 +65,10 @@ class ParticipantDescription:
 
 @dataclass(frozen=True, slots=True)
 class BatchDescription:
-    """The newest round of a sink, and what happens to it when the query starts again.
+    """The newest round of a sink, and what a restart of the query does with it.
 
     Attributes:
-        last_batch_id: of the last decided batch; None before the first.
+        last_batch_id: the last decided batch; None before the first.
         recovery: what a restart of the query does, in words.
         participants: of a decided round.
         undecided: open transactions of the sink that no decision names.
@@ -91,7 +92,7 @@ class MissingPart:
     """A participant of a decided round that an operator gave up.
 
     Attributes:
-        is_certain: the brokers aborted it; else nothing tells whether they did, and its rows may be there.
+        is_certain: whether the brokers certainly aborted it. If False, its rows may have been committed.
     """
 
     transactional_id: str
@@ -102,7 +103,7 @@ class MissingPart:
 
 @dataclass(frozen=True, slots=True)
 class CompletedRound:
-    """A decided round that was marked as complete, and what it lacks."""
+    """A decided round that was marked as complete, and what is missing from it."""
 
     round: int
     batch_id: int
@@ -117,10 +118,10 @@ def list_transactions(brokers: Brokers, prefix: str | None, states: Sequence[str
 
 
 def describe_transactions(brokers: Brokers, transactional_ids: Sequence[str]) -> list[TransactionDescription]:
-    """What the coordinators say of these ids.
+    """What the coordinators know about these ids.
 
     Raises:
-        UsageError: they know none of that name.
+        UsageError: they do not know one of them.
     """
     found = brokers.describe(transactional_ids)
     unknown = [name for name in transactional_ids if name not in found]
@@ -131,7 +132,7 @@ def describe_transactions(brokers: Brokers, transactional_ids: Sequence[str]) ->
 
 
 def find_hanging(brokers: Brokers) -> list[TransactionDescription]:
-    """Open transactions beyond their time-out: their coordinator should have aborted them long ago."""
+    """Transactions that are open beyond their time-out: their coordinator should have aborted them long ago."""
     open_ids = [name for name, _ in brokers.list_ids([ONGOING])]
     found = brokers.describe(open_ids).values()
     now_ms = brokers.clock.now_ms()
@@ -140,10 +141,12 @@ def find_hanging(brokers: Brokers) -> list[TransactionDescription]:
 
 
 def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
-    """Abort the undecided round of a sink, and every open transaction of it that no decision names.
+    """Abort the undecided round of a sink, and all of its open transactions that no decision names.
+
+    A driver that is still running finds its round aborted, and runs the batch again under a new lease.
 
     Returns:
-        the ids that were aborted. A living driver finds its round aborted, and runs the batch again under a new lease.
+        The ids that were aborted.
 
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
@@ -157,18 +160,18 @@ def abort_open(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[str]:
 
 
 def accept_loss(brokers: Brokers, store: ZnodeStore, prefix: str) -> list[CompletedRound]:
-    """Let a query go on whose decided batch lost a part: what is left of it is committed, the rest is given up.
+    """Let a query continue after its decided batch lost a part: commit what is left of the batch, give up the rest.
 
-    The query must not run meanwhile: it might be writing the lost part again.
+    The query must be stopped, because it might be writing the lost part again.
 
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
-        UsageError: there is no decided batch that is not complete.
+        UsageError: every decided batch is complete.
     """
     KAFKA_LEDGERS.require(store, prefix)
     unfinished = {number: one for number, one in KAFKA_LEDGERS.read_rounds(store, prefix).items() if one.is_unfinished}
     if not unfinished:
-        raise UsageError("the query has no decided batch that is not complete", prefix=prefix)
+        raise UsageError("there is nothing to complete: every decided batch of the query is complete", prefix=prefix)
     return [
         CompletedRound(
             number, one.batch_id, _missing(finish_despite_loss(brokers, store, DecidedRound(prefix, number, one)))
@@ -183,7 +186,7 @@ def _missing(ends: Ends) -> tuple[MissingPart, ...]:
 
 
 def describe_batch(brokers: Brokers, store: ZnodeStore, prefix: str) -> BatchDescription:
-    """The batch that a sink was at, as the ledger and the brokers know it.
+    """A sink's latest batch, as the ledger and the brokers know it.
 
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
@@ -216,7 +219,7 @@ def _undecided(brokers: Brokers, prefix: str, rounds: Iterable[KafkaRound]) -> l
 
 
 def _named(rounds: Iterable[KafkaRound]) -> list[Participant]:
-    """Whom a decision names that may not be carried out yet."""
+    """The participants of decisions that may not be complete yet."""
     return [participant for one in rounds if one.is_unfinished for participant in one.participants]
 
 
@@ -236,13 +239,13 @@ def _recovery(found: KafkaRound, participants: Sequence[ParticipantDescription])
     lost = sum(p.is_lost or p.state in _ABORTED for p in participants)
     if lost:
         return (
-            f"{lost} of {len(participants)} participants were aborted by the brokers; under "
-            "onTimedOutParticipant=rewrite from the start they are written again, verified; else an error names them"
+            f"the brokers aborted {lost} of {len(participants)} participants; if onTimedOutParticipant=rewrite was set "
+            "from the start, they are written again and verified; otherwise an error names them"
         )
     unclear = sum(p.state not in _COMMITTABLE for p in participants)
     if unclear:
         return (
-            f"the commit of every participant is sent again; {unclear} of {len(participants)} are not open any more, "
+            f"the commit of every participant is sent again; {unclear} of {len(participants)} are no longer open, "
             "and their tokens tell whether they were committed or lost"
         )
     return "the commit of every participant is sent again; nothing is written"
@@ -250,12 +253,12 @@ def _recovery(found: KafkaRound, participants: Sequence[ParticipantDescription])
 
 _ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
 _COMMITTABLE = frozenset({ONGOING, "PrepareCommit", "CompleteCommit"})
-"""Kafka's names of the states in which a commit cannot, and can, succeed."""
+"""Kafka's names of the states in which a commit cannot succeed, and of those in which it can."""
 
 
 def _participant(p: Participant, found: Transaction | None, now_ms: int) -> ParticipantDescription:
     if found is not None and found.producer_id != p.producer_id:
-        found = None  # the id was expired and taken anew
+        found = None  # the id expired, and somebody uses it again
     return ParticipantDescription(
         p.transactional_id,
         p.partition,

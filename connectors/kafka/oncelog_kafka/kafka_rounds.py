@@ -1,9 +1,9 @@
-"""A round over Kafka: one attempt to write one micro-batch, from its open transactions to the last commit. Pure.
+"""A Kafka round: one attempt to write one micro-batch, from its open transactions to the last commit. Pure.
 
     open ──decide──> decided ──every participant ended──> complete
       └──abort──> aborted            │ lost: replaced by a rewritten one, before that is ended
 
-The record of a decided round names every participant; whoever finishes it, a later run too, sends the same commits.
+The record of a decided round names every participant. So whoever finishes it, even a later run, sends the same commits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.participants import Participant
 
 MAX_PARTICIPANTS = 3_000
-"""A decision is one write: all participants of a batch stand in one znode, about 130 bytes each, of at most 512 kB."""
+"""A decision is one write: one znode of at most 512 kB names all participants of a batch, at about 130 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class KafkaRound:
     Attributes:
         outcome: open, commit (decided) or abort.
         batch_id, fingerprint, run_id: as in the ledger.
-        nonce: of the attempt that made the round; tokens carry it.
-        lease: number in the participants' transactional ids.
+        nonce: unique to the attempt; its tokens contain it.
+        lease: the number in the participants' transactional ids.
         buckets: number of content-hash participants; None if Spark's partitions are the participants.
         participants: of a decided round.
-        is_complete: every participant is committed.
-        began_ms: when the round began, by its store's clock; None of a round that an older oncelog wrote. Brokers
-            forget its tokens some days later, and the times of its znode do not outlive a copy of the ledger.
+        is_complete: no commit is left to do.
+        began_ms: when the round began, by its store's clock; None if an older oncelog wrote it. It tells whether
+            brokers may have forgotten the tokens; the znode's own times would be lost when the ledger is copied.
     """
 
     outcome: Outcome
@@ -61,7 +61,7 @@ class KafkaRound:
 
 
 def naming(open_round: KafkaRound, participants: Sequence[Participant]) -> KafkaRound:
-    """The round with the participants that its decision is to name."""
+    """The round with the participants that its decision will name."""
     ensure(open_round.outcome is Outcome.OPEN, "only an open round is decided", outcome=open_round.outcome)
     numbers = [participant.partition for participant in participants]
     ensure(len(set(numbers)) == len(numbers), "a batch has one participant for a partition", partitions=numbers)
@@ -75,7 +75,7 @@ def completed(decided_round: KafkaRound) -> KafkaRound:
 
 
 def with_lost(decided_round: KafkaRound, transactional_ids: Iterable[str]) -> KafkaRound:
-    """The round with these participants marked as lost: from here on nobody may take them for committed."""
+    """The round with these participants marked as lost; from now on they do not count as committed."""
     lost = set(transactional_ids)
     marked = tuple(replace(p, is_lost=p.is_lost or p.transactional_id in lost) for p in decided_round.participants)
     return replace(decided_round, participants=marked)
@@ -85,7 +85,7 @@ def with_rewritten(decided_round: KafkaRound, rewritten: Iterable[Participant]) 
     """The round with its lost participants replaced by rewritten ones.
 
     Raises:
-        RewriteMismatchError: they do not hold the rows that were decided; the round stays as it is.
+        RewriteMismatchError: they do not contain the rows that were decided; nothing is changed.
     """
     by_partition = {participant.partition: participant for participant in rewritten}
     lost = {participant.partition: participant for participant in decided_round.lost}
@@ -100,8 +100,8 @@ def _check_same_rows(lost: Mapping[int, Participant], rewritten: Mapping[int, Pa
 
     if content(lost) != content(rewritten):
         raise RewriteMismatchError(
-            "the replay of a decided batch holds other rows than were decided (rows and content hash by participant), "
-            "so its plan is not deterministic; nothing was rewritten: mend by hand what the decided batch lacks",
+            "the replay of a decided batch contains other rows than were decided (rows and content hash by "
+            "participant), so its plan is not deterministic; nothing was rewritten: write the missing rows by hand",
             decided=content(lost),
             replayed=content(rewritten),
         )
@@ -111,7 +111,7 @@ def _check_same_rows(lost: Mapping[int, Participant], rewritten: Mapping[int, Pa
 
 
 def encode_round(found: KafkaRound) -> bytes:
-    """A round as its znode holds it."""
+    """A round as its znode's data."""
     return paths.encode(
         {
             "outcome": found.outcome.value,
@@ -139,7 +139,7 @@ def decode_round(path: str, data: bytes) -> KafkaRound:
 
 def _round_from_json(payload: dict[str, Any]) -> KafkaRound:
     if {"began_ms", *payload} != {"version", *KafkaRound.__slots__}:
-        raise ValueError("other fields than those of a round")
+        raise ValueError("a round has other fields")
     return KafkaRound(
         outcome=Outcome(fields.text(payload["outcome"])),
         batch_id=fields.signed(payload["batch_id"]),

@@ -1,7 +1,8 @@
-"""The ledger of Kafka batches, below ``/kafka``: the common steps (oncelog.ledger), and what ends a round here.
+"""The ledger of Kafka batches, under ``/kafka``: the common steps (oncelog.ledger), and those that only Kafka needs.
 
-It may share its store with a log and with other sinks. A *lease* is the number that the ids of participants bear: that
-of the round, or of a step without a round, that took it. Whoever wrote under an older lease finds out at the next step.
+It may share its store with a log and with other sinks. A *lease* is a number in the participants' transactional ids:
+the number of the round, or of the step without a round, that took it. A driver that wrote under an older lease finds
+out at its next step.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ class Ledger:
         self.request = request
 
     def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound[KafkaRound] | None:
-        """Plan the batch; aborts the previous undecided round in the same step.
+        """Plan the batch, and abort the previous undecided round in the same step.
 
         Args:
-            lease: of this run's earlier rounds; None to begin one with this round, as is done if a newer one was taken.
+            lease: of this run's earlier rounds; None to take a new one. A new one is also taken if this is not the
+                newest lease.
             buckets: see `KafkaRound`.
 
         Returns:
-            the open round; None when the batch was decided before.
+            The open round; None if the batch was decided before.
 
         Raises:
             RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
@@ -67,7 +69,7 @@ class Ledger:
         """A round that this run's driver began in another process.
 
         Raises:
-            RoundAbortedError: it is forgotten, and so it is over.
+            RoundAbortedError: the ledger no longer has the round, so it is over.
         """
         found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
         if found is None or found.nonce != nonce:
@@ -75,13 +77,13 @@ class Ledger:
         return OpenRound(number, found)
 
     def unfinished(self) -> dict[int, KafkaRound]:
-        """Decided rounds whose commits may not all be done, oldest first."""
+        """Decided rounds that may still have commits to send, oldest first."""
         with self._store.snapshot() as reader:
             rounds = KAFKA_LEDGERS.read_rounds(reader, self.request.prefix)
         return {number: found for number, found in rounds.items() if found.is_unfinished}
 
     def remembers(self, number: int, nonce: str) -> bool:
-        """Whether this attempt is one of the ledger's; False also of one that is long over."""
+        """Whether the ledger has this attempt; False also if it was forgotten because it was over."""
         found = KAFKA_LEDGERS.read_round(self._store, self.request.prefix, number)
         return found is not None and found.nonce == nonce
 
@@ -94,16 +96,16 @@ class Ledger:
         """Decide the round, in one write. Afterwards nobody can undo it (I6).
 
         Args:
-            round_: which one.
-            participants: of the batch.
-            check: called last before the write; what it raises is raised, and nothing is decided.
+            round_: the open round.
+            participants: all participants of the batch.
+            check: called right before the write; if it raises, nothing is decided.
 
         Returns:
-            the decided round.
+            The decided round.
 
         Raises:
             RunSupersededError, RoundAbortedError: a newer driver took over; nothing was decided.
-            UsageError: the batch has more participants than one decision holds.
+            UsageError: the batch has more participants than one decision can name.
         """
         if len(participants) > MAX_PARTICIPANTS:
             raise UsageError(
@@ -119,13 +121,13 @@ class Ledger:
         return self._steps.decide(round_, complete)
 
     def abort(self, round_: OpenRound[KafkaRound]) -> bool:
-        """Abort the round if it is still open; returns whether it is aborted now, for good."""
+        """Abort the round if it is still open. Returns whether it is aborted now."""
         return self._steps.abort(round_.number)
 
     def record_lost(self, number: int, transactional_ids: Iterable[str]) -> int:
-        """Record that these participants of a decided round were aborted, and take a lease for what replaces them.
+        """Record that these participants of a decided round were aborted, and take a lease for their replacements.
 
-        Running it twice takes two leases, of which the second counts.
+        Running this twice takes two leases; the second one counts.
 
         Raises:
             RunSupersededError: a newer driver took over.
@@ -143,24 +145,24 @@ class Ledger:
     def replace_lost(
         self, number: int, lease: int, rewritten: Sequence[Participant], check: Callable[[], None] = lambda: None
     ) -> KafkaRound:
-        """Let rewritten participants take the place of lost ones in the decision. Only then may they be ended.
+        """Replace lost participants in the decision by rewritten ones, which may be ended only after this.
 
         `check` is as in `decide`.
 
         Returns:
-            the round as it is decided now.
+            The round with its new decision.
 
         Raises:
-            RewriteMismatchError: they hold other rows than were decided; nothing was changed.
-            RunSupersededError, RoundAbortedError: somebody else took a newer lease.
+            RewriteMismatchError: they contain other rows than were decided; nothing was changed.
+            RunSupersededError, RoundAbortedError: a newer driver took over, or an operator gave the lost ones up.
         """
 
         def step(view: ZnodeView) -> KafkaRound:
             ledger = self._steps.check_live(view)
             found = _decided_round(view, self.request.prefix, number)
             if not found.lost:
-                return found  # an earlier try of this step won
-            if ledger.current_round != lease or found.is_complete:  # by a newer driver, or an operator gave them up
+                return found  # an earlier try of this step succeeded
+            if ledger.current_round != lease or found.is_complete:  # a newer lease, or an operator gave them up
                 raise self._steps.aborted(number)
             check()
             replaced = kafka_rounds.with_rewritten(found, rewritten)
@@ -170,7 +172,7 @@ class Ledger:
         return self._steps.run(step)
 
     def check_live(self) -> None:
-        """Raise if this run may not write any more.
+        """Check that this run may still write.
 
         Raises:
             RunSupersededError: a newer driver took over.
@@ -178,18 +180,18 @@ class Ledger:
         self._steps.run(self._steps.check_live)
 
     def forget_old_rounds(self) -> None:
-        """Delete rounds that are over and behind the last decided one, a few at a time."""
+        """Delete rounds that are over and older than the last decided one, a few at a time."""
         self._steps.forget(lambda found: not found.is_unfinished)
 
 
 def abort_open(store: ZnodeStore, prefix: str) -> int:
     """Abort the newest round if it is still open, and take a lease, for an operator.
 
-    Behind it no transaction of an older lease is decided any more: a living driver begins a lease of its own with its
-    next round. Running it twice takes two leases, of which the second counts.
+    After this, no transaction of an older lease can be decided: a driver that is still running takes a new lease with
+    its next round. Running this twice takes two leases; the second one counts.
 
     Returns:
-        the lease.
+        The lease.
 
     Raises:
         UnknownPrefixError: no sink has written under this prefix.
@@ -204,7 +206,7 @@ def abort_open(store: ZnodeStore, prefix: str) -> int:
 
 
 def complete(store: ZnodeStore, prefix: str, number: int) -> None:
-    """Record that no commit of a decided round is left to be done."""
+    """Record that a decided round has no commit left to do."""
 
     def step(view: ZnodeView) -> None:
         found = KAFKA_LEDGERS.read_round(view, prefix, number)
@@ -215,9 +217,9 @@ def complete(store: ZnodeStore, prefix: str, number: int) -> None:
 
 
 def decision_age_ms(store: ZnodeStore, found: KafkaRound) -> int | None:
-    """How long ago a round was decided, by the clock of the store; never less than it is, as the round began before.
+    """How long ago a round was decided at most, by the store's clock: the time since the round began.
 
-    None if nothing tells: an older oncelog wrote the round, or the store's clock is behind the one it was written by.
+    None if it is unknown: an older oncelog wrote the round, or the store's clock is behind the one that wrote it.
     """
     if found.began_ms is None:
         return None
@@ -233,7 +235,7 @@ def _decided_round(view: ZnodeView, prefix: str, number: int) -> KafkaRound:
 
 
 def _take_lease(view: ZnodeView, prefix: str, ledger: QueryLedger) -> int:
-    """A lease without a round of its own: whoever wrote under an older one finds out at the next step."""
+    """Take a lease without a round; a driver that wrote under an older one finds out at its next step."""
     lease = ledger.current_round + 1
     KAFKA_LEDGERS.put(view, prefix, replace(ledger, current_round=lease))
     return lease

@@ -1,4 +1,4 @@
-"""The look at a batch's participants before it is decided: only what can still be committed is."""
+"""Checks a batch's participants right before it is decided: only a batch that can still be committed is decided."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from oncelog_kafka.ports import Brokers
 
 
 class _OldLookError(Exception):
-    """Too much time went by since the participants were looked at."""
+    """Too much time has passed since the participants were checked."""
 
 
 class Look:
-    """Of one attempt at a batch.
+    """The check of one attempt at a batch.
 
     Args:
-        brokers: of the sink.
-        now: this moment.
+        now: returns the current time.
         timeout_ms: of the participants' transactions.
-        request: which batch.
+        request: identifies the batch in errors.
     """
 
     def __init__(self, brokers: Brokers, now: Callable[[], Instant], timeout_ms: int, request: BatchRequest) -> None:
@@ -37,18 +36,17 @@ class Look:
     def decide(
         self, participants: Sequence[Participant], began: Instant, step: Callable[[Callable[[], None]], KafkaRound]
     ) -> tuple[KafkaRound, dict[str, Transaction]]:
-        """Look at every participant, and take the step that decides if they can all be committed.
+        """Check every participant; if all can be committed, call `step`, which decides.
 
         Args:
-            participants: which.
-            began: before their job.
-            step: decides; it calls what it is given last before the write.
+            began: a time before the participants' job began.
+            step: decides; calls its argument right before the write.
 
         Returns:
-            what was decided, and what the coordinators said of the participants.
+            What was decided, and what the coordinators said about the participants.
 
         Raises:
-            NotPreparedError: one of them could not be committed any more, or not for long.
+            NotPreparedError: a participant can no longer be committed, or has too little time left.
         """
         asked = self._now()
 
@@ -67,7 +65,7 @@ class Look:
             reach(KafkaCrashPoint.CHECKED)
             with suppress(_OldLookError):
                 return step(check), found
-        raise self._not_prepared({"": "each time it was looked at, the look was too old before it could be decided"})
+        raise self._not_prepared({"": "after each check of the participants, too much time passed before the decision"})
 
     def _not_prepared(self, problems: Mapping[str, str]) -> NotPreparedError:
         return NotPreparedError(

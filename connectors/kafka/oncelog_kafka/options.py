@@ -1,8 +1,8 @@
-"""What users ask of the sink, checked and typed. `OPTIONS` is the one table of names, defaults and meanings.
+"""The options of the sink, checked and typed. `OPTIONS` is the only table of their names, defaults and meanings.
 
-Options that begin with ``kafka.`` are those of Kafka's Java producer and pass through to the tasks, as in Spark's own
-sink. The driver talks to the brokers too, with settings from the same options (admin_settings.py); what only the
-driver's client is told is given as ``admin.<name>``.
+Options that begin with ``kafka.`` are settings of Kafka's Java producer, and are passed to the tasks, as in Spark's own
+sink. The driver's client gets its settings from the same options (admin_settings.py). Settings for the driver's client
+only are given as ``admin.<name>``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from oncelog_kafka import admin_settings
 from oncelog_kafka.admin_settings import ADMIN, KAFKA, SERVERS
 
 MAX_STRING_BYTES = 32_767
-"""Of a text in Kafka's protocol."""
+"""The most bytes of a string in Kafka's protocol."""
 
 
 _STREAM_WRITE = frozenset({Use.STREAM_WRITE})
 
 
 class OnTimedOut(StrEnum):
-    """What to do with a decided participant that the broker timed out."""
+    """What to do about a participant that the brokers timed out after the decision."""
 
     FAIL = "fail"
     REWRITE = "rewrite"
@@ -36,13 +36,12 @@ class OnTimedOut(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(HistoryOptions):
-    """What a sink was asked for.
+    """The options of a sink.
 
     Attributes:
         znodes: where the ledger is.
-        transaction_timeout_ms: None for the most the brokers allow.
-        participants: how many content-hash participants a batch has under `OnTimedOut.REWRITE`; None for Spark's
-            default parallelism.
+        transaction_timeout_ms: None for the brokers' maximum.
+        participants: how many a batch has under `OnTimedOut.REWRITE`; None for Spark's default parallelism.
         producer: settings of the tasks' producers.
         admin: settings of the driver's client.
     """
@@ -58,7 +57,7 @@ class SinkOptions(HistoryOptions):
 def _kafka_name(text: str) -> str:
     name = values.text(text)
     if len(name.encode()) > MAX_STRING_BYTES:
-        raise ValueError(f"a name of at most {MAX_STRING_BYTES} bytes, as Kafka's protocol has it")
+        raise ValueError(f"a name of at most {MAX_STRING_BYTES} bytes, the limit of Kafka's protocol")
     return name
 
 
@@ -137,27 +136,27 @@ OPTIONS: tuple[Option, ...] = (
 FORBIDDEN: Mapping[str, str] = {
     "key.serializer": "keys are written as the bytes of the column; cast it",
     "value.serializer": "values are written as the bytes of the column; cast it",
-    "transactional.id": "each task has an id of its own; name what they begin with by transactionalIdPrefix",
+    "transactional.id": "each task has its own id; set their prefix with transactionalIdPrefix",
     "transaction.timeout.ms": "set transactionTimeoutMs",
     "transaction.two.phase.commit.enable": "no release of Kafka has two-phase commit (KIP-939) yet",
     "interceptor.classes": "the connector's client has its classes under other names, and nothing may change a row",
     "partitioner.class": "the connector's client has its classes under other names; use the column partition",
 }
-"""Settings of Kafka's producer that a user may not give, and why."""
+"""Settings of Kafka's producer that a user cannot set, and why."""
 
 REQUIRED_VALUES: Mapping[str, tuple[frozenset[str], str]] = {
-    "enable.idempotence": (frozenset({"true"}), "a producer without it writes twice when it tries again"),
+    "enable.idempotence": (frozenset({"true"}), "without it, a producer that retries may write a row twice"),
     "acks": (frozenset({"all", "-1"}), "a prepared transaction must be on all in-sync replicas"),
 }
-"""Settings that may be given with these values only, and why."""
+"""Settings that accept only these values, and why."""
 
 PRODUCER_DEFAULTS: Mapping[str, str] = {
     "batch.size": "262144",
     "linger.ms": "5",
     "retry.backoff.ms": "10",
 }
-"""They measured well. A back-off of Kafka's 100 ms costs each batch 0.2 s: beginning a transaction waits for the end of
-the last one."""
+"""Chosen by measurement. Kafka's default back-off of 100 ms costs each batch 0.2 s, because the begin of a transaction
+waits for the end of the last one."""
 
 
 def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOptions:
@@ -165,7 +164,7 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
 
     Args:
         options: names in any case, values as text, number or bool.
-        use: where they were given.
+        use: where the options were given.
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
@@ -200,11 +199,11 @@ def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
 def _check_producer(kafka: Mapping[str, str]) -> None:
     for name, text in kafka.items():
         if name in FORBIDDEN:
-            raise InvalidOptionError("the option is not the user's to set", option=KAFKA + name, reason=FORBIDDEN[name])
+            raise InvalidOptionError("the option cannot be set", option=KAFKA + name, reason=FORBIDDEN[name])
         if name in REQUIRED_VALUES and text.strip().lower() not in REQUIRED_VALUES[name][0]:
             allowed, reason = REQUIRED_VALUES[name]
             raise InvalidOptionError(
-                "the option may have one value only",
+                "the option does not accept this value",
                 option=KAFKA + name,
                 value=text,
                 allowed=sorted(allowed),

@@ -1,4 +1,4 @@
-"""What the tasks of a batch say: what they prepared, or why they could not. Written by TaskOutcome.java."""
+"""Reads what the tasks of a batch report: what they prepared, or why they failed. TaskOutcome.java writes it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "UNKNOWN_PARTITION": (UnknownPartitionError, "a row names a partition that its topic does not have"),
     "NOT_AUTHORISED": (
         BrokerAccessError,
-        "the brokers do not let the tasks' producers do this; mend the ACLs "
+        "the brokers do not let the tasks' producers do this; check the ACLs "
         "(docs/guides/kafka.md lists what a sink needs)",
     ),
     "NO_LOGIN": (
         BrokerAccessError,
-        "the tasks' producers cannot log in; mend the credentials, or what issues them (a KDC, an issuer of tokens); "
+        "the tasks' producers cannot log in; check the credentials, and what issues them (a KDC, an issuer of tokens); "
         "then start the query again",
     ),
     "TIMEOUT_TOO_LONG": (
@@ -42,8 +42,8 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
         "transactionTimeoutMs is above the brokers' transaction.max.timeout.ms",
     ),
     "FENCED": (NotPreparedError, "a newer driver fenced this batch's producers"),
-    "UNAVAILABLE": (BrokerUnavailableError, "the brokers did not take the batch in time"),
-    "UNKNOWN_CLIENT": (KafkaInternalsError, "the Kafka client is not the one this connector knows"),
+    "UNAVAILABLE": (BrokerUnavailableError, "the brokers did not accept the batch in time"),
+    "UNKNOWN_CLIENT": (KafkaInternalsError, "the Kafka client is not the one that this connector knows"),
     "FAILED": (NotPreparedError, "a task could not prepare its part of the batch"),
 }
 
@@ -52,10 +52,10 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
     """What the tasks prepared.
 
     Args:
-        outcomes: one for each task that had something to write.
+        outcomes: one for each task that had rows.
 
     Raises:
-        OncelogError: the first failure, of its kind.
+        OncelogError: the first failure of a task.
     """
     found = list(outcomes)
     for one in found:

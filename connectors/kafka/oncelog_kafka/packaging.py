@@ -1,8 +1,8 @@
-"""How the connector's jar reaches Spark. Spark takes jars when it starts, so all of this comes before `getOrCreate()`.
+"""Gives Spark the connector's jar. Spark loads jars only when it starts, so this comes before `getOrCreate()`.
 
     spark = oncelog_kafka.configure(SparkSession.builder.appName("copy")).getOrCreate()
 
-or, for `spark-submit` and everything else that takes settings, ``spark.jars`` = `jars()`.
+For `spark-submit` and everything else that takes settings, set ``spark.jars`` to `jars()`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _EXTRAS = "spark,kafka"
 
 @answering
 def jars() -> str:
-    """What ``spark.jars`` needs: the path of the connector's jar, for the driver and, by Spark's transfer, executors.
+    """The path of the connector's jar, for ``spark.jars``; Spark sends it to the executors.
 
     Raises:
-        UsageError: the jar is not there: this is a source tree in which it was not built.
+        UsageError: the jar was not built for this source tree.
     """
     with extras(_EXTRAS, part="oncelog_kafka"):
         from oncelog.spark import packaging
@@ -36,13 +36,13 @@ def jars() -> str:
 
 @answering
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add the connector's jar to those of the session that `builder` makes; jars named before are kept.
+    """Add the connector's jar to ``spark.jars`` of the session that `builder` creates; other jars stay.
 
     Args:
         builder: ``SparkSession.builder``, before its ``getOrCreate()``.
 
     Raises:
-        UsageError: the jar is not built, or comes too late: see `oncelog.spark.configure`.
+        UsageError: the jar is not built, or Spark has already started; see `oncelog.spark.configure`.
     """
     with extras(_EXTRAS, part="oncelog_kafka"):
         from oncelog.spark import packaging

@@ -1,8 +1,8 @@
-"""Participants of a batch: their transactional ids, what is recorded of them, and whether they may be decided. Pure.
+"""Participants of a batch: their transactional ids, what is recorded about them, and whether they may be decided. Pure.
 
-A participant is one task's transaction. Its id is ``<prefix>-<partition>-<lease>.<stage attempt>.<attempt>``: a retry
-or a speculative copy has another id than what it replaces, and a newer driver has another lease, so that nobody ever
-begins a transaction of an id whose last one is not known to be over.
+A participant is one task's transaction. Its id is ``<prefix>-<partition>-<lease>.<stage attempt>.<attempt>``. A retry
+or a speculative copy has another id than the task that it replaces, and a newer driver has another lease. Hence nobody
+begins a transaction under an id whose last transaction is not known to be over.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import Self
 
 MARGIN_MS = 120_000
-"""What must be left of a participant's time before the decision: a driver may die behind it, and needs to come back."""
+"""How much time a participant must have left at the decision, so that a driver that dies after it can come back."""
 
 LOOK_MS = 10_000
-"""How old a look at the participants may be when the batch is decided by it. A driver may be stopped in between, and
-their transactions time out or are aborted meanwhile. With a step on the ledger (TRANSACT_DEADLINE_MS) it is well within
-the margin."""
+"""How old the check of the participants may be at the decision. If the driver is stopped in between, transactions may
+time out or be aborted. Together with a step on the ledger (TRANSACT_DEADLINE_MS), it is well within the margin."""
 
 LOOKS = 5
-"""A driver that is stopped, or needs longer, behind each of so many looks gives up."""
+"""How often a driver checks again because too much time passed after a check; then it gives up."""
 
 ONGOING = "Ongoing"
 """Kafka's name of the state in which a transaction can be committed."""
@@ -30,12 +29,12 @@ _ID = re.compile(
     r"(?P<prefix>.+)-(?P<partition>[0-9]{1,19})-(?P<lease>[0-9]{1,19})\.(?P<stage>[0-9]{1,19})\.(?P<attempt>[0-9]{1,19})",
     re.DOTALL,
 )
-"""Brokers also list ids that other programs made up, of digits that Python takes for none, or for too many."""
+"""Brokers also list the ids of other programs, with characters that are no ASCII digits, or with too many digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParticipantId:
-    """A participant's transactional id, taken apart."""
+    """The parts of a participant's transactional id."""
 
     prefix: str
     partition: int
@@ -45,7 +44,7 @@ class ParticipantId:
 
     @classmethod
     def parse(cls, transactional_id: str) -> Self | None:
-        """Read an id; None if it is no participant's."""
+        """Parse an id; None if it is not a participant's."""
         found = _ID.fullmatch(transactional_id)
         if found is None:
             return None
@@ -58,12 +57,12 @@ class ParticipantId:
 
 
 def token_group(prefix: str, partition: int) -> str:
-    """The consumer group whose offset is the token of a participant."""
+    """The consumer group in which a participant's token is committed."""
     return f"{token_group_prefix(prefix)}-{partition}"
 
 
 def token_group_prefix(prefix: str) -> str:
-    """What the token groups of a sink have in common."""
+    """The common prefix of a sink's token groups."""
     return f"oncelog-{prefix}"
 
 
@@ -72,14 +71,13 @@ class Participant:
     """A prepared participant, as its task reported it and the ledger keeps it.
 
     Attributes:
-        transactional_id: of the transaction.
-        partition: of the batch: Spark's, or the number of the content-hash bucket.
-        producer_id, epoch: name the transaction.
-        transaction_version: 2 if every transaction has an epoch of its own, else 1; how to end it.
-        rows: in it.
-        content_hash: of them, whatever their order; 0 where it is not asked for.
-        token_topic: partition 0 of it carries the token.
-        is_lost: the broker aborted it after the decision, by the evidence of the token; it must be rewritten.
+        partition: of the batch: Spark's partition, or the number of the content-hash bucket.
+        producer_id, epoch: identify the transaction.
+        transaction_version: 2 if every transaction has its own epoch, else 1; it decides how to end the transaction.
+        rows: number of rows.
+        content_hash: of the rows in any order; 0 if it was not asked for.
+        token_topic: the token is an offset of this topic's partition 0.
+        is_lost: the broker aborted it after the decision, as its token shows; it must be rewritten.
     """
 
     transactional_id: str
@@ -95,12 +93,12 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a transaction coordinator says of a transactional id.
+    """What a transaction coordinator says about a transactional id.
 
     Attributes:
-        state: Kafka's name for it.
-        started_ms: when the transaction began, by the broker's clock; below 0 when none is open.
-        partitions: ``topic-number`` of each partition in it.
+        state: Kafka's name of the state.
+        started_ms: when the transaction began, by the broker's clock; below 0 if none is open.
+        partitions: ``topic-number`` of each partition in the transaction.
     """
 
     transactional_id: str
@@ -117,19 +115,19 @@ class Instant:
     """A moment by two clocks of one process.
 
     Attributes:
-        wall_ms: of the wall's clock, which may jump.
-        running_ms: of one for durations, which on some systems stands still while the machine is suspended.
+        wall_ms: by the wall clock, which may jump.
+        running_ms: by the monotonic clock, which on some systems stops while the machine is suspended.
     """
 
     wall_ms: int
     running_ms: int
 
     def since_ms(self, earlier: Instant) -> int:
-        """How much later it is, by the clock that says more."""
+        """The time since `earlier`, by the clock that shows more."""
         return max(self.wall_ms - earlier.wall_ms, self.running_ms - earlier.running_ms)
 
     def earlier(self, duration_ms: int) -> Instant:
-        """The moment so long before."""
+        """The moment `duration_ms` before this one."""
         return Instant(self.wall_ms - duration_ms, self.running_ms - duration_ms)
 
 
@@ -139,17 +137,17 @@ class Moment:
 
     Attributes:
         now_ms: by this process's wall clock.
-        job_ms: how long ago the batch's job began, by a clock that never jumps: no participant is older.
+        job_ms: how long ago the batch's job began, by a clock that never jumps; no participant is older.
     """
 
     now_ms: int
     job_ms: int
 
     def left_ms(self, transaction: Transaction) -> int:
-        """How long a transaction may still be open, by the more generous of two bounds.
+        """How much time a transaction has left, by the more generous of two estimates.
 
-        Both hold only one way: the job's age says nothing of a transaction that began late in a long job, and the
-        wall clock may differ from the broker's. Either one that leaves enough time is proof enough.
+        The estimate by the job's age is too low for a transaction that began late in a long job. The estimate by the
+        wall clock is wrong if that clock differs from the broker's. It is enough if one of them leaves enough time.
         """
         by_job = transaction.timeout_ms - self.job_ms
         by_wall_clock = transaction.started_ms + transaction.timeout_ms - self.now_ms
@@ -157,12 +155,12 @@ class Moment:
 
 
 def margin_ms(timeout_ms: int) -> int:
-    """What must be left of a time-out; a quarter of a short one."""
+    """How much time a participant must have left at the decision: at most a quarter of the time-out."""
     return min(MARGIN_MS, timeout_ms // 4)
 
 
 def look_ms(timeout_ms: int) -> int:
-    """How old a look may be; half of the margin if that is short."""
+    """How old a check may be at the decision: at most half of the margin."""
     return min(LOOK_MS, margin_ms(timeout_ms) // 2)
 
 
@@ -174,10 +172,10 @@ def find_unprepared(
     Args:
         participants: what the tasks reported.
         found: what the coordinators say, by transactional id.
-        moment: of the look at them.
+        moment: when the coordinators were asked.
 
     Returns:
-        the reasons, by transactional id; empty if the batch may be decided.
+        The reasons, by transactional id; empty if the batch may be decided.
     """
     problems = {}
     for participant in participants:
@@ -200,7 +198,7 @@ def _reason(ours: Participant, found: Transaction | None, moment: Moment) -> str
 
 
 def by_time_left(participants: Iterable[Participant], found: Mapping[str, Transaction]) -> list[Participant]:
-    """In the order in which to end them: what times out first comes first."""
+    """The participants in the order in which to end them: those that time out first come first."""
 
     def ends_ms(participant: Participant) -> int:
         transaction = found.get(participant.transactional_id)
@@ -210,23 +208,23 @@ def by_time_left(participants: Iterable[Participant], found: Mapping[str, Transa
 
 
 Listed = tuple[str, str]
-"""A transactional id and the state that its coordinator has for it."""
+"""A transactional id and its state at the coordinator."""
 
 
 def find_losers(prefix: str, lease: int, winners: Iterable[Participant], found: Iterable[Listed]) -> list[str]:
-    """What to abort behind a job: open transactions of this lease or older ones that are no participant.
+    """What to abort after a job: open transactions of this lease or an older one that are not among the winners.
 
-    Newer leases belong to a newer driver, and a driver that does not know yet that it was superseded leaves them alone.
+    Newer leases belong to a newer driver. A driver that does not know yet that it was superseded leaves them alone.
     """
     kept = {participant.transactional_id for participant in winners}
     return [name for name, state in found if state == ONGOING and name not in kept and _lease(name, prefix) <= lease]
 
 
 def find_old(prefix: str, lease: int, found: Iterable[Listed]) -> list[str]:
-    """What to fence when a lease begins: what older ones left open, and every id of the one before.
+    """What to fence when a lease begins: what older leases left open, and every id of the previous lease.
 
-    The driver of the lease before may be alive and its tasks about to begin; those of leases before that one were
-    fenced when it began.
+    The driver of the previous lease may still be running, with tasks that are about to begin. The tasks of earlier
+    leases were fenced when the previous lease began.
     """
     old = [(name, state) for name, state in found if _lease(name, prefix) < lease]
     before = max((_lease(name, prefix) for name, _ in old), default=0)
@@ -242,6 +240,6 @@ _NONE = 2**63
 
 
 def _lease(transactional_id: str, prefix: str) -> int:
-    """The lease of an id; beyond all leases if it is none of this prefix."""
+    """The lease of an id; higher than any lease if the id does not belong to this prefix."""
     name = ParticipantId.parse(transactional_id)
     return name.lease if name is not None and name.prefix == prefix else _NONE

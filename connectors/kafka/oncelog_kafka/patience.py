@@ -1,7 +1,7 @@
-"""Asks the brokers until they answer: what passes is asked for again, with pauses, until patience ends.
+"""Repeats requests to the brokers, with pauses, until there is an answer or the patience ends.
 
-Every request may be sent again: an answer that is lost, or says that a coordinator moved or loads, says nothing of what
-the cluster did.
+Every request is idempotent, so it may be sent again if the answer was lost, or says that a coordinator moved or is
+loading. Neither says what the cluster did.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from oncelog_kafka.ports import Offsets, Requests
 T = TypeVar("T")
 
 PATIENCE_MS = 60_000
-"""How long a request is sent again while brokers are away; Kafka's own producer waits as long (max.block.ms)."""
+"""How long a request is repeated while brokers are unavailable; the default of Kafka's producer (max.block.ms)."""
 
 PAUSE_MS = 20
-"""Between two tries: a coordinator that is busy with the previous transition is done in milliseconds."""
+"""The first pause between two tries: a coordinator that is busy with the last transition needs some milliseconds."""
 
 LONGEST_PAUSE_MS = 500
 
 
 class PatientBrokers:
-    """`ports.Brokers` over the requests of a cluster.
+    """Implements `ports.Brokers` by repeating `ports.Requests`.
 
     Args:
-        requests: how the cluster is asked.
-        clock: by which it is waited for.
+        requests: send a request to the cluster once.
+        clock: measures how long to wait.
     """
 
     def __init__(self, requests: Requests, clock: Clock) -> None:
@@ -114,7 +114,7 @@ class PatientBrokers:
     # Time
 
     def _patiently(self, what: str, ask: Callable[[], T]) -> T:
-        """Ask until there is an answer, or patience ends."""
+        """Ask until there is an answer or the patience ends."""
         for _ in self.tries(what):
             with suppress(BrokerUnavailableError):
                 return ask()
@@ -125,15 +125,14 @@ class PatientBrokers:
 
 
 def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
-    """Turns for who asks again until there is an answer, with pauses between them.
+    """Yield once for each try, with pauses in between, until the caller stops iterating.
 
     Args:
-        clock: to wait by.
-        what: could not be done, when patience ends.
-        fields: of the error then.
+        what: the start of the error message, such as "offsets could not be read".
+        fields: of the error.
 
     Raises:
-        BrokerUnavailableError: patience ended.
+        BrokerUnavailableError: the patience ended.
     """
     deadline_ms = clock.monotonic_ms() + PATIENCE_MS
     pause_ms = PAUSE_MS
@@ -141,7 +140,7 @@ def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
         yield
         if clock.monotonic_ms() > deadline_ms:
             raise BrokerUnavailableError(
-                f"{what}: the brokers cannot be reached, or do not serve; try again when they do",
+                f"{what}: the brokers cannot be reached, or do not answer; try again when they do",
                 waited_ms=PATIENCE_MS,
                 **fields,
             )
@@ -150,5 +149,5 @@ def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
 
 
 def refusal(answer: str, what: str, **fields: object) -> BrokerAccessError:
-    """The brokers answer what does not pass."""
+    """The error for an answer that will not change if the request is repeated."""
     return BrokerAccessError(f"{what}: the brokers refuse it", answer=answer, **fields)

@@ -1,8 +1,8 @@
-"""What the sink asks of the Kafka brokers, and what it is told. Types only.
+"""The interface between the sink and the Kafka brokers. Types only.
 
-`Brokers` is the driver's view: each call has an outcome, whatever passes meanwhile. `Requests` is the cluster's: each
-call is asked once, and its answers are given as they came. patience.py makes the first out of the second; brokers.py
-has the requests of kafka-python, control.py those of Java's client, testing/brokers.py those of a simulated cluster.
+`Requests` sends each request once and returns the answers as they come. `Brokers` repeats requests until there is a
+final answer; the driver uses it, and patience.py implements it with `Requests`. brokers.py implements `Requests` with
+kafka-python, control.py with Java's client, and testing/brokers.py with a simulated cluster.
 """
 
 from __future__ import annotations
@@ -29,88 +29,83 @@ class Unstable:
 
 
 Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
-"""Of one group, by topic and partition; what was never committed is left out."""
+"""The offsets of one group by topic and partition; partitions without a committed offset are left out."""
 
 Answer = str
-"""Kafka's name of an error code, ``NONE`` for success. What was not answered is a ``NETWORK_EXCEPTION``."""
+"""Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
 
 
 class Brokers(Protocol):
-    """One cluster, as the sink's driver, its commands and whoever finishes a round see it.
+    """One cluster, as seen by the sink's driver, the commands and whoever finishes a round.
 
-    Every request is idempotent: an answer that is lost, or says that a coordinator moved or loads, is asked for anew
-    until patience ends.
+    Every request is idempotent. If the answer is lost, or says that a coordinator moved or is loading, the request is
+    repeated until the patience ends.
 
     Raises:
-        BrokerUnavailableError: patience ended.
-        BrokerAccessError: the brokers refuse it.
+        BrokerUnavailableError: the patience ended.
+        BrokerAccessError: the brokers refuse the request.
     """
 
     @property
     def clock(self) -> Clock:
-        """The time by which this process waits for the brokers."""
+        """Measures how long this process waits for the brokers."""
 
     def commit(self, participants: Sequence[Participant]) -> list[Answer]:
-        """Send EndTxn(commit) of each participant once, in this order; gives the answers as they came."""
+        """Send EndTxn(commit) for each participant once, in this order, and return the answers as they come."""
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int) -> None:
         """Abort what is open under these ids and fence their producers, by InitProducerId.
 
-        Never for an id whose outcome is not recorded: this is how a prepared transaction is lost.
+        Never call this for an id whose outcome is not recorded: it would abort a prepared transaction.
         """
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
-        """What the coordinators say of these ids; those they do not know are left out."""
+        """What the coordinators say about these ids; unknown ids are left out."""
 
     def list_ids(self, states: Sequence[str] = ()) -> list[Listed]:
-        """All ids that the cluster's coordinators know, or those in these states."""
+        """All ids that the cluster's coordinators know, or only those in these states."""
 
     def offsets(self, groups: Mapping[str, Iterable[tuple[str, int]]]) -> dict[str, Offsets]:
-        """The stable committed offsets of groups, of these partitions."""
+        """The stable committed offsets of these partitions, by group."""
 
     def partitions_of(self, topic: str) -> int | None:
         """How many partitions a topic has; None if there is no such topic."""
 
     def broker_setting(self, name: str) -> int | None:
-        """The least value that any broker has for a number; None if this client may not read settings."""
+        """The lowest value of a numeric setting over all brokers; None if this client may not read settings."""
 
     def tries(self, what: str, **fields: object) -> Iterator[None]:
-        """Turns for a caller that sends requests again by its own rules, with pauses between them.
-
-        Args:
-            what: could not be done, when patience ends.
-            fields: of the error then.
-        """
+        """Yield once for each try, for a caller that decides itself what to repeat; see `patience.turns`."""
 
 
 class Requests(Protocol):
-    """One cluster, asked once.
+    """One cluster; each request is sent once.
 
     Raises:
-        BrokerUnavailableError: of calls that give no answers by name, which pass as a `NETWORK_EXCEPTION` does.
-        BrokerAccessError: the brokers refuse it.
+        BrokerUnavailableError: there was no answer; calls that return `Answer`s return ``NETWORK_EXCEPTION`` instead.
+        BrokerAccessError: the brokers refuse the request.
     """
 
     def end(self, participants: Sequence[Participant]) -> list[Answer]:
-        """EndTxn(commit) of each, in this order."""
+        """EndTxn(commit) for each, in this order."""
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
-        """InitProducerId of each, in this order."""
+        """InitProducerId for each, in this order."""
 
     def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
-        """DescribeTransactions of each, in this order."""
+        """DescribeTransactions for each, in this order."""
 
     def list_ids(self, states: Sequence[str]) -> list[Listed]:
-        """ListTransactions of every broker."""
+        """ListTransactions at every broker."""
 
     def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
-        """OffsetFetch of each group, stable offsets only."""
+        """OffsetFetch for each group, stable offsets only."""
 
     def partitions_of(self, topic: str) -> int | None:
-        """Metadata of a topic."""
+        """Metadata for a topic."""
 
     def broker_setting(self, name: str) -> int | None:
-        """DescribeConfigs of every broker."""
+        """DescribeConfigs for every broker."""
 
     def close(self) -> None:
         """Close the connections."""

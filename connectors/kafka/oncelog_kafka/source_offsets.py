@@ -1,4 +1,4 @@
-"""Which source offsets of a batch the sink commits to a consumer group, within the batch's own transactions. Pure."""
+"""Which source offsets of a batch the sink commits to its consumer group, in the batch's own transactions. Pure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from oncelog.spark.kit.context import BatchContext  # needs PySpark
 
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
-"""As Kafka's sources write it: Python reads more as a number, such as `٣` and `007`."""
+"""As Kafka's sources write it; Python's `int` would also accept `٣` and `007`."""
 
 _NO_TOPICS = ("@absent", "@topicIds")
-"""What `oncelog-kafka` writes beside the offsets: where it goes on in topics that it does not see, in which a group's
-offset can become nobody's; and the ids of topics that were created again since the query began."""
+"""What `oncelog-kafka` writes next to the offsets: where it continues in topics that are out of sight now, and the ids
+of topics that were created again since the query began. Neither belongs to a group's offsets."""
 
 _OF_A_LOG = Foreign(
     is_source_offset,
-    "the offsets of a log cannot be in a group of Kafka; leave groupId out of the sink (the checkpoint keeps the "
-    "progress), and give it to the source, if the log is to show how far the query is",
+    "a Kafka group cannot hold the offsets of a log; leave groupId out of the sink (the checkpoint keeps the "
+    "progress), and set it on the source if the log should show the query's progress",
 )
 
 KafkaOffsets = dict[TopicPartition, int]
 
 
 def of_batch(batch: BatchContext, group_id: str) -> GroupProgress[TopicPartition]:
-    """The group's offsets before and after a batch; where it is the query's first, it may start anywhere.
+    """The group's offsets before and after a batch. The query's first batch may start anywhere.
 
     Raises:
         BatchRefusedError: the query's progress is more than offsets of Kafka's partitions.
@@ -45,7 +45,7 @@ def of_batch(batch: BatchContext, group_id: str) -> GroupProgress[TopicPartition
 
 
 def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
-    """Offsets as Kafka's sources write them."""
+    """Offsets in the shape that Kafka's sources write."""
     found: dict[str, dict[int, int]] = {}
     for place, offset in offsets.items():
         found.setdefault(place.topic, {})[place.partition] = offset
@@ -55,7 +55,7 @@ def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
     """The offsets that a Kafka source logged, ``{"topic":{"0":12}}``; None if they are another source's.
 
-    They may be empty: a pattern that no topic matches yet. What stands beside topics is left out.
+    They are empty if no topic matches the source's pattern yet. Entries that are not topics are left out.
     """
     try:
         fields = json.loads(text or "", object_pairs_hook=without_duplicates)

@@ -1,7 +1,7 @@
-"""The sink by name, step by step: what the jar asks before a batch's tasks and behind them.
+"""The driver side of ``format("oncelog-kafka")``: the steps that the jar asks for before and after a batch's tasks.
 
-A step runs in a process that Spark keeps for Python on the driver's host, and the next one may run in another. All that
-passes from one to the next is in the requests and in the ledger; connections are kept for as long as a process lives.
+A step runs in a Python process that Spark keeps on the driver's host; the next step may run in another one. So state is
+passed only in the requests and in the ledger. Each process keeps its connections.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
     """Take the step that a request asks for.
 
     Args:
-        request: of PythonSteps.java: ``step``, and what it needs.
+        request: from PythonSteps.java: ``step``, and the fields that the step needs.
         options: as the user gave them.
         schema: of the rows.
 
@@ -50,7 +50,7 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
 
 @dataclass(frozen=True)
 class _TableJob:
-    """The batch's tasks, as far as the jar tells of them."""
+    """The batch's tasks, which Spark runs between two steps."""
 
     buckets: int | None
     is_speculative: bool
@@ -62,11 +62,11 @@ class _TableJob:
         return self.is_speculative
 
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
-        raise UsageError("Spark runs the tasks of a table, between two steps")
+        raise UsageError("Spark runs the tasks of a table itself, between two steps")
 
 
 class _Asked:
-    """A request, and the batch that it is about."""
+    """A request and its batch."""
 
     def __init__(self, request: Mapping[str, Any], options: Mapping[str, str], schema: StructType) -> None:
         self.request = request
@@ -94,12 +94,12 @@ class _Asked:
         return Held(**self.request["attempt"]["held"])
 
     def to_run(self, planned: Planned) -> Answer:
-        """The answer that asks for the tasks."""
+        """The answer that asks the jar to run the tasks."""
         spread = self.request.get("buckets")
         if planned.buckets != spread:
             raise BatchRefusedError(
                 "a part of a decided batch was lost, and the batch had another number of participants; start the query "
-                "with that one, until the part is written again",
+                "with the option participants set to that number, until the part is written again",
                 participants=planned.buckets,
                 now=spread,
             )
@@ -142,7 +142,7 @@ _targets: dict[tuple[int, str], KafkaTarget] = {}
 
 
 def _target(given: Mapping[str, str], options: SinkOptions) -> KafkaTarget:
-    """The target of these options, one per process: opening one asks the brokers."""
+    """The target for these options, kept per process, because opening one sends requests to the brokers."""
     key = (os.getpid(), repr(sorted(given.items())))
     if key not in _targets:
         store = connections.open_store(options.znodes)

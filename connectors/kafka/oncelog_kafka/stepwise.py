@@ -1,7 +1,7 @@
-"""One batch in two steps, with its tasks between them, for a driver that cannot run them itself.
+"""Writes one batch in two steps, for a driver that cannot run the batch's tasks itself: they run between the steps.
 
-The second step may be taken by another process: all that passes from one to the next is `Held`, and the ledger has the
-rest. The tasks run once: what needs them again fails, and the query's restart does it.
+Another process may take the second step. `Held` is all that is passed on; the rest is in the ledger. The tasks run only
+once. If they were needed a second time, the batch fails, and the query's restart runs them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from oncelog_kafka.target import Job, KafkaTarget, Written
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the second step needs to know of the first.
+    """What the second step needs from the first.
 
     Attributes:
         number, nonce: of the round.
-        rewriting: the lease under which lost participants of a decided round are written again; None if there are none.
+        rewriting: the lease under which lost participants of a decided round are written again; None for a new round.
     """
 
     number: int
@@ -32,10 +32,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The tasks are to run now.
+    """The result of the first step if the tasks have to run.
 
     Attributes:
-        settings: what they need to know.
+        settings: what the tasks need to know.
         buckets: number of content-hash participants; None if Spark's partitions are the participants.
         held: for the second step.
     """
@@ -46,7 +46,7 @@ class Planned:
 
 
 def plan(target: KafkaTarget, batch: Batch[Job]) -> Planned | BatchReport:
-    """All that comes before a batch's tasks; its report where it was decided before, and is finished now.
+    """The first step, before the batch's tasks. Returns a report if the batch was decided before and is finished now.
 
     Raises:
         OncelogError: see `BatchDriver.run`.
@@ -64,16 +64,16 @@ def plan(target: KafkaTarget, batch: Batch[Job]) -> Planned | BatchReport:
 
 
 def complete(target: KafkaTarget, batch: Batch[Job], held: Held, written: Written, job_ms: int) -> BatchReport:
-    """All that comes behind a batch's tasks.
+    """The second step, after the batch's tasks.
 
     Args:
-        target, batch: the same as of `plan`.
-        held: of `plan`.
+        target, batch: the same as in `plan`.
+        held: from `plan`.
         written: what the tasks prepared.
         job_ms: how long ago their job began.
 
     Raises:
-        OncelogError: see `BatchDriver.run`. A lost participant is written again behind the query's restart.
+        OncelogError: see `BatchDriver.run`. A lost participant is written again after a restart of the query.
     """
     driver = BatchDriver(target)
     attempt = target.attempt(replace(batch, job=_Over(batch.job)))
@@ -91,7 +91,7 @@ def complete(target: KafkaTarget, batch: Batch[Job], held: Held, written: Writte
 
 
 def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
-    """Undo a batch whose tasks failed; nothing happens if it is decided."""
+    """Undo a batch whose tasks failed; do nothing if it was decided."""
     if held.rewriting is None:
         attempt = target.attempt(batch)
         attempt.resume(held.number, held.nonce, 0)
@@ -99,7 +99,7 @@ def abort(target: KafkaTarget, batch: Batch[Job], held: Held) -> None:
 
 
 class _WantedError(Exception):
-    """The tasks must run to write again what was lost."""
+    """The tasks must run, to write lost participants again."""
 
     def __init__(self, settings: Mapping[str, Any], buckets: int | None) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class _WantedError(Exception):
 
 
 class _Between:
-    """A job that is run between the steps."""
+    """A job that runs between the steps."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -127,4 +127,4 @@ class _Unrun(_Between):
 
 class _Over(_Between):
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> NoReturn:
-        raise NotPreparedError("the batch's rows are at hand again when the query restarts")
+        raise NotPreparedError("the batch's rows are needed again, and are only available after a restart of the query")

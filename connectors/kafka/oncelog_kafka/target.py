@@ -2,20 +2,20 @@
 
 Crash points:
 
-    plan      the round is open and its lease recorded; the round before is aborted  → a restart aborts it, begins anew
-    fence     what older leases left open is being aborted                           → the same
-    write     tasks have prepared transactions                                       → a restart fences them
-    decide    the round names its participants: the batch will be committed          → a restart sends the commits
-    end       some are committed, others not yet                                     → the same
-    complete  nothing is left to do                                                  → a restart skips the batch
+    plan      the round is open, its lease recorded, the previous round aborted  → a restart aborts it and starts over
+    fence     what older leases left open is being aborted                       → the same
+    write     tasks have prepared transactions                                   → a restart fences them
+    decide    the round names its participants: the batch will be committed      → a restart sends the commits
+    end       some participants are committed, others not yet                    → the same
+    complete  nothing is left to do                                              → a restart skips the batch
 
-Assumptions: one multi is atomic, and every step compares the ledger and the round it was derived from; a transaction
-that nobody ends stays open until its time-out; ids are used by one lease only, and a lease is recorded before its ids
-are used. Hence only participants that a decision names are ever committed, all of them are, and what a superseded
-driver or a task left behind can only be aborted.
+Assumptions: one multi is atomic, and every step compares the ledger and the round that it was derived from. A
+transaction that nobody ends stays open until its time-out. An id is used by one lease only, and a lease is recorded
+before its ids are used. Hence only participants that a decision names are ever committed, and all of them are, unless
+the brokers abort one first. Whatever a superseded driver or a task left open can only be aborted.
 
-Never is an id initialised whose outcome is not recorded, as that would abort a prepared transaction: recovery finishes
-decided rounds before it fences, and fencing leaves out what decided rounds name.
+An id whose outcome is not recorded is never initialised, because that would abort a prepared transaction. So recovery
+finishes decided rounds before it fences, and fencing leaves out what decided rounds name.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Written:
 
     Attributes:
         participants: one for each task that had rows.
-        is_retried: Spark tried a task or a stage more than once.
+        is_retried: whether Spark ran a task or a stage more than once.
     """
 
     participants: tuple[Participant, ...]
@@ -74,17 +74,17 @@ class Written:
 
 
 TaskSettings = Mapping[str, Any]
-"""Of `io.oncelog.kafka.sink.SinkSettings`, but for the columns."""
+"""The fields of `io.oncelog.kafka.sink.SinkSettings`, except the columns."""
 
 
 class Job(Protocol):
-    """What writes the rows of a batch: its plan in Spark, whose tasks prepare participants."""
+    """Writes the rows of a batch: its plan in Spark, whose tasks prepare participants."""
 
     def parallelism(self) -> int:
         """Spark's default parallelism."""
 
     def speculates(self) -> bool:
-        """Whether a copy of a task may begin after its batch, with the id of a copy of a task in a later one."""
+        """Whether Spark runs speculative copies, which may begin after their batch, under an id of a later batch."""
 
     def run(self, settings: TaskSettings, buckets: int | None) -> Written:
         """Run the plan once.
@@ -96,10 +96,9 @@ class Job(Protocol):
 
 
 class KafkaTarget:
-    """A cluster that batches are written to, and the store that their ledger is in.
+    """A cluster that batches are written to, and the store of their ledger.
 
     Attributes:
-        store, brokers, options, clock: of the sink.
         timeout_ms: of the batches' transactions.
     """
 
@@ -109,33 +108,32 @@ class KafkaTarget:
         self.options = options
         self.clock = brokers.clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
-        self._lease: tuple[str, int] | None = None  # of which run
+        self._lease: tuple[str, int] | None = None  # run id, lease
         if options.topic is not None and brokers.partitions_of(options.topic) is None:
             raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
 
     def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
-        """See `Target`."""
         return KafkaAttempt(self, batch)
 
     def take_lease(self, run_id: str) -> int | None:
-        """The lease of the run's batches before; None to begin one, as whatever fails on its way makes the next do."""
+        """The lease of the run's last batch, if that called `keep_lease`; None to take a new lease."""
         held, self._lease = self._lease, None
         return held[1] if held is not None and held[0] == run_id else None
 
     def keep_lease(self, run_id: str, lease: int) -> None:
-        """Let the run's next batch go on with the lease of this one."""
+        """Let the run's next batch use the lease of this one."""
         self._lease = run_id, lease
 
     def now(self) -> Instant:
-        """This moment, by this process's clocks."""
+        """The current time, by this process's clocks."""
         return Instant(self.clock.now_ms(), self.clock.monotonic_ms())
 
 
 class KafkaAttempt:
-    """One round of the ledger, on its way to its last commit; see `Attempt`.
+    """One round of the ledger; see `Attempt`.
 
     Attributes:
-        rewriting: the decided round whose lost participants are written again, and the lease for that; None if none.
+        rewriting: the decided round whose lost participants are being written again, and the lease for that; or None.
     """
 
     def __init__(self, target: KafkaTarget, batch: Batch[Job]) -> None:
@@ -164,7 +162,7 @@ class KafkaAttempt:
         return self._opened is not None
 
     def kept_alive(self) -> AbstractContextManager[None]:
-        """The brokers time transactions out, whatever a driver says."""
+        """Nothing to do: the brokers time transactions out, whatever the driver does."""
         return nullcontext()
 
     def write(self, report: BatchReport) -> None:
@@ -174,7 +172,7 @@ class KafkaAttempt:
         self.wrote(written, report)
 
     def plan(self) -> TaskSettings:
-        """What the tasks need to know, once everything before them is done."""
+        """Do everything that comes before the tasks, and return what they need to know."""
         opened, record = self._round, self._round.record
         if self._begins_lease:
             self._recover(record.lease)
@@ -184,14 +182,14 @@ class KafkaAttempt:
         return self._settings(opened.number, record.lease, record.nonce, is_hashed=self.buckets() is not None)
 
     def wrote(self, written: Written, report: BatchReport) -> None:
-        """The tasks are done."""
+        """Take what the tasks prepared."""
         self._written = written
         reach(KafkaCrashPoint.WRITTEN)
         report.rows = sum(participant.rows for participant in self._written.participants)
         report.participants = len(self._written.participants)
 
     def prepare(self, report: BatchReport) -> None:
-        """Abort and fence what Spark's retries and copies of tasks left open."""
+        """Abort and fence what Spark's retries and speculative copies left open."""
         losers = find_losers(
             self._request.prefix, self._round.record.lease, self._written.participants, self._open_transactions()
         )
@@ -216,7 +214,7 @@ class KafkaAttempt:
         self._may_have_zombies = bool(were_there or self._batch.job.speculates())
 
     def abort(self) -> None:
-        """Abort the round and what its tasks left open; nothing happens if it was decided."""
+        """Abort the round and what its tasks left open; do nothing if it was decided."""
         if self._ledger.abort(self._round):
             self._fence(find_losers(self._request.prefix, self._round.record.lease, (), self._open_transactions()))
 
@@ -226,27 +224,27 @@ class KafkaAttempt:
             if not self._may_have_zombies:
                 self._target.keep_lease(self._request.run_id, self._opened.record.lease)
 
-    # By steps: the tasks run between two of them, and the second may be taken by another process
+    # In two steps (stepwise.py): the tasks run between them, and another process may take the second step
 
     def held(self) -> tuple[int, str]:
         """What `resume` needs: the number of the round, and its nonce."""
         return self._round.number, self._round.record.nonce
 
     def resume(self, number: int, nonce: str, job_ms: int) -> None:
-        """Go on behind the job of an attempt that another object began.
+        """Continue an attempt that another object began, after its job.
 
         Args:
             number, nonce: of its round.
             job_ms: how long ago its job began.
 
         Raises:
-            RoundAbortedError: the round is over, and another one may be under way.
+            RoundAbortedError: the round is over; another one may be under way.
         """
         self._opened = self._ledger.reopened(number, nonce)
         self._began = self._target.now().earlier(job_ms)
 
     def rewrote(self, number: int, lease: int, written: Written, job_ms: int) -> None:
-        """The lost participants of a decided round were written again: put them into the decision.
+        """Put the rewritten participants of a decided round into the decision.
 
         Args:
             number: of the round.
@@ -261,12 +259,12 @@ class KafkaAttempt:
 
     @property
     def _round(self) -> OpenRound[KafkaRound]:
-        ensure(self._opened is not None, "a phase behind the round's beginning")
+        ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
     @contextmanager
     def _or_superseded(self) -> Iterator[None]:
-        """A newer driver fences an older one's tasks: where it did, that is the reason."""
+        """If a newer driver took over and fenced this one's tasks, raise that instead of NotPreparedError."""
         try:
             yield
         except NotPreparedError:
@@ -274,18 +272,18 @@ class KafkaAttempt:
             raise
 
     def buckets(self) -> int | None:
-        """How many content-hash participants the batch has; None if Spark's partitions are the participants."""
+        """The number of content-hash participants; None if Spark's partitions are the participants."""
         if self._options.on_timed_out is not OnTimedOut.REWRITE:
             return None
         return self._options.participants or self._batch.job.parallelism()
 
     def _is_at_hand(self, decided: DecidedRound) -> bool:
-        """Whether the rows are those of that round: Spark replays its batch."""
+        """Whether this batch has the rows of that round, because Spark replays it."""
         named = (decided.record.batch_id, decided.record.fingerprint)
         return named == (self._request.batch_id, self._request.fingerprint)
 
     def _recover(self, lease: int) -> None:
-        """What a lease begins with, once it is recorded: finish what was decided, then fence what was not."""
+        """After a new lease is recorded: finish what was decided, then fence what was not."""
         for decided in self._unfinished():
             self._finish(decided, may_rewrite=False)
         reach(KafkaCrashPoint.FENCE)
@@ -298,7 +296,7 @@ class KafkaAttempt:
     def _finish(
         self, decided: DecidedRound, *, may_rewrite: bool, found: Mapping[str, Transaction] | None = None
     ) -> int:
-        """Send a decided round's commits; returns how many participants had to be rewritten."""
+        """Send a decided round's commits. Returns how many participants had to be rewritten."""
         lost = finish(self._brokers, self._target.store, decided, found)
         if not lost:
             return 0
@@ -307,8 +305,8 @@ class KafkaAttempt:
         try:
             rewritten = replace(decided, record=self._rewrite(decided, lost))
         except (NotPreparedError, RoundAbortedError) as problem:
-            self._ledger.check_live()  # a newer driver fences an older one's tasks: that is the reason, then
-            raise self._lost(decided, lost, "restart the query: it writes them again, verified") from problem
+            self._ledger.check_live()  # if a newer driver fenced the tasks, raise that
+            raise self._lost(decided, lost, "restart the query, which writes and verifies them again") from problem
         lost_again = finish(self._brokers, self._target.store, rewritten)
         if lost_again:
             raise self._lost(rewritten, lost_again)
@@ -342,14 +340,14 @@ class KafkaAttempt:
         self, decided: DecidedRound, lost: Sequence[Participant], remedy: str | None = None
     ) -> ParticipantLostError:
         if remedy is None and decided.record.buckets is not None and self._is_at_hand(decided):
-            remedy = "start the query with onTimedOutParticipant=rewrite to write them again, verified"
+            remedy = "start the query with onTimedOutParticipant=rewrite, which writes and verifies them again"
         return ParticipantLostError(
             "the brokers aborted a part of a decided batch before its commit arrived: these rows are missing, while "
             "the rest of the batch is there; "
             + (
                 remedy
-                or "write them by hand, then mark the batch as complete by `oncelog kafka batch complete`; with "
-                "onTimedOutParticipant=rewrite from the start the sink does it"
+                or "write them by hand, then mark the batch as complete with `oncelog kafka batch complete`; if "
+                "onTimedOutParticipant=rewrite is set from the start, the sink writes them itself"
             ),
             prefix=decided.prefix,
             batch_id=decided.record.batch_id,
@@ -364,8 +362,8 @@ class KafkaAttempt:
         """What the tasks need to know.
 
         Args:
-            number, lease, nonce: of the round that their participants belong to.
-            is_hashed: whether the participants' content is hashed.
+            number, lease, nonce: of the participants' round.
+            is_hashed: whether to hash the participants' content.
             only: the participants to write; None for all.
         """
         request, progress = self._request, self._progress
@@ -392,7 +390,7 @@ class KafkaAttempt:
         return self._brokers.list_ids([ONGOING])
 
     def _fence(self, transactional_ids: Sequence[str]) -> None:
-        """Abort and fence these ids, but for what a decision names and no commit was answered for."""
+        """Abort and fence these ids, except those that an unfinished decision names."""
         if not transactional_ids:
             return
         decided = {
@@ -405,12 +403,12 @@ class KafkaAttempt:
 
 
 def _transaction_timeout_ms(brokers: Brokers, options: SinkOptions) -> int:
-    """The time-out of the transactions: as asked for, else the most that the brokers allow."""
+    """The time-out of the transactions: the option, or else the brokers' maximum."""
     wanted = options.transaction_timeout_ms
     maximum = brokers.broker_setting("transaction.max.timeout.ms")
     if wanted is not None and maximum is not None and wanted > maximum:
         raise InvalidTransactionTimeoutError(
-            "transactionTimeoutMs is above what the brokers allow; lower it, or raise transaction.max.timeout.ms there",
+            "transactionTimeoutMs is above what the brokers allow; lower it, or raise their transaction.max.timeout.ms",
             transactionTimeoutMs=wanted,
             maximum_ms=maximum,
         )

@@ -1,6 +1,6 @@
-"""What the token of a participant says: the metadata of the offset that commits with the participant's rows. Pure.
+"""The text of a participant's token: the metadata of the offset that is committed with the participant's rows. Pure.
 
-A sink writes the same text beside the source's offsets in the user's group.
+A sink writes the same text into the metadata of the source offsets in the user's group.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class TokenText:
 
     Attributes:
         query_id, batch_id: of the batch.
-        round: its number under the sink's prefix.
-        nonce: of the attempt.
+        round: number of the round under the sink's prefix.
+        nonce: unique to the attempt.
     """
 
     query_id: str
@@ -30,7 +30,7 @@ class TokenText:
 
 
 def read(metadata: str) -> TokenText | None:
-    """What an offset's metadata says; None if no sink wrote it."""
+    """Parse an offset's metadata; None if no sink wrote it."""
     try:
         fields = json.loads(metadata)
         return TokenText(str(fields["query"]), int(fields["batch"]), int(fields["round"]), str(fields["nonce"]))

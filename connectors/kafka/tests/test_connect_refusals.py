@@ -87,7 +87,7 @@ def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: st
         )
 
     for error, module in zip(found, [*["pyspark_oncelog"] * 3, *["pyspark_oncelog_kafka"] * 2], strict=True):
-        missing = ("no oncelog that works; pip install", f"cause=ModuleNotFoundError: No module named '{module}'")
+        missing = ("no working oncelog; pip install", f"cause=ModuleNotFoundError: No module named '{module}'")
         words = missing if what == "empty" else ("cannot be started; set PYSPARK_PYTHON",)
         check_told(error, "UsageError: Spark's Python", *words, f"python={python}")
 
@@ -114,6 +114,6 @@ def test_a_jar_of_another_version_than_the_package_is_refused() -> None:
         assert isinstance(answer, Answer)
         told = json.loads(answer.text)["error"]
         assert told.startswith(
-            "UsageError: the Kafka connector's jar in this Spark is of another version than its Python"
+            "UsageError: the Kafka connector's jar in this Spark has another version than the Python"
         )
         assert f"package='{oncelog.__version__}'" in told

@@ -322,7 +322,7 @@ def test_a_query_that_gets_no_ticket_any_more_says_so_and_goes_on_when_it_does(
         query.write()
 
         assert program.wait() != 0
-        assert re.search("BrokerAccessError: .*mend the credentials", program.output.read_text())
+        assert re.search("BrokerAccessError: .*check the credentials", program.output.read_text())
         query.check_nothing_is_left_open()
         with realm.serving():
             query.live(None)
@@ -348,7 +348,7 @@ def test_a_query_outlives_its_tokens_while_it_gets_new_ones_and_says_so_when_it_
             time.sleep(issuer.lifetime_s + 1)
             query.write()
             assert program.wait() != 0
-        assert re.search("BrokerAccessError: .*mend the credentials", program.output.read_text())
+        assert re.search("BrokerAccessError: .*check the credentials", program.output.read_text())
         query.check_nothing_is_left_open()
         query.live(None)
         query.recover()
@@ -383,7 +383,7 @@ def test_a_token_that_expires_under_way_is_refused_and_a_new_one_lets_in(entranc
         assert brokers.partitions_of("none") is None
         with issuer.closed():
             time.sleep(issuer.lifetime_s + 1)  # the broker looks at the clock
-            with pytest.raises(BrokerAccessError, match="mend the credentials"):
+            with pytest.raises(BrokerAccessError, match="check the credentials"):
                 brokers.partitions_of("none")
         until(lambda: _is_let_in(brokers), within_s=30)
 

@@ -200,14 +200,14 @@ def test_a_batch_write_that_died_behind_its_decision_is_finished_by_the_next_one
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])
 def test_a_batch_write_in_another_mode_is_refused(world: World, mode: str) -> None:
     df = world.spark.range(1).selectExpr("'x' as value")
-    with pytest.raises(Exception, match="topics are appended to"):
+    with pytest.raises(Exception, match="a topic can only be appended to"):
         df.write.format("oncelog-kafka").options(**options(world.broker, world.folder, world.topic)).mode(mode).save()
 
 
 def test_an_option_of_streams_is_refused_in_a_batch_write(world: World) -> None:
     df = world.spark.range(1).selectExpr("'x' as value")
     given = options(world.broker, world.folder, world.topic, groupId="g")
-    with pytest.raises(Exception, match="the option does not count here"):
+    with pytest.raises(Exception, match="the option does not apply here"):
         df.write.format("oncelog-kafka").options(**given).save()
 
 

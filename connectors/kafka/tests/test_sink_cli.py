@@ -143,7 +143,7 @@ def test_a_part_that_was_aborted_behind_the_decision_is_not_promised_to_be_commi
 
     found = world.json("batch", "show", world.prefix)["batch"]
 
-    assert "1 of 2 are not open any more" in found["recovery"]
+    assert "1 of 2 are no longer open" in found["recovery"]
     assert [p["left_ms"] is None for p in found["participants"]] == [True, False]
 
 
@@ -211,7 +211,7 @@ def test_a_batch_that_lacks_nothing_is_committed_and_not_given_up(world: World) 
 
     done = world.ask("batch", "complete", world.prefix, "--accept-loss")
 
-    assert f"batch {decided.record.batch_id} of {world.prefix} is complete, and lacks nothing" in done.stdout
+    assert f"batch {decided.record.batch_id} of {world.prefix} is complete, and no rows are missing" in done.stdout
     assert world.values() == numbered(10)
     assert world.ask("batch", "complete", world.prefix, "--accept-loss").exit_code == 2
 

@@ -130,7 +130,7 @@ def test_of_ids_that_timed_out_behind_the_decision_and_expired_nothing_is_guesse
     assert set(world.brokers.commit(decided.record.participants)) == {"INVALID_PRODUCER_ID_MAPPING"}
 
     for batch_id in (0, 1):
-        with pytest.raises(ParticipantLostError, match="nothing tells") as error:
+        with pytest.raises(ParticipantLostError, match="can no longer be known") as error:
             world.run(batch_id, FIRST, run=f"run-2.{batch_id}", **more)
         assert error.value.fields["transactional_id"] in ids(decided.record)
     assert world.values() == []

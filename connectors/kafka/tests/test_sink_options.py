@@ -52,7 +52,7 @@ def test_a_setting_that_is_not_the_users_is_refused_with_the_reason(name: str) -
     ("name", "value"), [("enable.idempotence", "false"), ("acks", "1"), ("acks", "0"), ("enable.idempotence", False)]
 )
 def test_what_would_break_the_guarantee_is_refused(name: str, value: object) -> None:
-    with pytest.raises(InvalidOptionError, match="one value only"):
+    with pytest.raises(InvalidOptionError, match="does not accept this value"):
         options.parse({**LEAST, f"kafka.{name}": value})
 
 
@@ -75,7 +75,7 @@ def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger() -> None:
 
 @pytest.mark.parametrize("name", ["topic", "transactionalIdPrefix", "sinkName", "groupId", "kafka.client.id", "\ud83d"])
 def test_half_a_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match="half a surrogate") as error:
+    with pytest.raises(InvalidOptionError, match="half a surrogate pair") as error:
         options.parse({**LEAST, name: "name\udce9"})
 
     str(error.value).encode()
@@ -123,7 +123,7 @@ def test_an_option_that_is_given_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["groupId", "takeover"])
 def test_what_outlives_a_query_needs_a_prefix_that_does(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match="prefix that outlives"):
+    with pytest.raises(InvalidOptionError, match="needs a transactionalIdPrefix"):
         options.parse({**LEAST, name: "g"})
 
 
@@ -173,7 +173,7 @@ def test_a_login_is_read_in_every_form_that_java_reads(login: str, password: str
 def test_a_login_without_a_user_is_refused_and_not_shown() -> None:
     given = {**LEAST, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": 'Module required password="secret";'}
 
-    with pytest.raises(InvalidOptionError, match="names no username and password") as error:
+    with pytest.raises(InvalidOptionError, match="finds no username and password") as error:
         options.parse(given)
     assert "secret" not in str(error.value)
     assert python_client({**given, "admin.sasl_plain_username": "u"})["sasl_plain_password"] == "secret"

@@ -170,9 +170,7 @@ def test_a_log_that_retention_shortens_while_a_task_reads_it_is_gone_on_with_at_
         assert query.awaitTermination(WITHIN_S)
 
     assert found == ["3"]
-    assert f"WARN the log does not hold a planned offset any more; topic={name}, partition=0, offset=0" in (
-        warned.toString()
-    )
+    assert f"WARN the log no longer has a planned offset; topic={name}, partition=0, offset=0" in (warned.toString())
 
 
 ANOTHER = "a topic was deleted and created again: the query's offsets belong to the old one"

@@ -34,7 +34,7 @@ def attempt(source: Source, kind: str, folder: Path, **options: str | int | bool
         ({"startingOffsets": '{"t":{"0":-3}}'}, r"wrong value.*option=startingOffsets.*no number below -2"),
         ({"startingOffsets": '{"t":{"0":1,"0":2}}'}, r"each topic and partition once"),
         ({"startingOffsets": '{"t":{"x":1}}'}, r"expected JSON of the shape"),
-        ({"startingOffsets": "group"}, r"starts at what a group committed.*missing=groupId"),
+        ({"startingOffsets": "group"}, r"startingOffsets=group needs the option groupId.*missing=groupId"),
         ({"startingTimestamp": "yesterday"}, r"wrong value.*option=startingTimestamp.*whole number"),
         ({"startingOffsetsByTimestamp": "[]"}, r"expected JSON.*option=startingOffsetsByTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "x"}, r"option=startingOffsetsByTimestampStrategy.*error or latest"),

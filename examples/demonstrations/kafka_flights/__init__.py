@@ -1,7 +1,7 @@
 """Parts of `kafka_exactly_once.py`.
 
-query   the text that is run
+query   the query itself
 doors   how its process is started
 doomed  how it is killed
-audit   the reader that judges what it left
+audit   the reader that checks its output
 """

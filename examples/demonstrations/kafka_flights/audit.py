@@ -1,4 +1,4 @@
-"""Reads what the pipelines left with librdkafka, which shares no code with what wrote it, and loads what they read."""
+"""Loads the pipelines' input, and reads their output with librdkafka, which shares no code with what wrote it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(brokers: str, topic: str) -> Counter[int]:
 
 
 def judge(expected: pa.Table, found: Counter[int]) -> Findings:
-    """Compare what a topic holds with the truth."""
+    """Compare a topic's content with the truth."""
     wanted = set(expected["row"].to_pylist())
     return Findings(
         expected=len(wanted),

@@ -1,8 +1,8 @@
-"""Becomes another program, which is killed with its whole process group where it first comes to a named moment.
+"""Becomes another program, which is killed with its whole process group when it first reaches a crash point.
 
-Run in a session of its own as ``python -m kafka_flights.doomed <crash point> <mark> <command> ...``. The moment is a
-variable of the environment, which every process inherits that works for the program: Spark's Python workers too, in
-which the sink takes its steps.
+Run it in a new session as ``python -m kafka_flights.doomed <crash point> <mark> <command> ...``. The crash point is an
+environment variable, which all processes of the program inherit, including Spark's Python workers, in which the sink
+takes its steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the process of the query is started: the text of the query is the same behind each door to Spark.
+"""How the query's process is started; the query is the same each time.
 
-By `python` Spark's driver is a child of the query's process, by `spark-submit` its parent. By `connect` it is a server,
-and the query a client of it, in an environment that has neither a JVM nor py4j.
+With `python`, Spark's driver is a child of the query's process, with `spark-submit` its parent. With `connect` it is a
+server, and the query is its client, in an environment that has neither a JVM nor py4j.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPARK = {
 ONLY_HERE = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
 
 ELSEWHERE = {"PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE"}
-"""Variables that would lead a client to another Spark than its own."""
+"""Environment variables that would lead a client to another Spark than its own."""
 
 
 class Door(StrEnum):
@@ -49,11 +49,11 @@ class Door(StrEnum):
 
 
 class Starter:
-    """Starts the query through a door, in a folder.
+    """Starts the query in one of these ways, in a folder.
 
     Args:
-        programs: where it is started, and ended.
-        folder: for what the programs write.
+        programs: starts and ends the processes.
+        folder: for the programs' output.
         name: of this start.
     """
 
@@ -63,12 +63,11 @@ class Starter:
         self._name = name
 
     async def start(self, door: Door, settings: Mapping[str, str], moment: str = "") -> list[Program]:
-        """Start the query; returns its programs, first of all the one whose session has Spark's driver.
+        """Start the query, and return its programs; the first one is that with Spark's driver.
 
         Args:
-            door: through which.
             settings: of the query.
-            moment: of a batch at which that session is killed, if it is to be.
+            moment: crash point at which the driver's session is killed; empty for none.
         """
         spark = {**SPARK, "spark.local.dir": str(self._folder / "spark")}
         match door:
@@ -99,7 +98,7 @@ class Starter:
 
 
 def _spark_submit(settings: Mapping[str, str]) -> list[str]:
-    """The beginning of a command line: ``spark-submit --jars "$(oncelog jars)"``, with settings of Spark."""
+    """The start of the command line: ``spark-submit --jars "$(oncelog jars)"``, with Spark's settings."""
     jars = subprocess.run([BIN / "oncelog", "jars"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     more = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     return [str(BIN / "spark-submit"), "--jars", jars, *more]
@@ -110,7 +109,7 @@ def _plain_environment() -> dict[str, str]:
 
 
 def _client_python() -> Path:
-    """That of the client's environment, which the first run makes: ``pip install oncelog pyspark-client``."""
+    """The client's Python; the first run creates its environment: ``pip install oncelog pyspark-client``."""
     release = version("pyspark")
     folder = ROOT / "build" / f"kafka-client-{release}"
     python, ready = folder / "bin" / "python", folder / "ready"

@@ -1,8 +1,8 @@
-"""The query: late departures of one Kafka topic go to another one.
+"""The query: it copies late departures from one Kafka topic to another.
 
-Started with its settings as JSON, by any of the `doors`; only where its session comes from depends on them. With
-``"sink": "oncelog"`` each batch is written exactly once; with ``"twin"`` each task sends its rows by an idempotent
-producer, as sinks do that are at-least-once.
+It is started with its settings as JSON, in any of the ways in doors.py, which only affect where its session comes from.
+With ``"sink": "oncelog"`` each batch is written exactly once. With ``"twin"`` each task sends its rows with an
+idempotent producer, like at-least-once sinks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAUSE_S = 0.3
 
 
 def exactly_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
-    """The sink of oncelog."""
+    """Writes with the sink of oncelog."""
     return (
         rows.writeStream.format("oncelog-kafka")
         .option("kafka.bootstrap.servers", settings["brokers"])
@@ -40,7 +40,7 @@ def exactly_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
 
 
 def at_least_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
-    """A sink without transactions: what a task sent stays, whatever becomes of the batch."""
+    """A sink without transactions: what a task sent stays, whatever happens to the batch."""
     brokers, target = settings["brokers"], settings["target"]
 
     def send(rows: Iterable[Row]) -> None:
@@ -60,7 +60,7 @@ def at_least_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter
 
 
 def session(settings: dict[str, Any]) -> SparkSession:
-    """One of the server that the settings name, or one of this process, with the connector's jar."""
+    """A session on the server that the settings name, or in this process with the connector's jar."""
     if "remote" in settings:
         return SparkSession.builder.remote(settings["remote"]).getOrCreate()
     return oncelog_kafka.configure(SparkSession.builder.config(map=settings.get("spark", {}))).getOrCreate()

@@ -1,8 +1,8 @@
 """The Structured Streaming source and sinks. Needs the extra ``oncelog[spark]``.
 
 ``spark.readStream.format("oncelog")`` and ``df.writeStream.format("oncelog")`` need no registration: Spark finds the
-module ``pyspark_oncelog``. `sink` is the main door for writing:
-``df.writeStream.foreachBatch(oncelog.spark.sink(...))``. `configure` makes reads faster.
+module ``pyspark_oncelog``. The main way to write is ``df.writeStream.foreachBatch(oncelog.spark.sink(...))``.
+`configure` adds oncelog's jar to a session: reads get faster, and streams on Spark 4.0 and 4.1 need it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOMES = {
     "jars": "packaging",
     "sink": "batch_sink",
 }
-"""Loaded when they are asked for: what sinks share (`kit`) serves programs without PySpark too."""
+"""Imported on first use, so that programs without PySpark can use what all sinks share (`kit`)."""
 
 
 def __getattr__(name: str) -> Any:

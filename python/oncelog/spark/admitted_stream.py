@@ -1,4 +1,4 @@
-"""The stream reader on Spark since 4.2, which asks Python readers how much a batch may take."""
+"""The stream reader for Spark 4.2 and later, which asks Python readers how much a batch may take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog.spark.source import StreamReader
 
 
 class AdmittedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """Gives Spark its limit, and gets it back with each batch."""
+    """Tells Spark its limit; Spark passes the limit back with each batch."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:

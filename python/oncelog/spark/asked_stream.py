@@ -1,7 +1,8 @@
-"""The stream reader on Spark 4.0 and 4.1, whose Python readers know nothing of limits.
+"""The stream reader for Spark 4.0 and 4.1, which pass no limits to Python readers.
 
-There oncelog's jar limits batches. It asks by the one call with two offsets that Spark hands on, `partitions`: an end
-offset is then a question (AskedStream.java), and the answer is a partition that nobody reads.
+On these versions oncelog's jar limits the batches. It has to ask Python where a batch ends, and the only call that
+passes two offsets through Spark is `partitions`. So the jar puts its question in place of the end offset
+(AskedStream.java), and the answer is a partition that nobody reads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ QUESTION = "@ask"
 
 
 class Answer(InputPartition):
-    """A text for the jar, which reads it as it reads a task."""
+    """A text for the jar, pickled in the same way as a task."""
 
     def __init__(self, text: str) -> None:
         super().__init__(None)
@@ -50,15 +51,11 @@ class AskedStreamReader(StreamReader):
                 self.prepareForTriggerAvailableNow()
                 return None
             case _:
-                raise UsageError("oncelog's jar and its Python package are not of one version", question=question)
+                raise UsageError("oncelog's jar and its Python package have different versions", question=question)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """What Spark calls where no jar limits batches.
-
-        Raises:
-            UsageError: always.
-        """
+        """Spark calls this only if the jar is missing, so it always raises UsageError."""
         raise UsageError(
-            "streams on Spark 4.0 and 4.1 need oncelog's jar: make the session with "
+            "streams on Spark 4.0 and 4.1 need oncelog's jar: create the session with "
             'oncelog.spark.configure(SparkSession.builder), or start the program with --jars "$(oncelog jars)"'
         )

@@ -1,4 +1,4 @@
-"""The main door of the log's sink: ``writeStream.foreachBatch(oncelog.spark.sink(...))``, for any plan and source."""
+"""The log's sink for ``writeStream.foreachBatch(oncelog.spark.sink(...))``, with any plan and source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelog.spark.versions import refuse_connect
 
 
 class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
-    """Writes each micro-batch it is called with, exactly once. Made by `sink`; pickles."""
+    """Writes each micro-batch exactly once. Create it with `sink`; it can be pickled."""
 
     format_name = "oncelog"
 
@@ -48,14 +48,14 @@ def sink(**options: Any) -> Sink:
     """An exactly-once sink for ``writeStream.foreachBatch``.
 
     Args:
-        options: those of the sink, in Spark's spelling: path, topic, transactionalIdPrefix, groupId, ...
+        options: the sink's options under their documented names: path, topic, transactionalIdPrefix, groupId, ...
 
     Returns:
-        a function of (DataFrame, batch id).
+        A function of (DataFrame, batch id).
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
-        UsageError: the session is one of Spark Connect; there ``writeStream.format("oncelog")`` writes the same rows.
+        UsageError: this is a Spark Connect session; use ``writeStream.format("oncelog")``, which writes the same rows.
 
     Example:
         query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))

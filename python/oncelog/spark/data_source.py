@@ -1,7 +1,7 @@
-"""``format("oncelog")``: what Spark asks of a data source, answered by the room that knows.
+"""``format("oncelog")``: the entry point that Spark looks up.
 
-Spark imports this module in a new process at each look-up of a data source, also of another one: the rooms are entered
-when they are asked.
+Spark imports this module in a new process whenever it looks up any data source, not only this one. So it imports the
+reader and writer modules only when Spark asks for a reader or writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OncelogDataSource(DataSource):
-    """Reads and writes topics of a log. The columns are those of Spark's Kafka connector."""
+    """Reads and writes topics of a log, with the columns of Spark's Kafka connector."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,7 +64,7 @@ class OncelogDataSource(DataSource):
 
 
 def _stream_reader() -> type[StreamReader]:
-    """The one for this version of Spark."""
+    """The stream reader for the installed version of Spark."""
     if find_spec("pyspark.sql.streaming.datasource") is None:
         from oncelog.spark.asked_stream import AskedStreamReader
 

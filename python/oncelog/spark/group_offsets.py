@@ -1,4 +1,4 @@
-"""The consumer group that the log's sinks keep: which source offsets of a batch become its own with the decision."""
+"""Which source offsets a log sink commits to its consumer group when a batch is decided."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.types import TopicIdPartition
 
 
 def _is_of_kafka(text: str) -> bool:
-    """Whether Kafka's sources log such offsets: ``{"topic":{"0":12}}``."""
+    """Whether the text has the shape that Kafka sources log: ``{"topic":{"0":12}}``."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -25,8 +25,8 @@ def _is_of_kafka(text: str) -> bool:
 
 _OF_KAFKA = Foreign(
     _is_of_kafka,
-    "Kafka offsets cannot be in a group of the log; leave groupId out of the sink (the checkpoint keeps the progress), "
-    "and give it to the source, if Kafka is to show how far the query is",
+    "a group of the log cannot hold Kafka offsets; leave groupId out of the sink (the checkpoint keeps the progress), "
+    "and set it on the source if Kafka should show the query's progress",
 )
 
 
@@ -34,12 +34,12 @@ def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> GroupProgre
     """The group's offsets before and after the batch.
 
     Args:
-        batch: what Spark's checkpoint says of it.
-        group_id: of the sink; the query's source must name the same.
-        cluster_id: of the sink's log, which keeps the group; the query's source must read it.
+        batch: the batch as Spark's checkpoint describes it.
+        group_id: the sink's groupId; the query's source must name the same group.
+        cluster_id: of the sink's log; the query's source must read from the same log.
 
     Raises:
-        BatchRefusedError: the query's progress is more than the offsets of this group.
+        BatchRefusedError: the query's progress depends on more than the offsets of this group.
     """
 
     def parse(text: str | None) -> SourceOffset | None:
@@ -50,12 +50,12 @@ def of_batch(batch: BatchContext, group_id: str, cluster_id: str) -> GroupProgre
     ends = parse_ends(batch, group_id, parse, wanted, _OF_KAFKA)
     if any(end.cluster_id != cluster_id for end in ends):
         raise BatchRefusedError(
-            "the source reads another log than the sink writes, and a group's offsets are kept where it reads; leave "
+            "the source reads another log than the sink writes, and a group holds offsets of its own log only; leave "
             "groupId out of the sink",
             group_id=group_id,
             source_cluster_ids=sorted({end.cluster_id for end in ends}),
             cluster_id=cluster_id,
         )
-    # A source that has no start yet begins with an empty batch (source.py): its end is where the query starts.
+    # A source without a start begins with an empty batch (source.py), so its end is where the query starts.
     starts = [end if text is None else parse_offset(text) for text, end in zip(batch.start_offsets, ends, strict=True)]
     return progress(group_id, [start.partitions() for start in starts], [end.partitions() for end in ends])

@@ -1,4 +1,4 @@
-"""The embedded log as a target of sinks: a batch is one round that owns data, visible with its decision."""
+"""The embedded log as a target of sinks. A batch is one round, whose data becomes visible with its decision."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ Job = Callable[[WriteTask], Iterable[Written]]
 
 
 class LogTarget:
-    """A log that batches are written to.
-
-    Attributes:
-        log, options, clock: of the sink.
-    """
+    """A log that batches are written to; see `Target`."""
 
     def __init__(self, log: Log, options: SinkOptions) -> None:
         self.log = log
@@ -47,7 +43,6 @@ class LogTarget:
         self.upkeep = Upkeep(log.services)
 
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
-        """See `Target`."""
         return LogAttempt(self, batch)
 
 
@@ -63,7 +58,7 @@ class LogAttempt:
 
     @property
     def _round(self) -> Round:
-        ensure(self._opened is not None, "a phase behind the round's beginning")
+        ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
     def begin(self) -> bool:
@@ -80,7 +75,7 @@ class LogAttempt:
             except (RetriableError, OutcomeUnknownError):
                 return True
             except OncelogError:
-                return False  # the round is over: the batch's next step says so
+                return False  # the round is over; the batch's next step raises the error
             return True
 
         pause_ms = self._target.options.round_timeout_ms // RENEWALS_PER_TIMEOUT
@@ -94,7 +89,7 @@ class LogAttempt:
         report.participants = len({partition.partition for partition in self._blocks})
 
     def prepare(self, report: BatchReport) -> None:
-        """Append the blocks under the round; makes room first where a partition lists too many unsettled owners."""
+        """Append the blocks under the round; settle owners first if a partition lists too many."""
         try:
             self._round.write(self._blocks)
         except PartitionPinnedError:
@@ -107,13 +102,13 @@ class LogAttempt:
         self._round.decide()
 
     def commit(self, report: BatchReport) -> None:
-        """Nothing is left to do: what was decided is visible."""
+        """Nothing to do: the decision made the data visible."""
 
     def abort(self) -> None:
         self._round.abort()
 
     def finish(self) -> None:
-        """Shorten the lists of the partitions, when it is time. Only upkeep: what fails is left to the next batch."""
+        """Settle owners if upkeep is due. A failure is ignored: the next batch tries again."""
         self._target.upkeep.after_writing(() if self._opened is None else self._opened.partitions)
         with suppress(RetriableError, OutcomeUnknownError):
             rounds.forget_old_rounds(self._log.services.store, self._batch.request.prefix)
@@ -123,7 +118,7 @@ def write_task(log: Log, options: SinkOptions) -> WriteTask:
     """What the tasks of a batch need to know.
 
     Raises:
-        UnknownTopicError: the topic of the options does not exist.
+        UnknownTopicError: the option `topic` names one that does not exist.
     """
     store = log.services.store
     with store.snapshot() as reader:
@@ -139,7 +134,8 @@ def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition,
     """Blocks by log partition, in the order of the rows.
 
     Raises:
-        UnknownTopicError, UnknownPartitionError: a topic was deleted, or created again smaller, while the tasks worked.
+        UnknownTopicError, UnknownPartitionError: while the tasks ran, a topic was deleted, or created again with fewer
+            partitions.
     """
     identified: dict[str, list[TopicIdPartition]] = {}
     found: dict[TopicIdPartition, list[Block]] = {}
@@ -159,7 +155,7 @@ def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition,
 
 
 def commit_once(log: Log, written: Iterable[Written]) -> None:
-    """Commit what the tasks of a batch write wrote, in one transaction of an id of its own."""
+    """Commit what the tasks of a batch write wrote, in one transaction with a new transactional id."""
     blocks = by_partition(log, written)
     if not blocks:
         return

@@ -1,4 +1,7 @@
-"""Open logs, one per process and place: Spark calls in from many short-lived objects; a forked worker opens anew."""
+"""The open logs of this process, one for each path: Spark's many short-lived objects share them.
+
+A forked worker opens its own.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ _open_logs: dict[tuple[int, str, str | None], Log] = {}
 
 
 def open_log(path: str, znodes: str | None) -> Log:
-    """The log at `path`, opened once per process; it must exist. Spark's processes never close it: they end.
+    """The log at `path`, which must exist, opened once per process. Spark's processes never close it.
 
-    Where another log took its place, which happens in notebooks and tests, the new one is opened.
+    If the log was replaced by a new one, which happens in notebooks and tests, the new one is opened.
 
     Raises:
         UsageError: there is no log at `path`.
@@ -26,7 +29,7 @@ def open_log(path: str, znodes: str | None) -> Log:
 
 
 def _is_in_place(log: Log) -> bool:
-    """Whether the log's store is still the one at its place, as far as that shows without asking a server."""
+    """Whether the open store is still the one at its path, as far as this can be told without asking a server."""
     try:
         with log.services.store.snapshot():
             return True
@@ -35,6 +38,6 @@ def _is_in_place(log: Log) -> bool:
 
 
 def close_logs() -> None:
-    """Close what this process opened, for a program that goes on without Spark; sinks made so far are of no use."""
+    """Close all logs that this process opened, for a program that continues without Spark. Its sinks stop working."""
     while _open_logs:
         _open_logs.popitem()[1].close()

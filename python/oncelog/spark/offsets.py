@@ -1,10 +1,9 @@
 """The source's offset: how far it has read, as Spark keeps it in a checkpoint. Values and pure rules only.
 
-Spark compares offsets as text, so `SourceOffset.to_dict` has one order: topics by name, partitions by number. A
-partition that stands in an offset once stays there, at least where it was, unless its topic is deleted and the query
-may go on without it (selection.py). `advance` is the only way forward: it never goes backwards, and lets a new
-partition appear at its log start in a batch that reads nothing, so that a batch never reads from a position that no
-checkpoint holds, and reads whole plans.
+Spark compares offsets as text, so `SourceOffset.to_dict` uses one order: topics by name, partitions by number. A
+partition stays in the offset once it is there, and never moves backwards, unless its topic is deleted and the query may
+continue without it (selection.py). Only `advance` moves an offset forward. It adds a new partition at its log start, in
+a batch that reads nothing. Hence a batch only reads from positions that a checkpoint holds, and it reads whole plans.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """The next offset to read of each partition of one incarnation of a topic."""
+    """The next offset to read of each partition of a topic; a topic that was created again has a new id."""
 
     topic_id: str
     offsets: Mapping[int, int]
@@ -35,7 +34,7 @@ class SourceOffset:
 
     Attributes:
         cluster_id: of the log; offsets of one log mean nothing on another.
-        group_id: the group whose progress this is, if the source names one.
+        group_id: the source's groupId, if it is set.
         topics: by name.
     """
 
@@ -44,7 +43,7 @@ class SourceOffset:
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
     def offset_of(self, partition: TopicIdPartition) -> int | None:
-        """The next offset to read of `partition`; None if it (or this incarnation of its topic) is not in here."""
+        """The next offset to read of `partition`; None if this offset does not contain it, by topic id."""
         topic = self.topics.get(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id:
             return None
@@ -59,11 +58,11 @@ class SourceOffset:
         }
 
     def names(self) -> set[str | TopicPartition]:
-        """Topics and partitions, as options name them."""
+        """The topics and partitions in this offset, as options name them."""
         return {*self.topics, *(partition.topic_partition for partition in self.partitions())}
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that Spark keeps; equal offsets give equal text."""
+        """The JSON object that Spark keeps; equal offsets have equal text."""
         return {
             "version": VERSION,
             "cluster_id": self.cluster_id,
@@ -78,7 +77,7 @@ class SourceOffset:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as compact text."""
+        """`to_dict` as compact JSON."""
         return _compact(self.to_dict())
 
 
@@ -87,8 +86,8 @@ class PartitionEnd:
     """What a plan found in one partition.
 
     Attributes:
-        log_start: its first offset that retention has not removed.
-        end: where a batch may read up to.
+        log_start: the first offset that retention has not removed.
+        end: the offset that a batch may read up to (exclusive).
     """
 
     partition: TopicIdPartition
@@ -97,7 +96,7 @@ class PartitionEnd:
 
 
 def is_source_offset(text: str) -> bool:
-    """Whether an offset that some source of a query logged is one of this source's, of whatever version."""
+    """Whether a logged offset was written by an oncelog source of any version."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -109,10 +108,10 @@ def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
     """Read an offset from a checkpoint.
 
     Args:
-        found: as text, or as the JSON object that Spark hands to a reader.
+        found: the text, or the JSON object that Spark passes to a reader.
 
     Raises:
-        CorruptDataError: it is no offset of this source.
+        CorruptDataError: it is not an offset of this source.
         UnsupportedFormatError: a newer oncelog wrote it.
     """
     try:
@@ -125,7 +124,7 @@ def parse_offset(found: str | Mapping[str, Any]) -> SourceOffset:
         return _parse_fields(fields)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise CorruptDataError(
-            "the checkpoint holds an offset that is none of the oncelog source", found=found, problem=str(problem)
+            "the checkpoint contains an offset that the oncelog source did not write", found=found, problem=str(problem)
         ) from None
 
 
@@ -155,10 +154,10 @@ def _expect(condition: bool, what: str) -> None:
 
 
 def check_same_log(offset: SourceOffset, cluster_id: str) -> None:
-    """Refuse an offset of another log: its numbers would name other records here.
+    """Refuse an offset of another log, because its numbers would name other records here.
 
     Raises:
-        UsageError: the checkpoint was made on another log.
+        UsageError: the checkpoint belongs to another log.
     """
     if offset.cluster_id != cluster_id:
         raise UsageError(
@@ -171,17 +170,17 @@ def check_same_log(offset: SourceOffset, cluster_id: str) -> None:
 def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:
     """The end of the next batch.
 
-    A known partition never goes backwards and never disappears, also if it is missing in `ends`. A partition that is
-    new (also one of a topic that was created again) appears at its log start, in a batch that reads nothing, so that
-    the next one reads all of the plan, each partition from a position the checkpoint holds: what a transaction wrote to
-    known partitions never comes before what it wrote to new ones.
+    A known partition never moves backwards and never disappears, even if it is missing in `ends`. A new partition (or
+    one of a topic that was created again) is added at its log start, in a batch that reads nothing. The next batch then
+    reads the whole plan, each partition from a position that the checkpoint holds. Hence what a transaction wrote to
+    known partitions never arrives before what it wrote to new ones.
 
     Args:
-        known: the end of the batch before.
+        known: the end of the last batch.
         ends: what a plan found.
 
     Returns:
-        `known` itself when nothing is new.
+        `known` itself if there is nothing new.
     """
     topics = {name: (topic.topic_id, dict(topic.offsets)) for name, topic in known.topics.items()}
     planned = list(ends)
@@ -197,9 +196,9 @@ def advance(known: SourceOffset, ends: Iterable[PartitionEnd]) -> SourceOffset:
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> Iterator[tuple[TopicIdPartition, int, int]]:
-    """What a batch from `start` to `end` reads: the partitions with their ``[first, last + 1)``, none of them empty.
+    """What a batch from `start` to `end` reads: ``(partition, first, last + 1)``, without empty ranges.
 
-    A partition that only `end` knows appeared with it, at its log start: it is read from there by the next batch.
+    A partition that is only in `end` was added there at its log start; the next batch reads it.
     """
     for partition, end_offset in end.partitions().items():
         start_offset = start.offset_of(partition)

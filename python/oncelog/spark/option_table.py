@@ -1,4 +1,4 @@
-"""The options of the embedded log's source and sinks, a row each (kit/options.py)."""
+"""The table of the options of the embedded log's source and sinks; kit/options.py explains the rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _no_match(text: str) -> NoMatch:
 
 
 def _position(*bounds: Bound, forbidden_offset: int | None = None) -> Callable[[str], Position]:
-    """A reader of positions that takes the given names, or offsets as JSON without the forbidden stand-in."""
+    """A parser of positions: one of the given names, or offsets as JSON without `forbidden_offset`."""
     expected = f"{', '.join(bounds)}, or JSON of the shape {OFFSETS_SHAPE}"
     if forbidden_offset is not None:
         expected += f" without {forbidden_offset}"
@@ -218,4 +218,4 @@ SYNONYMS = {
     "compression": "codec",
     "topics": "subscribe",
 }
-"""Options of Spark's connectors, and of Kafka's clients, that are called otherwise here."""
+"""From options of Spark's connectors and Kafka's clients to their names here."""

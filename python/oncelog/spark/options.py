@@ -1,7 +1,7 @@
-"""What users ask of the source and of the sinks, checked and typed.
+"""The options of the source and of the sinks, checked and typed.
 
-`parse_source_options` and `parse_sink_options` read what a user gave by the rows of `option_table.py`. Nothing here
-looks at a log: whether topics exist and positions name the partitions that are read is found out later.
+`parse_source_options` and `parse_sink_options` check a user's options against `option_table.py`. Nothing here looks at
+a log: whether topics exist, and whether positions name the partitions that are read, is checked later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.types import IsolationLevel, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the source was asked for. Exactly one of the three selections of topics is set."""
+    """The options of a read. Exactly one of `subscribe`, `subscribe_pattern` and `assign` is set."""
 
     path: str
     znodes: str | None
@@ -39,10 +39,10 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(HistoryOptions):
-    """What a sink was asked for.
+    """The options of a write.
 
     Attributes:
-        checkpoint_location: as the user gave it to `writeStream`; None at the other doors.
+        checkpoint_location: as the user gave it to `writeStream.format`; None for other writes.
     """
 
     path: str
@@ -85,7 +85,7 @@ def parse_source_options(options: Mapping[str, object], use: Use) -> SourceOptio
         include_headers=given.value("includeHeaders"),
     )
     if starting is Bound.GROUP and parsed.group_id is None:
-        raise InvalidOptionError("startingOffsets=group starts at what a group committed; name it", missing="groupId")
+        raise InvalidOptionError("startingOffsets=group needs the option groupId", missing="groupId")
     least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise InvalidOptionError(
@@ -117,8 +117,8 @@ def parse_sink_options(options: Mapping[str, object], use: Use) -> SinkOptions:
     )
     if use is Use.STREAM_WRITE and parsed.checkpoint_location is None:
         raise InvalidOptionError(
-            "the sink reads the query's checkpoint: give its location as an option of writeStream, as Spark's "
-            "configuration does not reach the sink",
+            "the sink reads the query's checkpoint: give its location as an option of writeStream, because the sink "
+            "cannot see Spark's configuration",
             missing="checkpointLocation",
         )
     return parsed
@@ -149,7 +149,7 @@ def _chosen(given: Given, name: str, no_match: NoMatch) -> Position:
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """Both ends given one by one: the same partitions, and no start behind its end."""
+    """If both ends are given per partition, they must name the same partitions, and no start may be after its end."""
     pairs: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         pairs, options = (starting.offsets, ending.offsets), ["startingOffsets", "endingOffsets"]
@@ -169,5 +169,5 @@ def _check_order(starting: Position, ending: Position) -> None:
         end = ends[partition]
         if 0 <= end < start:
             raise InvalidOptionError(
-                "the start is behind the end", options=options, partition=str(partition), start=start, end=end
+                "the start is after the end", options=options, partition=str(partition), start=start, end=end
             )

@@ -1,12 +1,12 @@
-"""oncelog's jar, which lets Spark read the log in the JVM, and how it reaches Spark.
+"""Gives Spark oncelog's jar, which reads the log in the JVM.
 
-Streams on Spark 4.0 and 4.1 need the jar. Else it is a switch: with it ``format("oncelog")`` reads local logs in the
-processes of Spark, at least twice as fast; without it, and always for logs in an object store, tasks read in Python.
+Streams on Spark 4.0 and 4.1 need the jar. Otherwise it is optional: with it, ``format("oncelog")`` reads local logs in
+Spark's own processes, at least twice as fast. Without it, and always for logs in an object store, tasks read in Python.
 Offsets, plans and rows are the same, so a query may change from one to the other at any restart.
 ``spark.oncelog.jvmReader=false`` turns the jar's reads off.
 
-Spark takes jars when it starts, so all of this comes before `getOrCreate()`. A program that `spark-submit` starts finds
-Spark running: there the jar is named by ``--jars "$(oncelog jars)"``, and `configure` only sees that it was.
+Spark loads jars only when it starts, so all of this comes before `getOrCreate()`. `spark-submit` starts Spark before
+the program: there the user names the jar by ``--jars "$(oncelog jars)"``, and `configure` only checks that it is there.
 """
 
 from __future__ import annotations
@@ -34,38 +34,37 @@ _NAME = "oncelog's jar for Spark"
 
 SPARK_JARS = "spark.jars"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""A variable that is there where spark-submit started Spark, and then this program."""
+"""An environment variable that spark-submit sets for the program that it starts."""
 _INTERPRETERS = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
-"""Variables that name the interpreter of Spark's workers."""
+"""Environment variables that name the Python interpreter of Spark's workers."""
 
 
 @checked
 def jars() -> str:
-    """What ``spark.jars`` needs: the path of oncelog's jar, for the driver and, by Spark's transfer, executors.
+    """The path of oncelog's jar, for ``spark.jars``; Spark sends it to the executors.
 
     Raises:
-        UsageError: the jar is not there: this is a source tree, or a wheel, for which it was not built.
+        UsageError: the jar was not built for this source tree or wheel.
     """
     return built(JAR, _NAME)
 
 
 @checked
 def configure(builder: Builder) -> SparkSession.Builder:
-    """Add oncelog's jar to those of the session that `builder` makes; jars named before are kept.
+    """Add oncelog's jar to ``spark.jars`` of the session that `builder` creates; other jars stay.
 
-    Spark's workers run ``PYSPARK_PYTHON``, or else the first ``python3`` of the PATH, which has no oncelog where a
-    program or a notebook is started by the path of its environment. So where neither that variable nor
-    ``PYSPARK_DRIVER_PYTHON`` is set, and `builder` names no master beyond this machine, the variable is set to this
+    Spark's workers run ``PYSPARK_PYTHON``, or else the first ``python3`` on the PATH. If a program or notebook was
+    started without activating its environment, that ``python3`` has no oncelog. So if neither ``PYSPARK_PYTHON`` nor
+    ``PYSPARK_DRIVER_PYTHON`` is set, and the master is on this machine, this sets ``PYSPARK_PYTHON`` to the current
     interpreter.
 
     Args:
         builder: ``SparkSession.builder``, before its ``getOrCreate()``.
 
     Raises:
-        UsageError: the jar is not built, or comes too late: Spark has started already without it (in this process, or
-            by spark-submit), and neither ``ADD JAR`` nor ``stop()`` and another ``getOrCreate()`` bring a data source
-            into its JVM; or it has the jar of another oncelog; or the session is one of Spark Connect, whose server
-            has the jars.
+        UsageError: the jar is not built; or Spark has already started without it or with another version's jar (neither
+            ``ADD JAR`` nor ``stop()`` and another ``getOrCreate()`` can change that); or this is a Spark Connect
+            session, which uses the jars of its server.
 
     Example:
         spark = oncelog.spark.configure(SparkSession.builder.appName("copy")).getOrCreate()
@@ -80,7 +79,7 @@ def built(jar: Path, name: str) -> str:
     """The path of a jar that `make shims` builds.
 
     Raises:
-        UsageError: it is not there.
+        UsageError: it is not built.
     """
     if not jar.is_file():
         raise UsageError(f"{name} is not built; in a source tree run: make shims", expected=str(jar))
@@ -89,12 +88,12 @@ def built(jar: Path, name: str) -> str:
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar that a package brings to Spark.
+    """A jar that a Python package contains.
 
     Attributes:
-        path: where the package has it.
-        name: as messages call it.
-        entry: the class by which Spark finds its data source.
+        path: its place in the package.
+        name: what messages call it.
+        entry: the class through which Spark finds the data source.
     """
 
     path: Path
@@ -104,16 +103,12 @@ class Jar:
 
 @checked
 def with_jar(builder: Builder, jar: Jar) -> SparkSession.Builder:
-    """Add a jar to those of the session that `builder` makes.
-
-    Raises:
-        UsageError: the jar is not there, or comes too late; see `configure`.
-    """
+    """Add a jar to the session that `builder` creates; see `configure`."""
     options: dict[str, str] = builder._options  # the builder has no public way to read what was set
     if is_remote() or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
         raise UsageError(
-            f"a session of Spark Connect has its jars on the server: start that with {jar.name} (--jars), and leave "
-            "`configure` out of this program",
+            f"a Spark Connect session uses the jars of its server: start the server with {jar.name} (--jars), and do "
+            "not call `configure` in this program",
             jar=str(jar.path),
         )
     if _is_started():
@@ -126,33 +121,33 @@ def with_jar(builder: Builder, jar: Jar) -> SparkSession.Builder:
 
 
 def _is_started() -> bool:
-    """Whether Spark's JVM runs, and so has its jars: started here, and maybe stopped again, or by spark-submit."""
+    """Whether Spark's JVM has started, here or by spark-submit, and loaded its jars; `stop()` does not end it."""
     from pyspark import SparkContext  # not there under Spark Connect
 
     return SparkContext._gateway is not None or _SUBMITTED in os.environ
 
 
 def _refuse_late(jar: Jar) -> None:
-    """Refuse where Spark has started without the jar, or with another one: a setting would do nothing, silently."""
+    """Refuse a Spark that started without the jar or with another version's: the setting would silently do nothing."""
     found = _loaded(jar.entry)
     if found == __version__:
         return
     if found is not None:
         raise UsageError(
-            f"Spark has started with {jar.name} of oncelog {found}, and this Python package is oncelog {__version__}; "
-            "start it with the jar of the package",
+            f"Spark has started with {jar.name} of oncelog {found}, but this Python package is oncelog {__version__}; "
+            "start Spark with the package's own jar",
             jar=str(jar.path),
         )
     if _SUBMITTED in os.environ:
         raise UsageError(
-            f"spark-submit started Spark before this program, without {jar.name}, and takes none later; start it with: "
+            f"spark-submit started Spark without {jar.name}, which cannot be added later; start it with: "
             'spark-submit --jars "$(oncelog jars)"',
             jar=str(jar.path),
         )
     raise UsageError(
-        f"Spark has started in this process already, without {jar.name}, and takes none later (neither ADD JAR nor "
-        "stop() helps); restart the program, or the notebook's kernel, and call configure() before its first session; "
-        'of a shell: pyspark --jars "$(oncelog jars)"',
+        f"Spark has already started in this process without {jar.name}, which cannot be added later (neither ADD JAR "
+        "nor stop() helps); restart the program or notebook kernel, and call configure() before its first session; "
+        'in a shell, start: pyspark --jars "$(oncelog jars)"',
         jar=str(jar.path),
     )
 
@@ -173,6 +168,6 @@ def _loaded(entry: str) -> str | None:
 
 
 def _name_interpreter(options: Mapping[str, str]) -> None:
-    """Have Spark's workers on this machine run this interpreter, unless the environment names one."""
+    """Let Spark's workers on this machine run this interpreter, unless the environment names another one."""
     if options.get("spark.master", "local").startswith("local") and not os.environ.keys() & _INTERPRETERS:
         os.environ["PYSPARK_PYTHON"] = sys.executable

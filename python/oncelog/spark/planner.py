@@ -1,7 +1,7 @@
-"""The source's driver side: where a read starts and ends, and how it is cut into tasks (of what: selection.py).
+"""The driver side of the source: decides where a read starts and ends, and divides it into tasks.
 
-Knows the log and the options, and nothing of Spark. Everything here runs in the process that plans; what tasks need is
-in the `ReadTask`s it makes.
+It knows the log and the options, but not Spark; selection.py selects the partitions. All of this runs in the process
+that plans. What tasks need is in the `ReadTask`s.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from oncelog.types import BlockSlice, TopicIdPartition, TopicPartition
 _log = logging.getLogger(__name__)
 
 TASK_BYTES = 32 * 1024 * 1024
-"""Compressed bytes one task reads at most, so that a large backlog uses all cores."""
+"""The most compressed bytes for one task, so that a large backlog uses all cores."""
 
 Offsets = dict[TopicIdPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What one task reads: visible rows of one partition, by file and byte range. Tasks touch no metadata."""
+    """What one task reads: visible rows of one partition, by file and byte range. Tasks read no metadata."""
 
     path: str
     topic: str
@@ -71,19 +71,19 @@ class SourcePlanner:
     # Plans ------------------------------------------------------------------------------------------------------------
 
     def plan(self, known: SourceOffset | None = None) -> LogSnapshot:
-        """A plan over all that the options select now: the ends of a read of all of it together.
+        """One plan over all partitions that the options select now.
 
         Args:
-            known: where a query stands; None for one that begins.
+            known: how far the query has read; None for a new query.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError, DataLossError: as `Selection.read`.
+            UnknownTopicError, UnknownPartitionError, DataLossError: see `Selection.read`.
             PlanOvertakenError: keep the previous ends, or try again.
         """
         return self._taken(lambda reader: self._selection.read(reader, known))
 
     def latest(self) -> Offsets:
-        """Where a read would end now, of what there is of all that the options name."""
+        """Where a read would end now, for the selected partitions that exist."""
         return self.ends(self._taken(self._selection.existing))
 
     def _taken(self, wanted: Callable[[ZnodeReader], list[TopicIdPartition]]) -> LogSnapshot:
@@ -93,7 +93,7 @@ class SourcePlanner:
         return seen
 
     def ends(self, seen: LogSnapshot) -> Offsets:
-        """Where a reader of the source's isolation level ends."""
+        """Where a read under the source's isolation level ends."""
         return {partition: seen.end(partition, self._options.isolation_level) for partition in seen.partitions}
 
     # Positions --------------------------------------------------------------------------------------------------------
@@ -102,15 +102,15 @@ class SourcePlanner:
         """Where a new query starts.
 
         Raises:
-            OffsetOutOfRangeError, InvalidOptionError: the starting position does not fit the log.
+            OffsetOutOfRangeError, InvalidOptionError: the log does not have the starting position.
         """
         return self._resolve(self._options.starting, self.plan(), "startingOffsets")
 
     def bounds(self) -> list[tuple[TopicIdPartition, int, int]]:
-        """What a batch read reads, start and end of one plan; nothing beyond what its isolation level shows.
+        """The range that a batch read reads of each partition, from one plan and within its isolation level.
 
         Raises:
-            OffsetOutOfRangeError, InvalidOptionError: a position does not fit the log.
+            OffsetOutOfRangeError, InvalidOptionError: the log does not have a position that an option names.
         """
         seen = self.plan()
         starting = self._resolve(self._options.starting, seen, "startingOffsets")
@@ -118,9 +118,9 @@ class SourcePlanner:
         return [(p, start, max(min(wanted[p], limits[p]), start)) for p, start in sorted(starting.items())]
 
     def within(self, known: SourceOffset, seen: LogSnapshot) -> SourceOffset:
-        """Where a query goes on: at `known`, but for partitions that are gone, and unless the log is an older copy.
+        """Where a query continues: at `known` without deleted partitions, or at the end of a log that is an older copy.
 
-        What was deleted never comes back: once it is left out, the query may have failOnDataLoss again.
+        Deleted partitions never come back, so once they are left out, the query may set failOnDataLoss again.
 
         Raises:
             DataLossError: under failOnDataLoss, the log ends before `known`.
@@ -134,7 +134,7 @@ class SourcePlanner:
         return known if here == known.partitions() else replace(known, topics=self.source_offset(here).topics)
 
     def _beyond(self, offsets: Offsets, seen: LogSnapshot) -> Offsets:
-        """The partitions whose log ends before their offset, with the end of what is shown of them instead."""
+        """The partitions whose log ends before their offset, each with the end where to continue instead."""
         found = {p: offset for p, offset in offsets.items() if p in seen.partitions}
         found = {p: offset for p, offset in found.items() if offset > seen.partitions[p].log_end}
         ends = self.ends(seen) if found else {}
@@ -146,12 +146,12 @@ class SourcePlanner:
             lost = {"topic": partition.topic, "partition": partition.partition, "position": offset, "log_end": log_end}
             if self._options.fail_on_data_loss:
                 raise DataLossError(
-                    "the log ends before the position to go on from: it is an older copy (restored from a backup?); "
-                    "read the newest one, or begin anew with a new checkpoint (and group); failOnDataLoss=false goes "
-                    "on at the end of this copy",
+                    "the log ends before the position to continue from: it is an older copy (restored from a backup?); "
+                    "read the newest copy, or start with a new checkpoint (and group); failOnDataLoss=false continues "
+                    "at the end of this copy",
                     **lost,
                 )
-            _log.warning("the log ends before the position to go on from; reading goes on at its end: %s", lost)
+            _log.warning("the log ends before the position to continue from; continuing at its end: %s", lost)
         return {partition: ends[partition] for partition in found}
 
     def _resolve(self, position: Position, seen: LogSnapshot, option: str) -> Offsets:
@@ -173,10 +173,11 @@ class SourcePlanner:
                 return {p: self._at_time(p, timestamps_ms[p.topic_partition], no_match, seen) for p in seen.partitions}
 
     def _group_offsets(self, seen: LogSnapshot) -> Offsets:
-        """What the group committed; of a sink's group, what is decided, also while a batch is not.
+        """What the group committed; for a sink's group, what is decided, even while another batch is undecided.
 
-        A look ends nobody's batch. A query that continues the group does, with its own first batch: its sink aborts the
-        round of the query it takes over, and refuses the batch if the group moved since it was read here (rounds.py).
+        Reading the group here aborts nobody's batch. If this query continues the group with a sink, its first batch
+        does: the sink aborts the round of the query that it takes over, and refuses its own batch if the group has
+        moved since it was read here (rounds.py).
         """
         group_id = self._options.group_id or ""
         with self._store.snapshot() as reader:
@@ -213,7 +214,7 @@ class SourcePlanner:
         )
         if found is None and no_match is NoMatch.ERROR:
             raise InvalidOptionError(
-                "no record is at or after the asked time; startingOffsetsByTimestampStrategy=latest starts at the end",
+                "no record is at or after the given time; startingOffsetsByTimestampStrategy=latest starts at the end",
                 topic=partition.topic,
                 partition=partition.partition,
                 timestamp_ms=timestamp_ms,
@@ -221,7 +222,7 @@ class SourcePlanner:
         return end if found is None else found
 
     def source_offset(self, offsets: Offsets) -> SourceOffset:
-        """Positions as the offset that Spark keeps."""
+        """The positions as an offset for Spark to keep."""
         named: dict[str, TopicOffsets] = {}
         for partition, offset in sorted(offsets.items()):
             topic = named.setdefault(partition.topic, TopicOffsets(partition.topic_id, {}))
@@ -233,16 +234,16 @@ class SourcePlanner:
     def next_ends(
         self, known: SourceOffset, seen: LogSnapshot, max_rows: int | None, *, ceiling: Offsets | None = None
     ) -> list[PartitionEnd]:
-        """How far the next batch goes: to the plan's ends, or after about `max_rows` rows.
+        """How far the next batch reads: to the plan's ends, or to about `max_rows` rows.
 
-        Rows are counted in the index, so markers and aborted data cost nothing. Each partition gets a share in
-        proportion to what it has, as in Spark's Kafka source, and at least a row. Where there is not a row for each of
-        them, another one is first in each batch.
+        Rows are counted in the index, so markers and aborted data do not count. Each partition gets a share in
+        proportion to its offsets that wait, as in Spark's Kafka source, and at least one row. If `max_rows` is smaller
+        than the number of partitions, each batch begins with another partition.
 
         Args:
             known: where the batch starts.
-            seen: the plan it is cut from.
-            max_rows: of all partitions together; None for all there is.
+            seen: the plan that the batch is part of.
+            max_rows: of all partitions together; None for no limit.
             ceiling: where an AvailableNow query ends; partitions that are not in it are left out.
         """
         ends = self.ends(seen)
@@ -265,7 +266,7 @@ class SourcePlanner:
         return limited
 
     def has_rows(self, known: SourceOffset, seen: LogSnapshot, least: int) -> bool:
-        """Whether at least `least` rows wait beyond `known`."""
+        """Whether at least `least` rows are available after `known`."""
         found = 0
         for partition, end in self.ends(seen).items():
             start = known.offset_of(partition)
@@ -276,10 +277,10 @@ class SourcePlanner:
     # Tasks ------------------------------------------------------------------------------------------------------------
 
     def tasks(self, ranges: Iterable[tuple[TopicIdPartition, int, int]]) -> list[ReadTask]:
-        """The visible rows of the ranges ``(partition, start, end)``, cut into tasks.
+        """The visible rows of the ranges ``(partition, start, end)``, divided into tasks.
 
         Raises:
-            DataLossError: under failOnDataLoss, when retention or a deletion took records of a range.
+            DataLossError: under failOnDataLoss, if retention or a deletion removed records of a range.
         """
         found = [(p, self._visible(p, start, end).slices) for p, start, end in ranges]
         rows = sum(piece.count for _, slices in found for piece in slices)
@@ -313,14 +314,14 @@ class SourcePlanner:
 
 
 def _in_turn(partitions: list[TopicIdPartition], starts: Offsets) -> list[TopicIdPartition]:
-    """Partitions in an order that begins at another one whenever their offsets changed: no state is kept for it."""
+    """The partitions, rotated by a hash of their offsets, so that another one is first whenever offsets change."""
     mixed = crc32(repr([starts[partition] for partition in partitions]).encode())
     first = mixed % max(1, len(partitions))
     return partitions[first:] + partitions[:first]
 
 
 def _cut(slices: tuple[BlockSlice, ...], task_rows: int) -> Iterable[tuple[BlockSlice, ...]]:
-    """Slices by task, each of at most `task_rows` and about `TASK_BYTES`; several tasks may read one block."""
+    """Slices by task, each task at most `task_rows` and about `TASK_BYTES`; several tasks may read the same block."""
     part: list[BlockSlice] = []
     rows = size_bytes = 0
     for piece in slices:
@@ -338,7 +339,7 @@ def _cut(slices: tuple[BlockSlice, ...], task_rows: int) -> Iterable[tuple[Block
 
 
 def _split(piece: BlockSlice, rows: int) -> tuple[BlockSlice, BlockSlice | None]:
-    """The first `rows` of a slice, and what is left of it."""
+    """The first `rows` rows of a slice, and the rest of it."""
     if piece.count <= rows:
         return piece, None
     at = piece.first_row + rows

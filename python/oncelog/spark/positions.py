@@ -1,7 +1,7 @@
-"""Where a read begins and ends, as a user says it: names, offsets, or times. Shapes are those of Spark's Kafka source.
+"""Where a read starts and ends, as a user gives it: names, offsets or times, in the format of Spark's Kafka source.
 
-Values and their JSON only. What a position means on a given log (which offset is the earliest now, which one a time
-falls on) is the source's business.
+Values and their JSON only. planner.py resolves them on a given log (which offset is the earliest, which has a given
+time).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from oncelog.types import MAX_LONG, TopicPartition
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
-"""Stand-ins for an offset, per partition, in JSON."""
+"""What stands for an offset in a user's JSON."""
 
 MAX_PARTITION = 999_999_999
-"""The highest partition that is read: more is a slip."""
+"""The highest partition number that is accepted; anything above is a typo."""
 
 _PARTITION = re.compile("[0-9]{1,9}")
 
@@ -40,7 +40,7 @@ class Bound(StrEnum):
 
 
 class NoMatch(StrEnum):
-    """What to do for a partition that has no record at or after the asked time."""
+    """What to do for a partition that has no record at or after the given time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -48,14 +48,14 @@ class NoMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition; `EARLIEST_OFFSET` and `LATEST_OFFSET` stand for what their names say."""
+    """An offset for each partition, or `EARLIEST_OFFSET` or `LATEST_OFFSET`."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record of each partition at or after one time."""
+    """In each partition, the first record at or after the same time."""
 
     timestamp_ms: int
     no_match: NoMatch = NoMatch.ERROR
@@ -63,7 +63,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record at or after a time of its own for each partition."""
+    """In each partition, the first record at or after that partition's time."""
 
     timestamps_ms: Mapping[TopicPartition, int]
     no_match: NoMatch = NoMatch.ERROR
@@ -73,17 +73,17 @@ Position = Bound | AtOffsets | AtTimestamp | AtTimestamps
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Read ``{"topic":{"0":23,"1":-2}}``. Raises ValueError that says what was expected."""
+    """Parse ``{"topic":{"0":23,"1":-2}}``; raises ValueError with what was expected."""
     return _parse_numbers(text, least=EARLIEST_OFFSET, shape=OFFSETS_SHAPE)
 
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
-    """Read ``{"topic":{"0":1700000000000}}``, milliseconds. Raises ValueError that says what was expected."""
+    """Parse ``{"topic":{"0":1700000000000}}``, milliseconds; raises ValueError with what was expected."""
     return _parse_numbers(text, least=0, shape=TIMESTAMPS_SHAPE)
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
-    """Read ``{"topic":[0,1]}``. Raises ValueError that says what was expected."""
+    """Parse ``{"topic":[0,1]}``; raises ValueError with what was expected."""
     found: dict[TopicPartition, None] = {}
     for topic, partitions in _parse_topics(text, ASSIGNMENT_SHAPE):
         _expect(isinstance(partitions, list) and len(partitions) > 0, ASSIGNMENT_SHAPE)
@@ -118,7 +118,7 @@ def _parse_topics(text: str, shape: str) -> Iterator[tuple[str, Any]]:
 
 
 def _number(digits: str) -> float:
-    """A JSON integer; one that is too long for Python to read is as good as infinite."""
+    """A JSON integer; infinity if it has too many digits for Python to parse."""
     return int(digits) if len(digits) < 100 else inf
 
 

@@ -1,6 +1,6 @@
-"""The source's task side: blocks become record batches in the source's columns. Touches no metadata.
+"""The task side of the source: turns blocks into record batches in the source's columns. Reads no metadata.
 
-The same in the JVM is jvm_shims/spark: what is changed here, is changed there.
+jvm_shims/spark does the same in the JVM; change both together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from oncelog.spark.planner import ReadTask
 
 
 def record_batches(task: ReadTask, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, a batch per block.
+    """The rows of a task, one batch for each block.
 
     Args:
-        task: what to read.
-        columns: exactly what Spark was told (`schema.read_columns`).
+        columns: exactly those that Spark was told (`schema.read_columns`).
     """
     files = file_store(task.path)
     wanted = schema.stored_columns(columns)

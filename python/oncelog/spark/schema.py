@@ -1,7 +1,7 @@
-"""The columns of the source and of the sinks, as Spark's types and as Arrow's.
+"""The columns of the source and of the sinks, as Spark types and as Arrow types.
 
-They are those of Spark's Kafka connector, so that a query changes its format name and runs. Columns that are never null
-say so: Spark then reads them without asking for each row, which costs it a tenth less.
+They are the columns of Spark's Kafka connector, so a query only has to change the name of its format. Columns that are
+never null are declared so: Spark then skips the null check of each row, which makes reading a tenth cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from oncelog.errors import InvalidOptionError, InvalidRecordError
 
 CREATE_TIME = 0
-"""Kafka's timestamp type: set by the producer."""
+"""Kafka's timestamp type for times that the producer set."""
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -53,7 +53,7 @@ _READ_COLUMNS = (
 _HEADERS_COLUMN = pa.field(
     "headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
-"""What Spark makes of the fields above: a reader's record batches must match it to the last flag."""
+"""How Spark translates the fields above: a reader's record batches must match it exactly, including nullability."""
 
 _ARROW_TYPES = {column.name: column.type for column in (*_READ_COLUMNS, _HEADERS_COLUMN)}
 _SPARK_TYPES = {field.name: field.dataType for field in (*_READ_FIELDS, _HEADERS_FIELD)}
@@ -68,20 +68,20 @@ def read_schema(*, include_headers: bool) -> StructType:
 
 
 def read_columns(schema: StructType) -> pa.Schema:
-    """The columns a reader must give, as Arrow's.
+    """The Arrow columns that a reader must produce.
 
     Args:
-        schema: the source's own, or the part of it that a user named with ``.schema(...)``: Spark leaves no column out
-            by itself, so naming those that are wanted saves reading the others.
+        schema: the source's own, or the part that a user chose with ``.schema(...)``. Spark does not prune the columns
+            of a Python source, so choosing some saves reading the others.
 
     Raises:
-        InvalidOptionError: a column is none of the source's, or has another type there.
+        InvalidOptionError: the source has no such column, or it has another type there.
     """
     for field in schema.fields:
         wanted = _SPARK_TYPES.get(field.name)
         if wanted is None or field.dataType != wanted:
             raise InvalidOptionError(
-                "schema() may name columns of the source only, with their types",
+                "schema() may only name columns of the source, with their types",
                 column=field.name,
                 found=field.dataType.simpleString(),
                 source={name: kind.simpleString() for name, kind in _SPARK_TYPES.items()},
@@ -90,21 +90,21 @@ def read_columns(schema: StructType) -> pa.Schema:
 
 
 def stored_columns(columns: pa.Schema) -> tuple[str, ...]:
-    """The columns of a record that the source's `columns` are made of."""
+    """The stored columns that the source's `columns` are made from."""
     made_of = {"key": "key", "value": "value", "timestamp": "timestamp_ms", "headers": "headers"}
-    # Something must be read, be it only to count: timestamps are the smallest.
+    # At least one column must be read, if only to count rows; timestamps are the smallest.
     return tuple(made_of[name] for name in columns.names if name in made_of) or ("timestamp_ms",)
 
 
 def to_read_batch(
     records: pa.RecordBatch, topic: str, partition: int, first_offset: int, columns: pa.Schema
 ) -> pa.RecordBatch:
-    """Consecutive records of one partition in the source's columns.
+    """Consecutive records of one partition, in the source's columns.
 
     Args:
-        records: at least the `stored_columns` of `columns`.
-        topic, partition: where they are from.
-        first_offset: of the first of them.
+        records: with at least the `stored_columns` of `columns`.
+        topic, partition: the partition that the records are from.
+        first_offset: offset of the first record.
         columns: what Spark was told (`read_columns`).
     """
     count = records.num_rows
@@ -127,7 +127,7 @@ def _as_timestamps(timestamps_ms: pa.Array) -> pa.Array:
 
 def _empty_as_null(headers: pa.Array) -> pa.Array:
     """A record without headers shows null, as in Spark's Kafka source."""
-    import pyarrow.compute as pc  # a driver that checks a schema starts without it
+    import pyarrow.compute as pc  # slow to import, and a driver that only checks a schema does not need it
 
     is_empty = pc.equal(pc.list_value_length(headers), 0)
     return pc.if_else(is_empty, pa.scalar(None, headers.type), headers) if pc.any(is_empty).as_py() else headers
@@ -143,18 +143,18 @@ _SINK_TYPES = {
     "timestamp": ("timestamp",),
     "headers": (ArrayType(_HEADER).simpleString(),),
 }
-"""The columns a sink writes, by the names of the types they may have. What else the rows have is left out."""
+"""The columns that a sink writes, each with the types that it may have. Other columns are ignored."""
 
 
 def check_sink_schema(schema: StructType, topic: str | None) -> None:
     """Refuse rows that a sink cannot write.
 
     Args:
-        schema: of the rows; columns other than the sink's are ignored, as by Spark's Kafka sink.
-        topic: of all rows, by the sink's option; None if each row names its own.
+        schema: of the rows; columns other than the sink's are ignored, as in Spark's Kafka sink.
+        topic: the sink's option, which applies to all rows; None if each row names its own topic.
 
     Raises:
-        InvalidRecordError: a column is missing, there twice, or of a wrong type.
+        InvalidRecordError: a column is missing, duplicated, or has the wrong type.
     """
     required = ["value"] if topic is not None else ["value", "topic"]
     for name in required:
@@ -186,10 +186,10 @@ def to_sink_columns(df: DataFrame, topic: str | None) -> DataFrame:
 
 
 def _sink_column(df: DataFrame, name: str) -> Column:
-    """The column as it goes to Python; null headers as empty ones.
+    """The column as it is sent to Python, with null headers replaced by empty ones.
 
-    Spark 4.3 writes a null array into an Arrow batch in time that grows with the rows before it: rows with null headers
-    took seven times as long as others.
+    In Spark 4.3 the time to write a null array into an Arrow batch grows with the number of rows before it: rows with
+    null headers took seven times as long as others.
     """
     column = df[f"`{name}`"]
     if name != "headers":
@@ -198,5 +198,5 @@ def _sink_column(df: DataFrame, name: str) -> Column:
 
 
 def _used(names: list[str], topic: str | None) -> list[str]:
-    """The sink's columns among `names`; the option `topic` comes before a column of that name."""
+    """The sink's columns among `names`; the option `topic` takes precedence over a column of that name."""
     return [name for name in _SINK_TYPES if name in names and not (name == "topic" and topic is not None)]

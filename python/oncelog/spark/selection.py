@@ -1,7 +1,8 @@
-"""Which partitions a source reads: what its options name now, and what becomes of those that a query read before.
+"""Which partitions a source reads: those that its options select now, and what happens to those that it read before.
 
-A partition that is gone, or no longer selected, is data loss under failOnDataLoss; else it is left out, and said so
-once. What was deleted is forgotten, as it never comes back; what is no longer selected stays where it is.
+A partition that was deleted or is no longer selected is data loss under failOnDataLoss. Otherwise it is left out, with
+one warning. A deleted partition is forgotten, because it never comes back; one that is no longer selected keeps its
+position.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Named = str | TopicPartition
 
 
 class Selection:
-    """The partitions of one source; remembers which of them are gone, and what was said."""
+    """The partitions of one source; remembers which of them are gone, and which warnings were logged."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -32,16 +33,15 @@ class Selection:
         self._told: set[Named | TopicIdPartition] = set()
 
     def read(self, reader: ZnodeReader, known: SourceOffset | None) -> list[TopicIdPartition]:
-        """What there is of what the options select.
+        """The selected partitions that exist.
 
         Args:
-            reader: of the log's znodes.
-            known: where the query stands; None for one that begins.
+            known: how far the query has read; None for a new query.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: a new query names a topic or partition that does not exist, or one
-                under failOnDataLoss that never read it.
-            DataLossError: under failOnDataLoss, a topic that the query reads is gone, or no longer selected.
+            UnknownTopicError, UnknownPartitionError: the options name something that does not exist, and the query is
+                new, or has failOnDataLoss and never read it.
+            DataLossError: under failOnDataLoss, a partition that the query reads is gone, or no longer selected.
         """
         if known is None:
             return self._select(reader, lambda named: False)
@@ -57,20 +57,21 @@ class Selection:
         return selected
 
     def existing(self, reader: ZnodeReader) -> list[TopicIdPartition]:
-        """What there is of what the options select, whatever the query read before."""
+        """The selected partitions that exist, whatever the query read before."""
         return self._select(reader, lambda named: True)
 
     def lose(self, partition: TopicIdPartition) -> None:
-        """Go on without a partition that is gone, if the query may.
+        """Continue without a partition that is gone, if the query may.
 
         Raises:
             DataLossError: under failOnDataLoss.
         """
-        self._tell(partition, "a topic was deleted since the query read it", "failOnDataLoss=false goes on without it")
+        what = "a topic was deleted since the query read it"
+        self._tell(partition, what, "failOnDataLoss=false continues without it")
         self._gone.add(partition)
 
     def is_gone(self, partition: TopicIdPartition) -> bool:
-        """Whether the query went on without it, as it was deleted."""
+        """Whether the partition was deleted and the query continued without it."""
         return partition in self._gone
 
     def _select(self, reader: ZnodeReader, may_be_gone: Callable[[Named], bool]) -> list[TopicIdPartition]:
@@ -85,15 +86,15 @@ class Selection:
             except (UnknownTopicError, UnknownPartitionError):
                 if not may_be_gone(named):
                     raise
-                self._warn_once(named, "what the options name does not exist")
+                self._warn_once(named, "the options name a topic or partition that does not exist")
         return selected
 
     def _leave_out(self, partition: TopicIdPartition) -> None:
-        """Go on without a partition that is there and no longer selected, if the query may."""
+        """Continue without a partition that exists but is no longer selected, if the query may."""
         self._tell(
             partition,
             "the options no longer select a partition that the query reads",
-            "name it again, or begin anew with a new checkpoint; failOnDataLoss=false leaves it where it is",
+            "select it again, or start with a new checkpoint; failOnDataLoss=false leaves it out, at its position",
         )
 
     def _tell(self, partition: TopicIdPartition, what: str, way_on: str) -> None:
@@ -109,11 +110,11 @@ class Selection:
     def _warn_once(self, left_out: Named | TopicIdPartition, why: str) -> None:
         if left_out not in self._told:
             self._told.add(left_out)
-            _log.warning("%s; reading goes on without it: %r", why, left_out)
+            _log.warning("%s; continuing without it: %r", why, left_out)
 
 
 def _named(reader: ZnodeReader, named: Named) -> list[TopicIdPartition]:
-    """What a name in the options stands for."""
+    """The partitions that a name in the options stands for."""
     if isinstance(named, str):
         return topics.partitions_of(reader, named)
     return [partition_reads.identify(reader, named.topic, named.partition)]

@@ -1,13 +1,14 @@
-"""``format("oncelog")`` for reading: the stream and batch readers that Spark drives. Thin: the planner decides.
+"""``format("oncelog")`` for reading: the stream and batch readers that Spark calls. The planner makes the decisions.
 
-What this file owns are Spark's habits, each of which lost or copied rows when it was overlooked:
-  - `initialOffset` is not checkpointed and is called again when batch 0 is replayed. Hence batch 0 is always empty: its
-    logged end is the durable start of the query. What makes a start impossible is told only where batch 0 is planned.
-  - Offsets compare as JSON text; "no data" is the start itself; an end never goes backwards.
-  - Trigger.Once takes all there is, whatever limit the options set.
-  - `commit` comes one batch late and never for the last one; `stop` is never called.
-  - `read` runs in another process, from a pickled reader: tasks carry all they need. Where oncelog's jar is on Spark's
-    class path (`packaging`), tasks run in the JVM, and `read` is called only for logs in an object store.
+This file deals with Spark's behaviour. Each of these points once lost or duplicated rows:
+  - `initialOffset` is not checkpointed, and is called again when batch 0 is replayed. Hence batch 0 is always empty,
+    and its logged end is the durable start of the query. If no start can be found, the error is raised when batch 0 is
+    planned.
+  - Spark compares offsets as JSON text. "No data" is the start itself, and an end never moves backwards.
+  - Trigger.Once takes everything, whatever limit the options set.
+  - `commit` is called one batch late, and never for the last batch. `stop` is never called.
+  - `read` runs in another process, on a pickled reader, so tasks contain everything they need. If oncelog's jar is on
+    Spark's class path (`packaging`), tasks run in the JVM, and `read` is called only for logs in an object store.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NOTHING = ReadTask(path="/", topic="", partition=0, slices=())
 
 
 class _Reader:
-    """What both readers share. Pickled into tasks with its options only; the planner is made on first use and kept."""
+    """What both readers share. The planner is created on first use, kept, and not pickled into tasks."""
 
     def __init__(self, options: SourceOptions, columns: StructType) -> None:
         self._options = options
@@ -71,18 +72,18 @@ class _Reader:
 
 
 class BatchReader(_Reader, DataSourceReader):
-    """``spark.read.format("oncelog")``: the ranges are planned once, together, when Spark asks for the tasks."""
+    """``spark.read.format("oncelog")``: all ranges are planned at once, when Spark asks for the tasks."""
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = self._planner()
-        # Where a batch read plans nothing, Spark would plan a partition of its own, which no reader knows.
+        # If there were no partition, Spark would plan one itself, which no reader could read.
         return [TaskPartition(task) for task in planner.tasks(planner.bounds()) or [NOTHING]]
 
 
 class StreamReader(_Reader, DataSourceStreamReader):
     """``spark.readStream.format("oncelog")``: micro-batches of whole plans, divided only by maxOffsetsPerTrigger.
 
-    Who limits batches differs by Spark's version: the readers that Spark is given are the subclasses.
+    How batches are limited depends on Spark's version, so Spark gets one of the subclasses.
     """
 
     def __init__(self, options: SourceOptions, columns: StructType) -> None:
@@ -96,7 +97,7 @@ class StreamReader(_Reader, DataSourceStreamReader):
         self._waiting_since_ms: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        self._is_first_batch_due = not self._has_planned  # Spark asks again while it runs the first batch
+        self._is_first_batch_due = not self._has_planned  # Spark calls this again while the first batch runs
         planner, starting = self._planner(), Offsets()
         try:
             starting = planner.starting()
@@ -108,11 +109,11 @@ class StreamReader(_Reader, DataSourceStreamReader):
         self._frozen = self._planner().latest()
 
     def next_offset(self, start: dict[str, Any], *, takes_all: bool) -> dict[str, Any]:
-        """Where the batch that begins at `start` ends; `start` itself where there is none.
+        """Where the batch that begins at `start` ends; `start` itself if there is no batch.
 
         Args:
-            start: as the batch before ended.
-            takes_all: whatever limit the options set, as Trigger.Once does.
+            start: the end of the last batch.
+            takes_all: ignore the limits in the options, as for Trigger.Once.
         """
         self._has_planned = True
         is_first_batch = self._is_first_batch_due and not self._is_first_batch_replayed
@@ -131,7 +132,7 @@ class StreamReader(_Reader, DataSourceStreamReader):
             return self._next_end(known, self._planner().plan(known), takes_all).to_dict()
         except PlanOvertakenError:
             if self._frozen is not None:
-                raise  # Spark would take no progress for the end of all that is available
+                raise  # Spark would take a batch without progress for the end of the available data
             return start
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -144,12 +145,12 @@ class StreamReader(_Reader, DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if self._is_first_batch_due and not self._has_planned:
             self._is_first_batch_replayed = True
-            return []  # for each scan of it: it was empty, whatever the start is now
+            return []  # for each scan of the batch: it was empty, whatever the start would be now
         wanted = ranges(self._known(start), parse_offset(end))
         return [TaskPartition(task) for task in self._planner().tasks(wanted)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group how far the query is: for lag only, so what fails is left to the next batch."""
+        """Commit the query's progress to the group. It only shows lag, so a failure is left to the next batch."""
         reach(CrashPoint.SOURCE_COMMIT)
         if self._options.group_id is None:
             return
@@ -158,7 +159,7 @@ class StreamReader(_Reader, DataSourceStreamReader):
         try:
             groups.commit(log.services.store, group_id, offsets)
         except (GroupOwnedError, RetriableError, OutcomeUnknownError):
-            return  # a sink commits the group's offsets with its batches; or the store is busy
+            return  # the group is a sink's, which commits offsets with its batches; or the store is busy
 
     def _known(self, start: dict[str, Any]) -> SourceOffset:
         known = parse_offset(start)
@@ -173,11 +174,11 @@ class StreamReader(_Reader, DataSourceStreamReader):
         max_rows = None if takes_all else self._options.max_offsets_per_trigger
         end = advance(here, planner.next_ends(here, seen, max_rows, ceiling=self._frozen))
         if end.partitions().keys() != known.partitions().keys():
-            self._due = seen  # or a query that finds new topics at every look would never read
+            self._due = seen  # a query that finds new topics in every plan would otherwise never read
         return end
 
     def _must_wait(self, planner: SourcePlanner, known: SourceOffset, seen: LogSnapshot) -> bool:
-        """Whether fewer than minOffsetsPerTrigger rows wait, and not for longer than maxTriggerDelay."""
+        """Whether fewer than minOffsetsPerTrigger rows are available, and maxTriggerDelay is not over."""
         least = self._options.min_offsets_per_trigger
         is_news = any(known.offset_of(partition) is None for partition in seen.partitions)
         if least is None or self._frozen is not None or is_news:

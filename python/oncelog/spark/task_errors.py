@@ -1,4 +1,4 @@
-"""What failed tasks say, in one sentence instead of Spark's pages around it."""
+"""Errors of failed tasks, as one sentence instead of Spark's pages of stack traces."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than 
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Raises what a job of the block failed with as the error that its task raised, or as what its Python lacks."""
+    """Raise the error of a failed job as the error that its task raised, or as one that says what its Python lacks."""
     try:
         yield
-    except Exception as problem:  # PySpark's, or py4j's where a task never began
+    except Exception as problem:  # PySpark's, or py4j's if a task never started
         found = _of(str(problem))
         if found is None:
             raise
@@ -29,7 +29,7 @@ def in_one_sentence() -> Iterator[None]:
 
 def _of(text: str) -> OncelogError | None:
     if (ours := _OURS.search(text)) is not None:
-        kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another oncelog may know more kinds
+        kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another version may have more classes
         return kind(ours[2])
     if (lacking := _NO_MODULE.search(text)) is not None:
         return UsageError(
@@ -43,8 +43,8 @@ def _of(text: str) -> OncelogError | None:
         )
     if (other := _OTHER_PYTHON.search(text)) is not None:
         return UsageError(
-            "Spark's executors run another Python than its driver; set PYSPARK_PYTHON to one of the driver's minor "
-            "version",
+            "Spark's executors run another Python than its driver; set PYSPARK_PYTHON to a Python with the driver's "
+            "minor version",
             executors=other[1],
             driver=other[2],
         )

@@ -1,7 +1,7 @@
-"""A `ReadTask` on its way from the driver to a task: JSON within a pickle.
+"""How a `ReadTask` is sent from the driver to a task: as JSON within a pickle.
 
-Spark pickles what a reader plans. Python unpickles it into a partition again; the reader in the JVM (jvm_shims/spark,
-ReadTask.java) sees a call of `task_partition` and reads its argument.
+Spark pickles what a reader plans. A Python task unpickles it into a partition. The reader in the JVM (jvm_shims/spark,
+ReadTask.java) finds a call of `task_partition` in the pickle and reads its argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.types import Block, BlockSlice, block_row
 
 
 class TaskPartition(InputPartition):
-    """A task as Spark hands it to a worker."""
+    """A `ReadTask` as Spark passes it to a worker."""
 
     def __init__(self, task: ReadTask) -> None:
         super().__init__(None)
@@ -30,7 +30,7 @@ class TaskPartition(InputPartition):
 
 
 def task_partition(text: str) -> TaskPartition:
-    """The partition that was pickled."""
+    """Unpickle a partition."""
     path, topic, partition, rows = json.loads(text)
     slices = tuple(BlockSlice(Block(*row[0]), *row[1:]) for row in rows)
     return TaskPartition(ReadTask(path, topic, partition, slices))

@@ -10,36 +10,33 @@ with extras("spark", part="oncelog.spark"):
 from oncelog.errors import UsageError
 
 SUPPORTED = "4.0 to 4.3"
-"""What the tests run on. Later ones of Spark 4 are let in: where an internal of theirs is another, an error says so."""
+"""What the tests run on. Later versions of Spark 4 are allowed; an error says so if their internals differ."""
 
 
 def check_version(found: str | None = None) -> None:
     """Refuse a Spark that oncelog cannot run on.
 
     Args:
-        found: of PySpark; by default of the one that is installed.
+        found: a version of PySpark; the installed one by default.
 
     Raises:
-        UsageError: it is none of Spark 4.
+        UsageError: it is not Spark 4.
     """
     version = found or pyspark.__version__
     if not version.startswith("4."):
-        raise UsageError(f"oncelog runs on Spark {SUPPORTED}, and this is {version}; install another PySpark")
+        raise UsageError(f"oncelog runs on Spark {SUPPORTED}, but this is {version}; install a supported PySpark")
 
 
 def refuse_connect(format_name: str | None, *, is_connect: bool) -> None:
-    """Refuse a sink of foreachBatch under Spark Connect, which shows such a function no query.
+    """Refuse a foreachBatch sink under Spark Connect, which does not let such a function see its query.
 
     Args:
-        format_name: by which the same rows are written without a function, if there is one.
-        is_connect: whether this is Spark Connect.
-
-    Raises:
-        UsageError: it is.
+        format_name: the ``writeStream.format`` that writes the same rows, if there is one.
+        is_connect: whether this is Spark Connect; if so, UsageError is raised.
     """
     if is_connect:
         by_name = (
-            f'; write by name, writeStream.format("{format_name}"), with the same options: paths and `znodes` are then '
-            "those of the server"
+            f'; use writeStream.format("{format_name}") with the same options: paths and `znodes` then refer to the '
+            "server"
         )
         raise UsageError("Spark Connect hides the query from a sink of foreachBatch" + (by_name if format_name else ""))

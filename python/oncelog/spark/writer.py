@@ -1,9 +1,11 @@
-"""The second door: ``df.writeStream.format("oncelog")`` and ``df.write.format("oncelog")``. One mechanism with `sink`.
+"""``df.writeStream.format("oncelog")`` and ``df.write.format("oncelog")``; a stream uses the same ledger as `sink`.
 
-What this file owns are Spark's habits: `write` gets no batch id, so the task's local properties travel in its message;
-`commit` runs in another process, and is called again after a crash, also when it had succeeded (the ledger makes that a
-no-op); `streamWriter` runs at planning and again before each commit, so all it writes is a hold: the tasks' files must
-outlive the job, which begins before anything else knows of the write.
+This file deals with Spark's behaviour:
+  - `write` gets no batch id, so a task sends the local properties that name its query and run in its message.
+  - `commit` runs in another process, and is called again after a crash, even if it had succeeded (the ledger makes the
+    second call a no-op).
+  - `streamWriter` is called at planning and again before each commit. So it writes only a hold, which keeps collection
+    from deleting the tasks' files before anything names them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from oncelog.spark.writing import Written, write_all
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What one task wrote, of which run of which query, and the hold under which it did."""
+    """What one task wrote, for which run of which query, and under which hold."""
 
     written: Sequence[Written]
     query_id: str | None
@@ -42,7 +44,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers share: the tasks' side."""
+    """What both writers share: the task side and the hold."""
 
     def __init__(self, options: SinkOptions, columns: StructType) -> None:
         schema.check_sink_schema(columns, options.topic)
@@ -63,7 +65,7 @@ class _Writer:
         )
 
     def _release(self, messages: Sequence[WriterCommitMessage | None], *also: str) -> None:
-        """The write is over. A hold that cannot be given back now ends by itself."""
+        """Release the holds of this write. One that cannot be released now expires by itself."""
         held = {self._hold, *also, *(message.hold for message in messages if isinstance(message, TaskMessage))}
         with suppress(RetriableError, OutcomeUnknownError):
             generations.release(self._store(), held)
@@ -82,7 +84,7 @@ _targets: dict[tuple[int, SinkOptions], LogTarget] = {}
 
 
 def _target_of(options: SinkOptions) -> LogTarget:
-    """The target of a sink, one per process: what it remembers of a commit makes the upkeep due at a later one."""
+    """The target of a sink, kept per process, because upkeep becomes due by what a target remembers of its commits."""
     key, log = (os.getpid(), options), open_log(options.path, options.znodes)
     if key not in _targets or _targets[key].log is not log:
         _targets[key] = LogTarget(log, options)
@@ -92,8 +94,8 @@ def _target_of(options: SinkOptions) -> LogTarget:
 class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
     """A streaming write: each micro-batch is one round of the ledger.
 
-    Of both kinds: Spark 4.0 has no stream writer of Arrow batches, and every version gives them to whatever is an Arrow
-    writer.
+    It has two base classes because Spark 4.0 has no stream writer for Arrow batches, and every version of Spark passes
+    Arrow batches to any subclass of `DataSourceArrowWriter`.
     """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -112,7 +114,7 @@ class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
         batch = context.of_checkpoint(options.checkpoint_location or "", batch_id)
         runs = {message.run_id for message in sent}
         if len(runs) != 1 or None in runs:
-            raise BatchRefusedError("the tasks of a micro-batch name no run of the query", runs=sorted(map(str, runs)))
+            raise BatchRefusedError("the tasks of a micro-batch name no single run", runs=sorted(map(str, runs)))
         request = batch_request(options, batch, str(runs.pop()))
         target = _target_of(options)
         cluster_id = target.log.cluster_id
@@ -121,16 +123,16 @@ class StreamWriter(_Writer, DataSourceArrowWriter, DataSourceStreamWriter):
         BatchDriver(target).run(Batch(request, lambda _: written, progress, is_repeatable=True))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]
-        """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""
+        """Release the holds; collection then deletes the tasks' files."""
         self._release(messages)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """A batch write: one transaction, so atomic. Like any batch write it appends again when it is run again."""
+    """A batch write: one transaction, so it is atomic. Like any batch write, it appends again if it is run again."""
 
     def __init__(self, options: SinkOptions, columns: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise InvalidOptionError("a log is appended to; use mode('append')", mode="overwrite")
+            raise InvalidOptionError("a log cannot be overwritten; use mode('append')", mode="overwrite")
         super().__init__(options, columns)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -144,5 +146,5 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             self._release(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing else to undo: what the tasks wrote are orphan files, which collection removes."""
+        """Release the holds; collection then deletes the tasks' files."""
         self._release(messages)

@@ -1,9 +1,9 @@
-"""The sinks' task side: rows become durable blocks.
+"""The task side of the sinks: turns rows into durable blocks.
 
-Touches no znode, so a retry, a speculative copy or a zombie task leaves an orphan file and nothing else.
+It writes no znode, so a retry, a speculative copy or a zombie task leaves only an orphan file.
 
-Rows arrive with the columns the user gave (`schema.SINK_COLUMNS`). Each finds its log partition here: the one it names,
-or that of its key's hash, or, without a key, the one whose turn it is in this task.
+Rows arrive in the sink's columns (schema.py). Each row goes to the log partition that it names, or to that of its key's
+hash. Rows without a key go to one partition for each batch of rows, in turn.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What a sink's task needs to know; pickled into it.
+    """What a sink's task needs to know; it is pickled into the task.
 
     Attributes:
         path: root of the log.
-        generation: collection generation, read by the driver before the job.
+        generation: of new files; the driver reads it before the job.
         codec: compression of the blocks.
         partitions: number of partitions of each topic that may be written.
         topic: of all rows; None if each row names its own.
@@ -55,7 +55,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A durable block, and the log partition it is for."""
+    """A durable block, and the log partition that it is for."""
 
     topic: str
     partition: int
@@ -63,13 +63,10 @@ class Written:
 
 
 class TaskWriter:
-    """Writes the rows of one task attempt into files of its own.
-
-    Nothing it wrote may be used before `finish`.
+    """Writes the rows of one task attempt into new files. Their blocks may not be used before `finish`.
 
     Args:
-        task: of the batch.
-        files: of the log; those that the task names if left out.
+        files: where to write; by default the log that `task` names.
     """
 
     def __init__(self, task: WriteTask, files: FileStore | None = None) -> None:
@@ -81,10 +78,10 @@ class TaskWriter:
         self._turn = int.from_bytes(random_bytes(4))
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows in the sink's columns.
+        """Write rows that are in the sink's columns.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: a row names a place that does not exist.
+            UnknownTopicError, UnknownPartitionError: a row names a topic or partition that does not exist.
             RecordTooLargeError, InvalidRecordError: a row cannot be written.
         """
         if rows.num_rows == 0:
@@ -96,7 +93,7 @@ class TaskWriter:
                 self._took(self._buffer.append(TopicPartition(topic, number), part))
 
     def finish(self) -> list[Written]:
-        """Make everything durable; returns the blocks, those of one partition in the order of its rows."""
+        """Make everything durable, and return the blocks, those of each partition in the order of its rows."""
         self._took(self._buffer.flush())
         self._files.finish()
         return self._written
@@ -114,7 +111,7 @@ class TaskWriter:
             return
         named = rows.column("topic").dictionary_encode()
         if named.null_count:
-            raise InvalidRecordError("a row names no topic; give every row one, or set the sink's option topic")
+            raise InvalidRecordError("a row names no topic; give every row a topic, or set the sink's option topic")
         names = named.dictionary.to_pylist()
         for index, some in split_rows(rows, named.indices.to_numpy()):
             yield names[index], some
@@ -144,7 +141,7 @@ class TaskWriter:
 
 
 def _record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of a record, under the names of the log."""
+    """The columns of a record, under the names that the log uses."""
     names = {"key": "key", "value": "value", "headers": "headers", "timestamp": "timestamp_ms"}
     found = {target: rows.column(name) for name, target in names.items() if name in rows.schema.names}
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
@@ -170,11 +167,11 @@ _DDL = ", ".join(f"{name} {'string' if kind is str else 'long'}" for name, kind 
 
 
 def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
-    """Run the plan of `rows` once, each task writing its rows; returns the blocks in the order of the tasks.
+    """Run the plan of `rows` once; each task writes its rows. Returns the blocks in the order of the tasks.
 
     Raises:
         UsageError: the executors' Python cannot run tasks.
-        Whatever a task raises.
+        Anything that a task raises.
     """
     with task_errors.in_one_sentence():
         found = rows.mapInArrow(_task_function(task), _DDL).collect()
@@ -191,7 +188,7 @@ def _task_function(task: WriteTask) -> Callable[[Iterator[pa.RecordBatch]], Iter
 
 
 def write_all(task: WriteTask, batches: Iterator[pa.RecordBatch], files: FileStore | None = None) -> list[Written]:
-    """Write all rows of one task attempt; whatever fails leaves no file behind. Arguments as of `TaskWriter`."""
+    """Write all rows of one task attempt; an error deletes its files. For the arguments see `TaskWriter`."""
     writer = TaskWriter(task, files)
     try:
         for rows in batches:

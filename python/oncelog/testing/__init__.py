@@ -1,1 +1,1 @@
-"""Tools to test what is built on oncelog: crash points and more. Shipped and public."""
+"""Tools for testing programs that are built on oncelog: crash points and more. Shipped and public."""

@@ -1,8 +1,8 @@
-"""Crash points for tests of what is built on oncelog: run a piece of work once per point, killed there, then go on.
+"""Crash points for tests: run a piece of work once per crash point, killed at that point, and then run it again.
 
     for point in CRASH_POINTS:
         environment = killing_at(point, mark=tmp_path / point)
-        subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it passes it
+        subprocess.run([sys.executable, "job.py"], env=environment)   # dies at the point, if it reaches it
         subprocess.run([sys.executable, "job.py"], check=True)        # and recovers
 
 The killed process leaves the file `mark` behind, so the next one passes the point.
@@ -22,11 +22,11 @@ CRASH_POINTS = tuple(CrashPoint)
 
 @checked
 def killing_at(point: StrEnum, mark: Path, *, pid: int = 0) -> dict[str, str]:
-    """The environment of a process that is to be killed with SIGKILL the first time it reaches `point`.
+    """The environment for a process that SIGKILL ends the first time it reaches `point`.
 
     Args:
-        point: where: a `CrashPoint`, or one of a connector's.
-        mark: a file that does not exist; it is created just before the kill, and prevents a second one.
-        pid: a process, or a negated process group, to kill before the one that reaches the point: a task's driver.
+        point: a `CrashPoint`, or a connector's crash point.
+        mark: a file that does not exist; it is created just before the kill, and prevents a second kill.
+        pid: another process (or a negative process group) to kill first, such as the driver of a task; 0 for none.
     """
     return {**os.environ, VARIABLE: f"{point}:{pid}:{mark}"}

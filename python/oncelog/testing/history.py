@@ -1,12 +1,12 @@
-"""Histories: what the clients of a log asked for and what they were answered, written down while it happens.
+"""Histories: a record of what the clients of a log asked for, and what they were answered.
 
-Owns the events and their form on disk; `oncelog.testing.checker` judges them. An event is the invocation of a call, or
-its completion: ``ok`` (it happened), ``fail`` (it certainly did not) or ``unknown`` (an error that leaves it open; no
-completion at all, of a process that died, is the same). The invocation is written before the call is made, and the
-completion after it was answered. Hence a history that ends anywhere says less than what happened, and nothing else.
+This module owns the events and their format on disk; `oncelog.testing.checker` judges them. An event is the invocation
+of a call, or its completion: ``ok`` (it happened), ``fail`` (it certainly did not) or ``unknown`` (an error that leaves
+it open). A call without a completion, because its process died, counts as ``unknown``. The invocation is written before
+the call, and the completion after its answer. Hence a history that stops at any point is incomplete, but never wrong.
 
-A record is known by a number, unique in its topic and below `NUMBERS`. Numbers that follow each other are one *run*, so
-a history of millions of records is small. A retry may write the same numbers again, in another transaction.
+A record is identified by a number, unique in its topic and below `NUMBERS`. Consecutive numbers are stored as one
+*run*, so a history of millions of records is small. A retry may write the same numbers again, in another transaction.
 
     with writing(folder / f"copier-{os.getpid()}.jsonl") as keep:
         history = Recorder(f"copier-{os.getpid()}", keep)
@@ -14,8 +14,8 @@ a history of millions of records is small. A retry may write the same numbers ag
         ...
         history.ok(call, Written(offset=5000))
 
-Each life of a process has a file of its own and a name of its own. All times are of one clock: those of one machine, as
-`time.monotonic_ns` gives, or a simulation's.
+Each run of a process has its own file and its own name. All times are by one clock: that of one machine
+(`time.monotonic_ns`), or a simulation's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import numpy as np
 from oncelog.types import IsolationLevel
 
 NUMBERS = 2**48
-"""Numbers of records and offsets are below this: a topic or partition and one of them fit into 64 bits."""
+"""Record numbers and offsets are below this, so that each fits into 64 bits together with a topic or partition."""
 
 Run = tuple[int, int]
 """Records with consecutive numbers: the first number, and how many."""
@@ -49,7 +49,7 @@ PartitionOffset = tuple[str, int, int]
 
 
 class Kind(StrEnum):
-    """What an event says of its call."""
+    """What an event says about its call."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -72,11 +72,11 @@ class Write:
     """Records are sent to one partition, in this order.
 
     Attributes:
-        topic: they go to.
+        topic: the topic that they are sent to.
         runs: their numbers.
-        partition: None where the writer does not know it.
-        transaction: a name unique in the history; None if they are committed as they are written.
-        producer: whose order counts; the process if not given.
+        partition: None if the writer does not know it.
+        transaction: a name that is unique in the history; None if they are committed as they are written.
+        producer: whose records must stay in order; the process if not given.
         is_micro_batch: whether the transaction is a micro-batch of Spark.
     """
 
@@ -101,7 +101,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A transaction is asked to commit or to abort. One that nobody asks to commit must never be seen."""
+    """A transaction is asked to commit or abort. Its records must never be visible if nobody asks to commit it."""
 
     op: ClassVar = "end"
     transaction: str
@@ -113,9 +113,9 @@ class Poll:
     """A reader asks for records.
 
     Attributes:
-        reader: one life of a reader, between seeks: it reads forward only.
+        reader: one pass of a reader, between seeks; it only reads forward.
         isolation: of the reader.
-        is_final: whether it reads everything there is, from the log's start, after all writers came to their end.
+        is_final: whether it reads everything from the log's start, after all writers have finished.
     """
 
     op: ClassVar = "poll"
@@ -126,14 +126,14 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Somebody asks where the stable ends of some partitions are, together."""
+    """A client asks for the stable ends of some partitions, together."""
 
     op: ClassVar = "plan"
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Somebody asks for the committed offsets of a group."""
+    """A client asks for the committed offsets of a group."""
 
     op: ClassVar = "fetch"
     group: str
@@ -146,18 +146,18 @@ Call = Write | Stage | End | Poll | Plan | Fetch
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Of a `Write`: the offset of its first record; the others follow it without a gap."""
+    """The answer to a `Write`: the offset of its first record; the others follow without a gap."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Of a `Poll`.
+    """The answer to a `Poll`.
 
     Attributes:
-        pieces: one of each assigned partition, also where nothing came.
-        is_whole: whether the reader has now been given all of what it planned.
+        pieces: one for each assigned partition, even without records.
+        is_whole: whether the reader has now been given everything that it planned.
     """
 
     pieces: Sequence[Piece]
@@ -166,7 +166,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a poll brought of one partition: the records in ``[start, end)`` that the reader may see."""
+    """What a poll returned for one partition: the records in ``[start, end)`` that the reader may see."""
 
     topic: str
     partition: int
@@ -177,14 +177,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Of a `Plan`: the last stable offset of each partition that was planned."""
+    """The answer to a `Plan`: the last stable offset of each partition."""
 
     ends: Sequence[PartitionOffset]
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Of a `Fetch`: what was found; a partition without an offset has -1."""
+    """The answer to a `Fetch`: the offsets; -1 for a partition without one."""
 
     offsets: Sequence[PartitionOffset]
 
@@ -202,12 +202,12 @@ class Event:
     """One line of a history.
 
     Attributes:
-        process: one life of a process.
-        number: of the call in that process; its completion has the same one.
+        process: one run of a process.
+        number: of the call in that process; its completion has the same number.
         kind: whether this is the invocation, or how the call ended.
-        time_ns: of one clock for the whole history.
+        time_ns: by one clock for the whole history.
         call: of an invocation.
-        answer: of a completion, where it has one.
+        answer: of a completion, if it has one.
     """
 
     process: str
@@ -219,7 +219,7 @@ class Event:
 
     @property
     def name(self) -> str:
-        """Where it stands, for people: the process and the call."""
+        """The process and the call, for messages."""
         return f"{self.process}#{self.number}"
 
     def to_json(self) -> str:
@@ -242,7 +242,7 @@ class Event:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError, KeyError, TypeError: it is no whole event.
+            ValueError, KeyError, TypeError: it is not a complete event.
         """
         read = json.loads(line)
         if not isinstance(read, dict):
@@ -260,15 +260,15 @@ class Event:
 
 
 Keep = Callable[[Event], object]
-"""Keeps an event: `list.append` in memory, or what `writing` gives."""
+"""Stores an event: `list.append` in memory, or the function from `writing`."""
 
 
 class Recorder:
-    """Writes down the calls of one life of one process.
+    """Records the calls of one run of one process.
 
     Args:
-        process: a name that no other life of any process has.
-        keep: where the events go.
+        process: a name that is unique to this run of this process.
+        keep: stores the events.
         now_ns: the clock that all recorders of the history share.
     """
 
@@ -279,29 +279,30 @@ class Recorder:
         self._calls = 0
 
     def invoke(self, call: Call) -> int:
-        """Say that `call` is about to be made; returns its number, for its completion."""
+        """Record that `call` is about to be made, and return its number for the completion."""
         self._calls += 1
         self._keep(Event(self.process, self._calls, Kind.INVOKE, self._now_ns(), call=call))
         return self._calls
 
     def ok(self, number: int, answer: Answer | None = None) -> None:
-        """Say that the call succeeded, and what it was answered."""
+        """Record that the call succeeded, and its answer."""
         self._keep(Event(self.process, number, Kind.OK, self._now_ns(), answer=answer))
 
     def fail(self, number: int) -> None:
-        """Say that the call certainly had no effect, and never will."""
+        """Record that the call certainly had no effect, and never will."""
         self._keep(Event(self.process, number, Kind.FAIL, self._now_ns()))
 
     def unknown(self, number: int) -> None:
-        """Say that the caller gave up without knowing."""
+        """Record that the caller gave up without knowing the outcome."""
         self._keep(Event(self.process, number, Kind.UNKNOWN, self._now_ns()))
 
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[Keep]:
-    """Append events to a file for the time of the block, each with one write of one line.
+    """Append events to a file during the block, each with one write of one line.
 
-    The system keeps what was written when the process is killed. Half a line, of a disk that was full, is ended first.
+    What was written survives a kill of the process. If the file ends with half a line, because a disk was full, that
+    line is ended first.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with Path(path).open("a+b", buffering=0) as file:
@@ -313,15 +314,15 @@ def writing(path: Path | str) -> Iterator[Keep]:
         def keep(event: Event) -> None:
             line = event.to_json().encode() + b"\n"
             if file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, "the history cannot be written whole", str(path))
+                raise OSError(errno.ENOSPC, "an event of the history was only written in part", str(path))
 
         yield keep
 
 
 def read(paths: Iterable[Path | str]) -> Iterator[Event]:
-    """The events of some files, one file after the other.
+    """The events in some files, one file after the other.
 
-    A line that is no whole event is passed over: its call was never made, or its answer is unknown.
+    A line that is not a complete event is skipped: its call was never made, or its answer is unknown.
     """
     for path in paths:
         with Path(path).open(encoding="utf-8", errors="replace") as lines:
@@ -333,7 +334,7 @@ def read(paths: Iterable[Path | str]) -> Iterator[Event]:
 
 
 def runs_of(numbers: Iterable[int]) -> list[Run]:
-    """Numbers as runs, in their order.
+    """Numbers as runs, in the given order.
 
     Example:
         >>> runs_of([4, 5, 6, 2])
@@ -351,7 +352,7 @@ def placed_runs_of(placed: Iterable[tuple[int, int]]) -> list[PlacedRun]:
     """Records as runs in which both offsets and numbers are consecutive.
 
     Args:
-        placed: offset and number of each record, in their order.
+        placed: offset and number of each record, in order.
     """
     runs: list[PlacedRun] = []
     first_offset = first_number = count = 0
@@ -368,7 +369,7 @@ def placed_runs_of(placed: Iterable[tuple[int, int]]) -> list[PlacedRun]:
 
 
 def _fields(value: Call | Answer | Piece) -> dict[str, Any]:
-    """The fields of a value as JSON knows them."""
+    """The fields of a value in JSON's types."""
     found = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Polled):
         found["pieces"] = [_fields(piece) for piece in value.pieces]

@@ -1,7 +1,8 @@
-"""What holds of every log at every moment, whatever its clients did and wherever they died; asked at the end of tests.
+"""What must be true of every log at any time, whatever its clients did and wherever they died; tests end with it.
 
-`check` reads the whole log: every znode against every other, every index entry, every file and its CRC-32. Then it
-settles all that can be settled and asks the same again, and that no owner of a finished transaction is left.
+`check` reads the whole log: all znodes, which it compares with each other, every index entry, and every file with its
+CRC-32. Then it settles everything that can be settled, and checks again; this time no owner of a finished transaction
+may be left.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def check(log: Log, *, has_files: bool = True) -> None:
     """Raise AssertionError with every law that the log breaks.
 
     Args:
-        log: settled as far as possible afterwards.
-        has_files: whether the blocks of the index are in real files; tests of pure metadata make them up.
+        log: as many owners as possible are settled in it.
+        has_files: whether the blocks in the index are in real files; tests of pure metadata invent them.
     """
     _hold(violations(log, has_files=has_files))
     settle_all(log)
@@ -58,7 +59,7 @@ def _hold(broken: list[str]) -> None:
 
 @checked
 def settle_all(log: Log) -> int:
-    """Settle everything that can be; returns how many owners were settled somewhere."""
+    """Settle everything that can be settled, and return how many owners were settled in some partition."""
     store = log.services.store
     settling = Settler(store, log.services.clock)
     total = 0
@@ -83,12 +84,12 @@ def violations(log: Log, *, has_files: bool = True) -> list[str]:
 
 @checked
 def leaks(log: Log, *, before_upkeep: bool = True) -> list[str]:
-    """Decided owners that are still there although nothing holds them back.
+    """Decided owners that still exist although nothing holds them back.
 
     Args:
         log: settled as far as possible.
-        before_upkeep: whether what only upkeep can find may stay: an owner that wrote to a topic which was deleted, and
-            rounds that wrote nothing.
+        before_upkeep: whether to allow what only upkeep removes: owners that wrote to a deleted topic, and rounds that
+            wrote nothing.
     """
     seen = _read(log)
     listed = {span.owner for partition in seen.partitions.values() for span in partition.state.owners}
@@ -130,7 +131,7 @@ class _Partition:
 
 @dataclass
 class _Seen:
-    """Everything the store says of a log."""
+    """Everything that the store contains about a log."""
 
     partitions: dict[str, _Partition] = field(default_factory=dict)
     owners: dict[str, OwnerRecord] = field(default_factory=dict)
@@ -230,7 +231,7 @@ def _of_spans(seen: _Seen, partition: _Partition) -> Iterator[str]:
 
 
 def _of_markers(partition: _Partition) -> Iterator[str]:
-    """Every owner's data is listed, or followed by exactly one marker that says what became of it."""
+    """Every owner's data is listed, or followed by exactly one marker with its outcome."""
     listed = {span.owner for span in partition.state.owners}
     markers: dict[str, list[IndexEntry]] = defaultdict(list)
     written: dict[str, list[IndexEntry]] = defaultdict(list)
@@ -255,7 +256,7 @@ def _of_markers(partition: _Partition) -> Iterator[str]:
 
 
 def _of_sequences(partition: _Partition) -> Iterator[str]:
-    """Each (producer id, epoch) numbers its records without a gap; a transaction's begin at 0."""
+    """Each (producer id, epoch) numbers its records without a gap; a transaction begins at 0."""
     last: dict[ProducerIdAndEpoch, IndexEntry] = {}
     for entry in partition.entries:
         if entry.marker:
@@ -294,7 +295,7 @@ def _of_producers(partition: _Partition) -> Iterator[str]:
 def _of_window(
     partition: _Partition, pair: ProducerIdAndEpoch, kept: ProducerEntry, written: Sequence[IndexEntry]
 ) -> Iterator[str]:
-    """The newest batches that a producer's entry remembers are those of the index."""
+    """The newest batches in a producer's entry are those of the index."""
     if written and (
         not kept.batches or kept.batches[-1].base_offset + kept.batches[-1].count != written[-1].end_offset
     ):

@@ -4,8 +4,8 @@
         broker.create_topic("flights", partitions=4)
         spark.readStream.format("oncelog-kafka").option("kafka.bootstrap.servers", broker.address)
 
-It is for tests and trials: broker and controller in one process that listens on 127.0.0.1 and lets everyone in, with
-one copy of everything, so that what it holds survives its kill and not a power cut.
+It is for tests and trials: broker and controller are one process, which listens on 127.0.0.1 without authentication and
+keeps one copy of everything. So its data survives a kill of the process, but not a power failure.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 TV2_VERSION = "4.3.1"
-"""Transactions by KIP-890 part 2: every transaction has an epoch of its own."""
+"""A version with KIP-890 part 2: every transaction has its own epoch."""
 
 TV1_VERSION = "3.9.2"
-"""The last line of brokers without it."""
+"""The last release line without it."""
 
 TV1_FEATURES = ("transaction.version=1",)
-"""Formats a newer broker so that it serves transactions as `TV1_VERSION` does."""
+"""Formats a newer broker so that its transactions work as in `TV1_VERSION`."""
 
 STARTED_WITHIN_S = 60
 
@@ -51,7 +51,7 @@ _SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    # A broker that was killed comes back only after its old session: 30 seconds by default.
+    # A broker that was killed can only come back after its old session, by default 30 seconds.
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "200",
     "num.network.threads": "2",
@@ -64,16 +64,16 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    # Time-outs are looked for this often; ten seconds by default.
+    # How often to look for transactions that timed out; by default every ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
-    "log.cleaner.dedupe.buffer.size": "2097152",  # of 128 MB, more than the small heap has
+    "log.cleaner.dedupe.buffer.size": "2097152",  # the default of 128 MB does not fit into the small heap
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""Small and quick. Settings that a version does not know it passes over."""
+"""For a small and fast broker. A version ignores settings that it does not know."""
 
 _JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
@@ -83,19 +83,19 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-"""Of 3.x; 4.x prints errors by itself."""
+"""For 3.x; 4.x prints errors by itself."""
 
 
 class KafkaBroker(Guided):
-    """One broker process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
+    """One broker process that listens on 127.0.0.1. Ctrl-C in the terminal does not end it; call `stop`.
 
     Args:
         folder: for its configuration, data and output.
-        version: of Kafka, as Maven knows it.
-        settings: further settings of the broker, or other values for those of this harness.
-        features: to format it with, such as `TV1_FEATURES`; the version's own by default.
-        port: of the clients; a free one if not given. It stays the same over restarts.
-        java: further options of its JVM.
+        version: of Kafka, as in Maven.
+        settings: further settings of the broker; they override those of this module.
+        features: to format it with, such as `TV1_FEATURES`; the version's defaults if not given.
+        port: for clients; a free one if not given. It stays the same after a restart.
+        java: further options for its JVM.
     """
 
     @checked
@@ -134,19 +134,19 @@ class KafkaBroker(Guided):
 
     @property
     def address(self) -> str:
-        """Its ``host:port``, for ``bootstrap.servers``."""
+        """The broker's ``host:port``, for ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process that serves now."""
+        """Id of the running process."""
         return self._running().pid
 
     def start(self) -> None:
-        """Start the process, and do not wait until it serves; the first start formats its folder.
+        """Start the process without waiting until it answers; the first start formats its folder.
 
         Raises:
-            UsageError: there is no Java, or the version's jars are not there and there is no Maven.
+            UsageError: there is no Java, or the version's jars are missing and there is no Maven.
             ServerFailedError: the folder could not be formatted, or Maven failed.
         """
         if not (self.folder / "data" / "meta.properties").exists():
@@ -162,7 +162,7 @@ class KafkaBroker(Guided):
             )
 
     def wait_until_serving(self) -> None:
-        """Wait until it answers clients."""
+        """Wait until the broker answers clients."""
         deadline_s = time.monotonic() + STARTED_WITHIN_S
         while not self.is_serving():
             self.check_runs()
@@ -171,10 +171,10 @@ class KafkaBroker(Guided):
             time.sleep(_PAUSE_S)
 
     def is_serving(self) -> bool:
-        """Whether it answers clients, and has registered itself as a broker that topics can be put on."""
+        """Whether the broker answers clients, and has registered itself so that topics can be created."""
         from kafka.errors import KafkaError
 
-        # kafka-python never closes the sockets of connections that were refused: it is asked only once there is an ear.
+        # kafka-python never closes the sockets of refused connections, so first wait until somebody listens.
         try:
             socket.create_connection(("127.0.0.1", self.port), timeout=2).close()
         except OSError:
@@ -184,13 +184,13 @@ class KafkaBroker(Guided):
         return False
 
     def check_runs(self) -> None:
-        """Raise with the end of its output when the process has ended."""
+        """Raise ServerFailedError with the end of the output if the process has ended."""
         if self._running().poll() is not None:
             raise self._problem("the broker ended by itself")
 
     @contextmanager
     def admin(self, **settings: object) -> Iterator[KafkaAdminClient]:
-        """kafka-python's admin client for the time of the block."""
+        """kafka-python's admin client, open during the block."""
         from kafka.admin import KafkaAdminClient
 
         client = KafkaAdminClient(bootstrap_servers=self.address, **settings)
@@ -204,8 +204,6 @@ class KafkaBroker(Guided):
         """Create a topic and return its name.
 
         Args:
-            name: of the topic.
-            partitions: how many.
             settings: of the topic, with underscores for dots: ``retention_ms="1000"``.
         """
         from kafka.admin import NewTopic
@@ -217,18 +215,13 @@ class KafkaBroker(Guided):
 
     @checked
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; the broker goes on deleting for a moment after this returns."""
+        """Delete a topic; the broker finishes this a moment after the call returns."""
         with self.admin() as admin:
             admin.delete_topics([name])
 
     @checked
     def delete_records(self, topic: str, partition: int, *, before: int) -> None:
-        """Move the log's start, as retention does.
-
-        Args:
-            topic, partition: the log.
-            before: the offset it begins at afterwards.
-        """
+        """Move the start of a partition's log to offset `before`, as retention does."""
         from kafka.structs import TopicPartition
 
         with self.admin() as admin:
@@ -236,7 +229,7 @@ class KafkaBroker(Guided):
 
     @checked
     def create_partitions(self, topic: str, count: int) -> None:
-        """Give a topic more partitions, so that it has `count`."""
+        """Add partitions to a topic, so that it has `count`."""
         with self.admin() as admin:
             admin.create_partitions({topic: count})
 
@@ -254,10 +247,9 @@ class KafkaBroker(Guided):
         """Commit an offset to a consumer group that has no members.
 
         Args:
-            group_id: the group; it need not exist.
-            topic, partition: what the offset is of.
-            offset: that is read next.
-            metadata: a text that is kept with it.
+            group_id: the group; it does not have to exist.
+            offset: the next offset to read.
+            metadata: a text that is kept with the offset.
         """
         from kafka.errors import KafkaError
         from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -269,35 +261,35 @@ class KafkaBroker(Guided):
                 try:
                     admin.alter_group_offsets(group_id, wanted)
                     return
-                except KafkaError as error:  # a fresh broker has no coordinator of groups until one is asked for
+                except KafkaError as error:  # a new broker has no group coordinator until the first request
                     if not error.retriable or time.monotonic() > deadline_s:
                         raise
                 time.sleep(_PAUSE_S)
 
     @checked
     def change_settings(self, settings: Mapping[str, str]) -> None:
-        """Settings for the next start."""
+        """Change settings of the broker from the next start on."""
         self._settings.update(settings)
         self._write_settings()
 
     def pause(self) -> None:
-        """Stop the process where it is; all of it stands still when this returns."""
+        """Pause the process (SIGSTOP); all of its threads have stopped when this returns."""
         self._running().send_signal(signal.SIGSTOP)
         os.waitpid(self._running().pid, os.WUNTRACED)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Continue a paused process."""
         self._running().send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Kill the process, without any warning, and wait for its end. Repeating it is harmless."""
+        """Kill the process without warning, and wait for its end; does nothing if it is not running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Kill it, start it again on its data, and wait until it serves."""
+        """Kill the process, start it again with its data, and wait until it answers."""
         self.stop()
         self.start()
         self.wait_until_serving()
@@ -349,14 +341,7 @@ def running_broker(
     settings: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
 ) -> Iterator[KafkaBroker]:
-    """A broker for the time of the block.
-
-    Args:
-        folder: for its configuration, data and output.
-        version: of Kafka, as Maven knows it.
-        settings: further settings of the broker.
-        features: to format it with, such as `TV1_FEATURES`.
-    """
+    """A broker that runs during the block. For the arguments see `KafkaBroker`."""
     broker = KafkaBroker(folder, version=version, settings=settings, features=features)
     try:
         broker.start()
@@ -368,21 +353,21 @@ def running_broker(
 
 @checked
 def broker_jars(version: str) -> Path:
-    """The folder with the jars of a broker, brought by Maven once and then kept.
+    """The folder with the jars of a broker; Maven downloads them on the first call.
 
     Raises:
-        UsageError: they are not there and there is no Maven.
-        ServerFailedError: Maven could not bring them.
+        UsageError: the jars are missing and there is no Maven.
+        ServerFailedError: Maven could not download them.
     """
     kafka = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
-    # 4.x logs through a facade without anything behind it: its errors would go unseen.
+    # 4.x logs through a facade without an implementation, so its errors would be lost.
     logging = [] if version.startswith("3.") else [("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")]
     return maven.jars(_SERVER, version, [*kafka, *logging])
 
 
 @checked
 def has_jars(version: str) -> bool:
-    """Whether a broker's jars are here already, so that it starts without Maven."""
+    """Whether a broker's jars are present, so that it starts without Maven."""
     return maven.kept_jars(_SERVER, version).is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Jars that tests and benchmarks need beside the product's, brought by Maven once and then kept."""
+"""Further jars that tests and benchmarks need; Maven downloads them once, and they are kept."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _LAST_CHARACTERS = 3000
 
 
 def kept_jars(name: str, version: str) -> Path:
-    """The folder of the jars, whether they are there or not."""
+    """The folder of the jars, even if they are missing."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "oncelog", name, version)
 
 
 def jars(name: str, version: str, artifacts: Iterable[Artifact], *, with_dependencies: bool = True) -> Path:
-    """The folder with jars, brought on the first call.
+    """The folder with the jars; Maven downloads them on the first call.
 
     Args:
-        name, version: of what they make up.
+        name, version: of the folder.
         artifacts: the jars.
-        with_dependencies: whether what they need is there too.
+        with_dependencies: whether to include their dependencies.
 
     Raises:
-        UsageError: they are not there and there is no Maven.
-        ServerFailedError: Maven could not bring them.
+        UsageError: the jars are missing and there is no Maven.
+        ServerFailedError: Maven could not download them.
     """
     kept = kept_jars(name, version)
     if kept.is_dir():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
     with (kept.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers that start together bring them once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers that start together download them once
         if not kept.is_dir():
             coming = kept.with_name(f"{version}.coming")
             _bring(coming, f"{name} {version}", artifacts, with_dependencies=with_dependencies)
-            coming.rename(kept)  # whole, or not at all
+            coming.rename(kept)  # all of them or none
     return kept
 
 
@@ -67,11 +67,11 @@ def _bring(folder: Path, what: str, artifacts: Iterable[Artifact], *, with_depen
         check=False,
     )
     if done.returncode != 0:
-        raise ServerFailedError(f"Maven cannot bring {what}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
+        raise ServerFailedError(f"Maven cannot download {what}:\n{done.stdout[-_LAST_CHARACTERS:]}{done.stderr}")
 
 
 def _project(artifacts: Iterable[Artifact]) -> str:
-    """A Maven project that is nothing but its dependencies."""
+    """A Maven project that only has dependencies."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
         f"<version>{escape(number)}</version></dependency>"

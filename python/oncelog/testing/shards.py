@@ -1,7 +1,7 @@
-"""Shards of long test runs: what repeats one law many times runs in parts, which take turns.
+"""Shards of long test runs: tests that repeat one law many times are divided into parts, which take turns.
 
-CI runs one shard of the simulation's seeds, of walks, of planted faults and of such at each commit (.ci/run), and
-`make nightly` runs all. Which shard something is in depends on its name alone: adding a test moves no other one.
+For each commit CI runs one shard of the simulation's seeds, of the walks, of the planted faults and so on (.ci/run);
+`make nightly` runs all of them. The shard of a test depends only on its name, so adding a test moves no other one.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several shards, written as in ``2/4``. Their numbers begin with 1."""
+    """One of several shards, written like ``2/4``. Their numbers begin with 1."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """A shard as the command line names it: the type of an argument of `argparse`.
+        """Parse a shard; can be the type of an `argparse` argument.
 
         Raises:
-            ArgumentTypeError: it is none.
+            ArgumentTypeError: the text is not a shard.
         """
         number, slash, count = text.partition("/")
         if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-            raise ArgumentTypeError(f"a shard is a number out of how many there are, as in 2/4, and not {text!r}")
+            raise ArgumentTypeError(f"a shard is a number out of how many there are, as in 2/4, not {text!r}")
         return cls(int(number), int(count))
 
     def holds(self, name: str) -> bool:
-        """Whether something is in this shard. Each name is in exactly one."""
+        """Whether a name belongs to this shard. Each name belongs to exactly one."""
         return crc32(name.encode()) % self.count == self.number - 1
 
     def share(self, variants: Sequence[Item], name: str) -> Sequence[Item]:
-        """This shard's share of what varies one thing, which is never empty; all shards together have every variant.
+        """This shard's share of the variants of one test, which is never empty; all shards together have every variant.
 
         Args:
-            variants: all of them, in an order that stays; one at least.
-            name: what is varied. It decides which shard begins, so that the long ones do not all meet in one.
+            variants: at least one, in a fixed order.
+            name: of the test. It decides which shard begins, so that the slow variants do not all end up in one.
         """
         apart = min(self.count, len(variants))
         return variants[(crc32(name.encode()) + self.number) % apart :: apart]

@@ -1,10 +1,10 @@
-"""What every target of sinks must do, as tests to derive from. They are the ones that oncelog's own targets pass.
+"""Tests of what every target of sinks must do, to derive from. oncelog's own targets pass them too.
 
     class TestMyTarget(TargetContract):
         world_class = MyWorld
 
-They need pytest. A world has one place to write to and one store for its ledger. The tests stop drivers at the named
-crash points of a batch (oncelog.crash_points), and start others.
+They need pytest. A world has one place to write to, and one store for its ledger. The tests stop drivers at the crash
+points of a batch (oncelog.crash_points), and start others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TargetWorld(ABC):
 
     Attributes:
         folder: the test's own.
-        prefix: of the sink; a world whose place outlives the test sets another one.
+        prefix: of the sink; a world whose place is shared by several tests sets its own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,55 +50,55 @@ class TargetWorld(ABC):
 
     @abstractmethod
     def target(self) -> Target[Any]:
-        """A new driver's target, over the same place and ledger each time."""
+        """The target of a new driver, always over the same place and ledger."""
 
     @abstractmethod
     def job(self, values: Sequence[str]) -> Any:
-        """What writes these values, as the target takes it: a row each."""
+        """A job that writes these values, one row each, in the form that the target takes."""
 
     @abstractmethod
     def visible(self) -> list[str]:
         """The values that a reader sees now, in any order."""
 
     def broken_job(self) -> Any:
-        """A job that fails on its way."""
+        """A job that fails while it runs."""
         return BrokenJob()
 
     def close(self) -> None:  # noqa: B027 - most worlds have nothing to close
-        """The test is over."""
+        """Clean up after the test."""
 
     def run(self, batch_id: int, values: Sequence[str], run: str = "run-1", target: Any = None) -> BatchReport:
-        """Write a batch as this run of the query."""
+        """Write a batch in this run of the query."""
         return self.run_job(batch_id, self.job(values), run, target)
 
     def run_job(self, batch_id: int, job: Any, run: str = "run-1", target: Any = None) -> BatchReport:
-        """Write a batch by this job; its fingerprint follows from its id, as for a true replay."""
+        """Write a batch with this job; its fingerprint depends on its id only, as in a true replay."""
         request = BatchRequest(self.prefix, "query", "sink", run, batch_id, f"offsets of {batch_id}")
         return BatchDriver(target or self.target()).run(Batch(request, job))
 
     def holds(self, *batches: Sequence[str]) -> bool:
-        """Whether a reader sees these batches, each value once, and nothing else."""
+        """Whether a reader sees exactly these batches, each value once."""
         return sorted(self.visible()) == sorted(value for batch in batches for value in batch)
 
 
 class BrokenJob:
-    """Fails whatever is asked of it."""
+    """Fails whatever is called."""
 
     def __getattr__(self, name: str) -> Any:
         raise StoppedOnPurposeError(f"the job fails on purpose at {name}")
 
 
 class StoppedOnPurposeError(Exception):
-    """What a driver dies of here, and what a job fails with."""
+    """Stops a driver, or fails a job, on purpose."""
 
 
 def at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
-    """Carry out `action` when this process comes to the point for the first time; gives the points it passed."""
+    """Call `action` when this process reaches the point for the first time; yields the points that it has reached."""
     return _armed(point, action, most=1)
 
 
 def always_at(point: str, action: Callable[[], object]) -> AbstractContextManager[list[str]]:
-    """The same, whenever it comes there."""
+    """The same, each time the process reaches the point."""
     return _armed(point, action, most=sys.maxsize)
 
 
@@ -119,12 +119,12 @@ def _armed(point: str, action: Callable[[], object], *, most: int) -> Iterator[l
 
 
 def stop() -> None:
-    """An action for `at`: the driver dies there."""
+    """An action for `at`: the driver dies."""
     raise StoppedOnPurposeError("the driver stops on purpose")
 
 
 class TargetContract:
-    """The laws; `world_class` is the only thing to bring."""
+    """The tests; a subclass only has to set `world_class`."""
 
     world_class: ClassVar[type[TargetWorld]]
 

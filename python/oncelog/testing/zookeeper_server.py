@@ -1,12 +1,12 @@
-"""Real ZooKeeper servers on this machine, from the jars in PySpark's wheel: nothing is downloaded. Needs Java.
+"""Real ZooKeeper servers on this machine, from the jars in PySpark's wheel, so nothing is downloaded. Needs Java.
 
     with running_ensemble(tmp_path) as ensemble:
         with oncelog.open(tmp_path / "log", ensemble.url()) as log:
             ...
             ensemble.leader.stop()
 
-They are for tests and trials: they listen on 127.0.0.1, let everyone in, and do not wait for the disk, so that what
-they hold survives the kill of a server and not a power cut.
+They are for tests and trials: they listen on 127.0.0.1 without authentication, and do not wait for the disk. So their
+data survives the kill of a server, but not a power failure.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from oncelog.signatures import checked
 STARTED_WITHIN_S = 60
 
 TICK_MS = 500
-"""Servers give sessions 2 to 20 ticks."""
+"""A session's time-out is 2 to 20 ticks."""
 
 _PAUSE_S = 0.02
 _LAST_CHARACTERS = 2000
 
 
 class ServerFailedError(RuntimeError):
-    """A server ended by itself, or does not do what it was asked for. The text shows the end of what it printed."""
+    """A server ended by itself, or does not do what it should. The message contains the end of its output."""
 
 
 class ZookeeperServer(Guided):
-    """One server process that listens on 127.0.0.1. It takes part in no Ctrl-C of the terminal: stop it.
+    """One server process that listens on 127.0.0.1. Ctrl-C in the terminal does not end it; call `stop`.
 
     Args:
         folder: for its configuration, data and output.
-        settings: further lines of its zoo.cfg.
-        java: further options of its JVM.
-        port: of the clients; a free one if not given.
+        settings: further lines for its zoo.cfg.
+        java: further options for its JVM.
+        port: for clients; a free one if not given.
     """
 
     @checked
@@ -81,24 +81,24 @@ class ZookeeperServer(Guided):
 
     @property
     def address(self) -> str:
-        """Its ``host:port``."""
+        """The server's ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
     @checked
     def url(self, options: str = "") -> str:
-        """The URL of a chroot that was not named before, for `oncelog.open`.
+        """The URL of a new chroot, for `oncelog.open`.
 
         Args:
-            options: what follows the ``?``.
+            options: the part after the ``?``.
         """
         return f"zk://{self.address}{self.chroot()}{options and '?'}{options}"
 
     def chroot(self) -> str:
-        """A chroot that was not named before."""
+        """A new chroot."""
         return f"/test-{next(self._chroots)}"
 
     def start(self) -> None:
-        """Start the process, and do not wait until it serves.
+        """Start the process without waiting until it answers.
 
         Raises:
             UsageError: there is no Java, or no PySpark.
@@ -121,7 +121,7 @@ class ZookeeperServer(Guided):
             )
 
     def wait_until_serving(self) -> None:
-        """Wait until it answers clients: a member of an ensemble needs a quorum for that."""
+        """Wait until the server answers clients; a member of an ensemble needs a quorum for that."""
         deadline_s = time.monotonic() + STARTED_WITHIN_S
         while self.mode() is None:
             self.check_runs()
@@ -130,19 +130,19 @@ class ZookeeperServer(Guided):
             time.sleep(_PAUSE_S)
 
     def check_runs(self) -> None:
-        """Raise with the end of its output when the process has ended."""
+        """Raise ServerFailedError with the end of the output if the process has ended."""
         if self._running().poll() is not None:
             raise self._problem("the server ended by itself")
 
     def mode(self) -> str | None:
-        """standalone, leader or follower; None while it serves nobody."""
+        """standalone, leader or follower; None while the server does not answer clients."""
         for line in self.command("srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return None
 
     def sessions(self) -> int:
-        """How many sessions the server keeps."""
+        """The number of sessions on the server."""
         match = re.search(r"^Session Sets \(\d+\)/\((\d+)\)", self.command("dump"), re.MULTILINE)
         if match is None:
             raise self._problem("the server does not tell its sessions")
@@ -160,23 +160,23 @@ class ZookeeperServer(Guided):
         return ""
 
     def pause(self) -> None:
-        """Stop the process where it is; all of it stands still when this returns."""
+        """Pause the process (SIGSTOP); all of its threads have stopped when this returns."""
         self._running().send_signal(signal.SIGSTOP)
         os.waitpid(self._running().pid, os.WUNTRACED)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Continue a paused process."""
         self._running().send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Kill the process, without any warning, and wait for its end. Repeating it is harmless."""
+        """Kill the process without warning, and wait for its end; does nothing if it is not running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Kill it, start it again on its data, and wait until it serves."""
+        """Kill the process, start it again with its data, and wait until it answers."""
         self.stop()
         self.start()
         self.wait_until_serving()
@@ -193,10 +193,10 @@ class ZookeeperServer(Guided):
 
 
 class ZookeeperEnsemble(Guided):
-    """Three servers, of which two serve on when one is lost.
+    """Three servers; if one is lost, the other two still answer.
 
     Args:
-        folder: of all of them.
+        folder: for the folders of all three.
     """
 
     @checked
@@ -218,11 +218,11 @@ class ZookeeperEnsemble(Guided):
 
     @checked
     def url(self, options: str = "") -> str:
-        """The URL of a chroot that was not named before, for `oncelog.open`."""
+        """The URL of a new chroot, for `oncelog.open`."""
         return f"zk://{self.address}{self.servers[0].chroot()}{options and '?'}{options}"
 
     def start(self) -> None:
-        """Start all servers, and wait until they serve."""
+        """Start all servers, and wait until they answer."""
         for server in self.servers:
             server.start()
         for server in self.servers:
@@ -235,19 +235,19 @@ class ZookeeperEnsemble(Guided):
 
     @property
     def leader(self) -> ZookeeperServer:
-        """The server that leads now; there must be one."""
+        """The current leader; raises ServerFailedError if there is none."""
         found = self.find_leader()
         if found is None:
             raise ServerFailedError(f"no server leads: {self.address}")
         return found
 
     def find_leader(self) -> ZookeeperServer | None:
-        """The server that leads now; None while they elect one, and without a quorum."""
+        """The current leader; None during an election, or without a quorum."""
         return next((server for server in self.servers if server.mode() == "leader"), None)
 
     @property
     def followers(self) -> list[ZookeeperServer]:
-        """The servers that follow now."""
+        """The current followers."""
         return [server for server in self.servers if server.mode() == "follower"]
 
 
@@ -256,13 +256,7 @@ class ZookeeperEnsemble(Guided):
 def running_server(
     folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = ()
 ) -> Iterator[ZookeeperServer]:
-    """A server for the time of the block.
-
-    Args:
-        folder: for its configuration, data and output.
-        settings: further lines of its zoo.cfg.
-        java: further options of its JVM.
-    """
+    """A server that runs during the block. For the arguments see `ZookeeperServer`."""
     server = ZookeeperServer(folder, settings=settings, java=java)
     try:
         server.start()
@@ -275,7 +269,7 @@ def running_server(
 @checked
 @contextmanager
 def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
-    """Three servers for the time of the block."""
+    """Three servers that run during the block."""
     ensemble = ZookeeperEnsemble(folder)
     try:
         ensemble.start()
@@ -286,7 +280,7 @@ def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
 
 @checked
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [listening.getsockname()[1] for listening in sockets]
     for listening in sockets:

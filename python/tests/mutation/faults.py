@@ -1401,7 +1401,7 @@ LEDGER = [
     Fault(
         "the batches before are not carried out first",
         "spark/kit/receipts.py",
-        "        self._carry_out()  # before a batch comes everything that was decided before it\n",
+        "        self._carry_out()  # earlier decided batches become visible before this one\n",
         "",
         ("unit/spark/test_target_contracts.py",),
     ),

@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[Change, dict[str, object], list[str]]] = {
         select("value"), {"kafka.transactional.id": "x"},
         ["unknown option", "did_you_mean='transactionalIdPrefix'"]),
     "an option of the source": (
-        select("value"), {"subscribe": "in"}, ["the option does not count here", "option='subscribe'"]),
+        select("value"), {"subscribe": "in"}, ["the option does not apply here", "option='subscribe'"]),
     "a prefix like a transactional id": (
         select("value"), {"transactionalIdPrefix": "copier-0"}, ["transactionalIdPrefix", "malformed"]),
     "a group without a prefix": (
@@ -169,7 +169,7 @@ READS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "offsets that are no JSON": (
         {"startingOffsets": "{0:1}"}, ["the option's value is malformed", "option='startingOffsets'"]),
     "a time after the last record": (
-        {"startingTimestamp": 99_999_999_999_999}, ["no record is at or after the asked time", "topic='in'"]),
+        {"startingTimestamp": 99_999_999_999_999}, ["no record is at or after the given time", "topic='in'"]),
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_a_read_refuses(spark: SparkSession, log: Log, case: str) -> None:
 STREAMS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown option": READS["an unknown option"],
     "an option of batch reads": (
-        {"endingOffsets": "latest"}, ["the option does not count here", "option='endingOffsets'"]),
+        {"endingOffsets": "latest"}, ["the option does not apply here", "option='endingOffsets'"]),
     "a topic that does not exist": READS["a topic that does not exist"],
     "an offset beyond the log": READS["an offset beyond the log"],
     "fewer rows at least than at most": (

@@ -128,7 +128,7 @@ def test_a_write_of_no_rows_writes_nothing(spark: SparkSession, log: Log) -> Non
 
 
 def test_a_log_is_not_overwritten(spark: SparkSession, log: Log) -> None:
-    with pytest.raises(Exception, match="a log is appended to; use mode\\('append'\\)"):
+    with pytest.raises(Exception, match="a log cannot be overwritten; use mode\\('append'\\)"):
         save(rows_of(spark, b"a"), log, mode="overwrite")
 
     assert records(log, "out") == []

@@ -100,8 +100,8 @@ def test_the_sinks_of_foreach_batch_point_to_the_sink_by_name(connect_server: Co
     for error, name in [*((one, "oncelog") for one in of_log), (of_kafka, "oncelog-kafka")]:
         assert error.startswith("UsageError: Spark Connect hides the query from a sink of foreachBatch; ")
         assert f'writeStream.format("{name}")' in error
-        assert error.endswith("paths and `znodes` are then those of the server")
-    assert "has its jars on the server" in jar
+        assert error.endswith("paths and `znodes` then refer to the server")
+    assert "uses the jars of its server" in jar
 
 
 def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_again(log: Log, tmp_path: Path) -> None:

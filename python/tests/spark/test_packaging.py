@@ -41,10 +41,10 @@ def test_the_jar_is_small_and_holds_nothing_of_others() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("io.oncelog.NotThere", r"without a jar, and takes none later \(neither ADD JAR nor stop\(\) helps\)"),
+        ("io.oncelog.NotThere", r"without a jar, which cannot be added later \(neither ADD JAR nor stop\(\) helps\)"),
         (
             "org.apache.spark.sql.SparkSession",
-            f"a jar of oncelog {pyspark.__version__}, and this Python package is oncelog {oncelog.__version__}",
+            f"a jar of oncelog {pyspark.__version__}, but this Python package is oncelog {oncelog.__version__}",
         ),
     ],
     ids=["without", "another"],

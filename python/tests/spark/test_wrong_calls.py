@@ -36,9 +36,9 @@ CALLS = {
     'sink(**at, topic=["out"])':
         "the option's value must be text, a whole number of 64 bits or a bool [option='topic', value=['out']]",
     'sink(**at, subscribe="in")':
-        "the option does not count here [option='subscribe', use='foreachBatch(sink(...))', counts_for=['read',",
+        "the option does not apply here [option='subscribe', use='foreachBatch(sink(...))', applies_to=['read',",
     'sink(**at, startingOffsets="earliest")':
-        "the option does not count here [option='startingOffsets', use='foreachBatch(sink(...))',",
+        "the option does not apply here [option='startingOffsets', use='foreachBatch(sink(...))',",
     'sink(**at, codec="gzip")':
         "the option's value is malformed [option='codec', value='gzip', expected='one of null, lz4, zstd']",
     'sink(**at, codec=None, compression="lz4")':
@@ -59,8 +59,9 @@ CALLS = {
     'sink(**at, sinkName="out-1")':
         "the option's value is malformed [option='sinkName', value='out-1', expected='a text that does not end in",
     'sink(**at, groupId="g")':
-        "this option needs a prefix that outlives the query id [option='groupId', missing='transactionalIdPrefix']",
-    'sink(**at, takeover="query")': "this option needs a prefix that outlives the query id [option='takeover',",
+        "the option needs a transactionalIdPrefix, because a new checkpoint gets a new query id",
+    'sink(**at, takeover="query")':
+        "the option needs a transactionalIdPrefix, because a new checkpoint gets a new query id",
     "sink(**at, roundTimeoutMs=0)":
         "the option's value is malformed [option='roundTimeoutMs', value='0', expected='a whole number above 0,",
     'sink(**at, roundTimeoutMs="1m")':
@@ -68,11 +69,11 @@ CALLS = {
     "sink(**at, roundTimeoutMs=2**64)":
         "the option's value must be text, a whole number of 64 bits or a bool [option='roundTimeoutMs',",
     'sink(**at, checkpointLocation="/data/ck")':
-        "the option does not count here [option='checkpointLocation', use='foreachBatch(sink(...))',",
+        "the option does not apply here [option='checkpointLocation', use='foreachBatch(sink(...))',",
     'sink(**at, queryName="copy")':
-        "the option does not count here [option='queryName', use='foreachBatch(sink(...))',",
+        "the option does not apply here [option='queryName', use='foreachBatch(sink(...))',",
     'sink(**at, failOnDataLoss="no")':
-        "the option does not count here [option='failOnDataLoss', use='foreachBatch(sink(...))',",
+        "the option does not apply here [option='failOnDataLoss', use='foreachBatch(sink(...))',",
     "sink(**at)(rows)":
         "ForeachBatchSink.__call__ needs the argument batch_id, which is missing [takes=['df', 'batch_id']]",
     "sink(**at)(0, rows)": "df must be DataFrame [call='ForeachBatchSink.__call__', found=0, type='int']",
@@ -96,7 +97,7 @@ CALLS = {
     'read(**at, subscribe="").load()':
         "the option's value is malformed [option='subscribe', value='', expected='topic names, separated by",
     'read(**at, topic="in").load()':
-        "the option does not count here [option='topic', use='read', counts_for=['foreachBatch(sink(...))',",
+        "the option does not apply here [option='topic', use='read', applies_to=['foreachBatch(sink(...))',",
     'read(**at, topics="in").load()': "unknown option [option='topics', use='read', did_you_mean='subscribe'",
     'read(**at, subscribe="in", assign=\'{"in":[0]}\').load()':
         "these options exclude each other; give one of them [given=['subscribe', 'assign']]",
@@ -119,7 +120,7 @@ CALLS = {
     'read(**at, subscribe="in", startingTimestamp=0, startingOffsets="earliest").load()':
         "these options exclude each other; give one of them [given=['startingOffsets', 'startingTimestamp']]",
     'read(**at, subscribe="in", startingOffsets="group").load()':
-        "startingOffsets=group starts at what a group committed; name it [missing='groupId']",
+        "startingOffsets=group needs the option groupId [missing='groupId']",
     'read(**at, subscribe="in", isolationLevel="serializable").load()':
         "the option's value is malformed [option='isolationLevel', value='serializable', expected='one of",
     'read(**at, subscribe="in", **{"kafka.isolation.level": "read_committed"}).load()':
@@ -143,11 +144,11 @@ CALLS = {
     'read(path=at["path"], znodes="sqlit", subscribe="in").load()':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another",
     'read(**at, subscribe="in").schema("value string").load()':
-        "schema() may name columns of the source only, with their types [column='value', found='string',",
+        "schema() may only name columns of the source, with their types [column='value', found='string',",
     # Streams
     'follow(subscribe="in")': "a required option is missing [option='path', use='readStream']",
     'follow(**at, subscribe="in", endingOffsets="latest")':
-        "the option does not count here [option='endingOffsets', use='readStream', counts_for=['read']]",
+        "the option does not apply here [option='endingOffsets', use='readStream', applies_to=['read']]",
     'follow(**at, subscribe="in", startingOffsets="beginning")':
         "the option's value is malformed [option='startingOffsets', value='beginning', expected='earliest,",
     'follow(**at, subscribe="in", minOffsetsPerTrigger=5, maxOffsetsPerTrigger=4)':
@@ -158,13 +159,13 @@ CALLS = {
     'rows.write.format("oncelog").options(**at).mode("append").save()':
         "the rows lack a column of the sink; add it, or rename one [column='topic', found=['value']]",
     'rows.write.format("oncelog").options(**at, topic="out").mode("overwrite").save()':
-        "a log is appended to; use mode('append') [mode='overwrite']",
+        "a log cannot be overwritten; use mode('append') [mode='overwrite']",
     'rows.write.format("oncelog").options(**at, topic="out").mode("ignore").save()':
         '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "oncelog" cannot be written in the "Ignore" mode.',
     'rows.write.format("oncelog").options(**at, topic="nowhere").mode("append").save()':
         "no such topic; create it with `oncelog topic create` or create_topic() [topic='nowhere']",
     'rows.write.format("oncelog").options(**at, topic="out", transactionalIdPrefix="a").mode("append").save()':
-        "the option does not count here [option='transactionalIdPrefix', use='write',",
+        "the option does not apply here [option='transactionalIdPrefix', use='write',",
     'rows.write.format("oncelog").options(**at, topic="out", codec="snappy").mode("append").save()':
         "the option's value is malformed [option='codec', value='snappy', expected='one of null, lz4, zstd']",
     'rows.selectExpr("value AS v").write.format("oncelog").options(**at, topic="out").mode("append").save()':
@@ -174,9 +175,9 @@ CALLS = {
     'run(stream.writeStream.format("oncelog").options(**at, topics="out", checkpointLocation=ck))':
         "unknown option [option='topics', use='writeStream.format', did_you_mean='topic']",
     'run(stream.writeStream.format("oncelog").options(**at, topic="out", groupId="g", checkpointLocation=ck))':
-        "this option needs a prefix that outlives the query id [option='groupId', missing='transactionalIdPrefix']",
+        "the option needs a transactionalIdPrefix, because a new checkpoint gets a new query id",
     'run(stream.writeStream.foreachBatch(sink(**at, topic="out")))':
-        "the query has no checkpoint of its own: each start would begin from nothing and write its rows again;",
+        "the query has no checkpoint of its own: each start would begin from scratch and write its rows again;",
 }
 # fmt: on
 """The call, and what its error says."""

@@ -1,1 +1,1 @@
-"""Kafka brokers in memory, for tests of what is built on them: same answers, virtual time, faults on request."""
+"""Simulated Kafka brokers in memory, for tests: the answers of real brokers, virtual time, and faults on request."""

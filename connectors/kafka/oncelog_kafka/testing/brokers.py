@@ -1,8 +1,7 @@
-"""A Kafka cluster in memory: what its brokers hold, and what they do by themselves as time passes.
+"""A Kafka cluster in memory: its state, and what its brokers do by themselves as time passes.
 
-transactions.py and logs.py say what each request does; this keeps the state, gives every request its moment, and lets
-the brokers' own work be done when its time has come: markers, time-outs, expirations. Nothing happens between requests
-that the next one would not find done, so that a run depends on its requests and its clock alone.
+transactions.py and logs.py define what each request does. This module keeps the state, and before each request does the
+brokers' own work that is due: markers, time-outs, expirations. So a run depends only on its requests and its clock.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from oncelog_kafka.testing.transactions import (
 )
 
 GROUPS: TopicPartition = ("__consumer_offsets", 0)
-"""Where the offsets of all groups are."""
+"""The partition with the offsets of all groups."""
 
 SHARDS = 4
-"""Parts of the ids and groups whose coordinators move together."""
+"""The number of parts of all ids and groups; the coordinators of one part move together."""
 
 _RETRIED = frozenset({CONCURRENT, "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"})
-"""Of the coordinator's answers to a partition's leader, those for which it tells a producer to come again."""
+"""The coordinator's answers to a partition's leader after which the leader tells a producer to retry."""
 
 _NEVER_MS = 2**62
 _DAYS_7_MS = 7 * 24 * 3_600_000
@@ -48,17 +47,17 @@ _DAYS_7_MS = 7 * 24 * 3_600_000
 
 @dataclass(slots=True)
 class Settings:
-    """Of the brokers; the names are Kafka's own, the defaults too.
+    """Settings of the brokers, with Kafka's defaults.
 
     Attributes:
         version: the cluster's transaction version, 1 or 2. It may be raised and lowered.
-        clean_up_ms: how often time-outs are looked for.
-        expiration_ms: after it an id that nobody uses is forgotten.
-        retention_ms: after it an offset of a group without members is.
-        max_epoch: of a producer id, after which it gets another.
-        is_kafka_3: whether the brokers are of Kafka 3.x. There the offset of a fenced producer takes the place of one
-            that the same producer id staged in the group since, which then never shows, though its transaction commits
-            (until the group's coordinator loads its log again, which is left out here).
+        clean_up_ms: how often the brokers look for time-outs.
+        expiration_ms: how long an unused id is kept.
+        retention_ms: how long an offset of a group without members is kept.
+        max_epoch: of a producer id; then the producer gets a new one.
+        is_kafka_3: whether the brokers are Kafka 3.x. There the offset of a fenced producer replaces one that the same
+            producer id has staged in the group since. That one then never becomes visible, although its transaction
+            commits (until the group's coordinator loads its log again, which is not simulated).
     """
 
     version: int = 2
@@ -80,7 +79,7 @@ class StagedOffset:
 
 
 class _Move(NamedTuple):
-    """Coordinators that go to another broker: nobody is it, then the new one still loads."""
+    """Coordinators that move to another broker: first there is none, then the new one is loading."""
 
     loads_from_ms: int
     until_ms: int
@@ -90,9 +89,9 @@ class Cluster:
     """The brokers of one cluster.
 
     Args:
-        now_ms: their wall clock.
-        settings: theirs; they may be changed while the cluster runs.
-        marker_delay_ms: how long it takes from a transaction's end to a marker of it, drawn for each one.
+        now_ms: the brokers' wall clock.
+        settings: they may be changed while the cluster runs.
+        marker_delay_ms: the time from a transaction's end to one of its markers; called for each marker.
 
     Attributes:
         ids: what the coordinators know, by transactional id.
@@ -124,18 +123,18 @@ class Cluster:
         return name
 
     def move_coordinators(self, shard: int, absent_ms: int, loading_ms: int) -> None:
-        """Let one of `SHARDS` parts of all ids and groups go to another broker, from now on.
+        """Move the coordinators of one of `SHARDS` parts to another broker, from now on.
 
         Args:
-            shard: which.
-            absent_ms: how long nobody is its coordinator; listings leave its ids out, and nobody is told.
-            loading_ms: how long the new one then loads.
+            shard: the number of the part.
+            absent_ms: how long there is no coordinator; listings then silently leave its ids out.
+            loading_ms: how long the new coordinator loads after that.
         """
         loads_from_ms = self._now_ms() + absent_ms
         self._moves[shard] = _Move(loads_from_ms, loads_from_ms + loading_ms)
 
     def _absence(self, key: str, now_ms: int) -> str | None:
-        """What the coordinator of an id or a group answers while it moves."""
+        """The answer for an id or a group while its coordinator moves."""
         move = self._moves.get(shard_of(key))
         if move is None or move.until_ms <= now_ms:
             return None
@@ -144,7 +143,7 @@ class Cluster:
     # Time
 
     def pass_time(self) -> None:
-        """Do what the brokers have done by now, in its order."""
+        """Do what the brokers should have done by now, in order."""
         now_ms = self._now_ms()
         while True:
             due_ms = self._ends[0][0] if self._ends else _NEVER_MS
@@ -159,14 +158,14 @@ class Cluster:
         self.ids = {name: one for name, one in self.ids.items() if not coordinator.is_expired(one, expiration_ms)}
 
     def _next_look_ms(self) -> int:
-        """When the coordinators look for time-outs next and find one."""
+        """When the coordinators will next find a time-out."""
         open_ids = [known for known in self.ids.values() if known.state is State.ONGOING]
         over_ms = min((known.started_ms + known.timeout_ms + 1 for known in open_ids), default=_NEVER_MS)
         looks = -(-(over_ms - self._looked_ms) // self.settings.clean_up_ms)
         return self._looked_ms + max(looks, 1) * self.settings.clean_up_ms
 
     def settle(self, *, completes: bool = True) -> None:
-        """Write all markers that are under way, whatever time they would take, and complete their transactions."""
+        """Write all pending markers now, and complete their transactions."""
         while self._ends and (completes or self._ends[0][-1] is not None):
             self._end_next()
 
@@ -182,7 +181,7 @@ class Cluster:
         return Coordinator(settings.version, now_ms, lambda: next(self._producer_ids), settings.max_epoch)
 
     def _keep(self, name: str, known: Known, now_ms: int) -> None:
-        """Take over what is known of an id; one that begins to end gets its markers, in any order."""
+        """Store what is known about an id. If its transaction begins to end, schedule its markers, in any order."""
         before = self.ids.get(name)
         self.ids[name] = known
         if known.state not in ENDING or (before is not None and before.state in ENDING):
@@ -192,7 +191,7 @@ class Cluster:
             self._push_end(now_ms, name, partition)
 
     def _end_next(self) -> None:
-        """Write the marker that is due next, or complete the transaction whose markers are all written."""
+        """Write the next marker, or complete a transaction whose markers are all written."""
         due_ms, _, name, partition = heappop(self._ends)
         known = self.ids[name]
         if partition is None:
@@ -210,7 +209,7 @@ class Cluster:
     # Producers
 
     def init(self, transactional_id: str, timeout_ms: int) -> tuple[str, Identity | None]:
-        """InitProducerId; the identity is the new producer's, if it got one."""
+        """InitProducerId; also returns the new producer's identity, if it got one."""
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             return "INVALID_TRANSACTION_TIMEOUT", None
         now_ms = self._moment()
@@ -229,13 +228,13 @@ class Cluster:
         return self._add(who, wanted)
 
     def add_offsets(self, who: Identity, group: str) -> str:
-        """AddOffsetsToTxn. All groups are in one partition."""
+        """AddOffsetsToTxn; all groups are in one partition."""
         return self._add(who, frozenset({GROUPS}))
 
     def produce(
         self, who: Identity, partition: TopicPartition, values: Sequence[bytes], sequence: int, *, version: int
     ) -> str:
-        """Produce, in the form of the client's transaction version."""
+        """Produce, as a client of this transaction version sends it."""
         log = self.logs.get(partition)
         if log is None:
             return "UNKNOWN_TOPIC_OR_PARTITION"
@@ -247,7 +246,7 @@ class Cluster:
     def stage(
         self, who: Identity, group: str, offsets: Mapping[TopicPartition, CommittedOffset], *, version: int
     ) -> str:
-        """TxnOffsetCommit of a producer that names no member of the group, in the form of its transaction version."""
+        """TxnOffsetCommit by a producer that is not a member of the group, at its transaction version."""
         refused = self._absence(group, self._now_ms()) or self._admit(who, GROUPS, self.groups, version)
         if refused == OLD_EPOCH and self.settings.is_kafka_3:
             self._forget_staged(who.producer_id, group, offsets)
@@ -264,7 +263,7 @@ class Cluster:
                 entry.is_committed = False
 
     def end(self, who: Identity, *, is_commit: bool, version: int) -> str:
-        """EndTxn, in the form of the client's transaction version."""
+        """EndTxn, as a client of this transaction version sends it."""
 
         def ended(coordinator: Coordinator, known: Known | None) -> Step | str:
             return coordinator.end(known, who, is_commit=is_commit, version=version)
@@ -293,7 +292,7 @@ class Cluster:
         version: int,
         sequence: int | None = None,
     ) -> str | None:
-        """Why a write belongs to no open transaction; None if it does. From version 2 on the write opens it."""
+        """Why a write does not belong to an open transaction; None if it does. From version 2 on, it opens one."""
         now_ms = self._moment()
         if log.is_old(who, is_looked_at=not self.settings.is_kafka_3):
             return OLD_EPOCH
@@ -331,7 +330,7 @@ class Cluster:
         )
 
     def list_ids(self, states: Sequence[str]) -> list[Listed] | str:
-        """ListTransactions of every broker: of a shard that nobody coordinates there is nothing in it."""
+        """ListTransactions at every broker; the ids of a part without a coordinator are missing."""
         now_ms = self._moment()
         if any(move.loads_from_ms <= now_ms < move.until_ms for move in self._moves.values()):
             return "COORDINATOR_LOAD_IN_PROGRESS"
@@ -339,7 +338,7 @@ class Cluster:
         return [one for one in found if not states or one[1] in states]
 
     def offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Offsets | str:
-        """OffsetFetch of stable offsets."""
+        """OffsetFetch with stable offsets."""
         now_ms = self._moment()
         absence = self._absence(group, now_ms)
         if absence:
@@ -373,7 +372,7 @@ class Cluster:
     # Consumers
 
     def values(self, topic: str, *, is_committed: bool = True) -> list[tuple[int, int, bytes]]:
-        """(partition, offset, value) of what a consumer gets."""
+        """What a consumer gets, as (partition, offset, value)."""
         self._moment()
         return [
             (number, offset, value)
@@ -388,5 +387,5 @@ class Cluster:
 
 
 def shard_of(key: str) -> int:
-    """Which coordinators an id or a group has."""
+    """The part that an id or a group belongs to."""
     return crc32(key.encode()) % SHARDS

@@ -1,4 +1,4 @@
-"""The way of a simulated process to a simulated cluster: its turn, its faults, and its death."""
+"""Carries a simulated process's requests to a simulated cluster: it waits for its turn, and has faults and crashes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ProcessLine:
     """`requests.Line` of one process.
 
     Args:
-        process: whose.
-        lagging: within it the brokers answer as one does that has not heard of the newest yet; by default none does.
+        process: the one that sends the requests.
+        lagging: a context in which the brokers answer without the newest state; by default they never lag.
     """
 
     def __init__(self, process: Process, lagging: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -42,7 +42,7 @@ class ProcessLine:
         return answer
 
     def _deliver_later(self, what: str, request: Callable[[], object]) -> None:
-        """The connection is given up with a request on its way: the brokers come to it behind its repetition."""
+        """The client closes the connection while a request is on its way; the request arrives after its repetition."""
         world = self._process.world
 
         def arrive() -> None:

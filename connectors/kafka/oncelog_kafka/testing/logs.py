@@ -1,4 +1,4 @@
-"""A partition's log in memory: records, markers, and what its leader knows of the producers. Pure."""
+"""A partition's log in memory: records, markers, and what its leader knows about producers. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_kafka.testing.transactions import NONE, Identity
 V = TypeVar("V")
 
 BATCHES_KEPT = 5
-"""Of a producer: so many may be under way, so a batch that comes again is one of these."""
+"""How many batches of a producer are remembered: as many as may be in flight, so a repeated batch is one of them."""
 
 OLD_EPOCH = "INVALID_PRODUCER_EPOCH"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -26,10 +26,10 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """What the leader knows of one producer id.
+    """What the leader knows about one producer id.
 
     Attributes:
-        batches: the last ones of this epoch, oldest first.
+        batches: the last batches of this epoch, oldest first.
         open_from: offset of the first record of its open transaction here.
     """
 
@@ -48,8 +48,8 @@ class Entry(Generic[V]):
     """A record, or a marker.
 
     Attributes:
-        value: of a record; None of a marker.
-        is_committed: of a transactional record, once its transaction is over here.
+        value: of a record; None for a marker.
+        is_committed: of a transactional record; None until its transaction's marker is written.
     """
 
     value: V | None
@@ -72,13 +72,13 @@ class PartitionLog(Generic[V]):
         self._attempts: dict[int, tuple[int, int]] = {}
 
     def attempt(self, who: Identity, sequence: int) -> None:
-        """Note a batch that may begin a transaction here: the one that does is the lowest that was tried (KIP-890)."""
+        """Note a batch that may begin a transaction here; the lowest one that was tried has to begin it (KIP-890)."""
         epoch, lowest = self._attempts.get(who.producer_id, (-1, 0))
         if who.epoch > epoch or (who.epoch == epoch and sequence < lowest):
             self._attempts[who.producer_id] = who.epoch, sequence
 
     def is_open(self, who: Identity) -> bool:
-        """Whether the producer has an open transaction here, of this epoch."""
+        """Whether the producer has an open transaction of this epoch here."""
         known = self.producers.get(who.producer_id)
         return known is not None and known.epoch == who.epoch and known.open_from is not None
 
@@ -86,8 +86,8 @@ class PartitionLog(Generic[V]):
         """Whether the leader knows a newer epoch of the producer.
 
         Args:
-            who: writes.
-            is_looked_at: whether it looks at epochs before any transaction is open; else only while one is.
+            who: the writer.
+            is_looked_at: whether the leader checks epochs even if no transaction is open.
         """
         known = self.producers.get(who.producer_id)
         return known is not None and who.epoch < known.epoch and (is_looked_at or known.open_from is not None)
@@ -96,11 +96,9 @@ class PartitionLog(Generic[V]):
         """Add records of an open transaction.
 
         Args:
-            who: writes.
-            values: of the records.
-            sequence: of the first of them; None where there are none, as of a group's offsets.
-            now_ms: when.
-            version: of transactions; from 2 on a producer that is not known here begins at 0.
+            who: the writer.
+            sequence: of the first record; None for a group's offsets, which have no sequence numbers.
+            version: transaction version; from 2 on, a producer that is not known here must begin at 0.
         """
         known = self.producers.get(who.producer_id) or Producer()
         if who.epoch < known.epoch:
@@ -123,7 +121,7 @@ class PartitionLog(Generic[V]):
         return NONE
 
     def mark(self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool) -> None:
-        """Write the marker of a transaction's end."""
+        """Write the marker that ends a transaction."""
         known = self.producers.setdefault(producer_id, Producer())
         if known.open_from is not None:
             for entry in self.entries[known.open_from :]:
@@ -141,7 +139,7 @@ class PartitionLog(Generic[V]):
         return min(open_from, default=len(self.entries))
 
     def read(self, *, is_committed: bool) -> Iterator[tuple[int, V]]:
-        """Records with their offsets, as consumers of either isolation level get them."""
+        """Records with their offsets, as a consumer at either isolation level gets them."""
         end = self.stable_end if is_committed else len(self.entries)
         for offset, entry in enumerate(self.entries[:end]):
             if entry.value is not None and (entry.is_committed or not is_committed):

@@ -1,4 +1,4 @@
-"""A process's way to a simulated cluster: `ports.Requests`, each request carried by what may lose it."""
+"""`ports.Requests` to a simulated cluster; a `Line` carries each request, and may lose it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ T = TypeVar("T")
 
 
 class NoAnswerError(Exception):
-    """The connection ended: nobody knows whether the request arrived."""
+    """The connection ended, and it is unknown whether the request arrived."""
 
 
 class Line(Protocol):
-    """Carries requests. A simulated process waits here for its turn; here requests and answers are lost."""
+    """Carries requests. Here a simulated process waits for its turn, and requests and answers are lost."""
 
     def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
-        """Deliver a request, now, later, twice or never, and bring back its answer.
+        """Deliver a request now, later, twice or never, and return its answer.
 
         Args:
-            what: is asked, for a trace.
-            request: what the brokers do with it.
+            what: describes the request in a trace.
+            request: what the brokers do.
             changes: whether it can change anything.
 
         Raises:
-            NoAnswerError: there is none.
+            NoAnswerError: there is no answer.
         """
 
 
 class DirectLine:
-    """Every request arrives, and is answered."""
+    """Every request arrives and is answered."""
 
     def carry(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T:
         return request()
@@ -46,8 +46,7 @@ class SimulatedRequests:
     """`ports.Requests` of one process.
 
     Args:
-        cluster: that is asked.
-        line: the way to it.
+        line: carries the requests; without faults by default.
     """
 
     def __init__(self, cluster: Cluster, line: Line | None = None) -> None:
@@ -79,7 +78,7 @@ class SimulatedRequests:
         return _unnamed(self._read(f"setting {name}", partial(self._cluster.setting, name)))
 
     def close(self) -> None:
-        """The cluster goes on."""
+        """Do nothing: the cluster continues."""
 
     def _init(self, transactional_id: str, timeout_ms: int) -> Answer:
         answer, _ = self._cluster.init(transactional_id, timeout_ms)
@@ -94,7 +93,7 @@ class SimulatedRequests:
         return self._named(what, request, changes=False)
 
     def _named(self, what: str, request: Callable[[], T], *, changes: bool = True) -> T | Answer:
-        """The answer, or the name that a missing one has."""
+        """The answer, or ``NETWORK_EXCEPTION`` if there is none."""
         try:
             return self._line.carry(what, request, changes=changes)
         except NoAnswerError:
@@ -102,7 +101,7 @@ class SimulatedRequests:
 
 
 def _unnamed(found: T | Answer) -> T:
-    """What has no name for failures fails."""
+    """Raise the failure of a request that cannot return it by name."""
     if isinstance(found, str):
         raise BrokerUnavailableError("the simulated brokers do not answer", answer=found)
     return found

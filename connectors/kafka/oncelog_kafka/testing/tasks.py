@@ -1,7 +1,7 @@
-"""A task's producer on a simulated cluster: it opens a transaction, fills it, and leaves it open, prepared.
+"""A task's producer on a simulated cluster: it opens a transaction, fills it, and leaves it open and prepared.
 
-It does what io.oncelog.kafka.sink.Participant does with Kafka's producer, request by request: what passes is sent
-again, a batch under the same sequence number, and everything else fails the task.
+It does what io.oncelog.kafka.sink.Participant does with Kafka's producer, request by request. After a passing failure
+it repeats the request (a batch with the same sequence number); any other failure fails the task.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from oncelog_kafka.testing.requests import Line, NoAnswerError
 from oncelog_kafka.testing.transactions import NONE, Identity, TopicPartition
 
 BATCH_SIZE = 2
-"""Records of one request: few, so that a transaction takes several."""
+"""Records of one request; few, so that a transaction needs several requests."""
 
 _PASSING = end_txn.PASSING | {"NOT_ENOUGH_REPLICAS"}
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-"""Offsets that become groups' with the transaction, by group."""
+"""Offsets that the transaction commits, by group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a task is to prepare.
+    """What a task has to prepare.
 
     Attributes:
-        transactional_id: of its attempt.
+        transactional_id: of the attempt.
         partition: of the batch.
-        rows: where each goes, and its value.
-        offsets: the token, and the source's offsets where this participant carries them.
-        token_topic: partition 0 of it carries the token.
-        content_hash: of the rows, if it is asked for.
+        rows: each row's partition and value.
+        offsets: the token, and the source's offsets if this participant commits them.
+        token_topic: the token is an offset of this topic's partition 0.
+        content_hash: of the rows, if it is wanted.
     """
 
     transactional_id: str
@@ -54,8 +54,7 @@ class TaskProducer:
     """One attempt of a task.
 
     Args:
-        cluster: that it writes to.
-        line: its process's way there.
+        line: carries the requests of its process.
         clock: of its process.
         timeout_ms: of its transaction.
     """
@@ -67,14 +66,14 @@ class TaskProducer:
         self._timeout_ms = timeout_ms
 
     def prepare(self, work: Work) -> Participant:
-        """Write all of it into a transaction that is left open.
+        """Write everything into a transaction, and leave it open.
 
         Raises:
             NotPreparedError: the brokers refuse it, mostly because somebody fenced this producer.
-            BrokerUnavailableError: they did not take it in time.
+            BrokerUnavailableError: the brokers did not accept it in time.
         """
         who = self._init(work.transactional_id)
-        version = self._cluster.settings.version  # the client was told with the first answers
+        version = self._cluster.settings.version  # a real client gets this with the first answers
         self._send(who, work.rows, version)
         for group, offsets in work.offsets.items():
             if version < 2:
@@ -113,7 +112,7 @@ class TaskProducer:
                 self._taken(f"produce {partition} {first} {who}", request)
 
     def _taken(self, what: str, request: Callable[[], Answer]) -> None:
-        """Send a request until it is answered by success, or fails for good."""
+        """Send a request until it succeeds, or fails permanently."""
         for _ in turns(self._clock, "a task's request was not taken", request=what):
             answer = self._sent(what, request)
             if answer == NONE:

@@ -1,11 +1,11 @@
-"""What a transaction coordinator does with one transactional id: Kafka's state machine, as a sink meets it. Pure.
+"""What a transaction coordinator does with a transactional id: the part of Kafka's state machine that sinks use. Pure.
 
     Empty ──add partitions──> Ongoing ──end──> PrepareCommit ──markers──> CompleteCommit
                                  └──end, init, time-out──> PrepareAbort ──markers──> CompleteAbort
 
-Every function takes what the coordinator knows and gives what it knows afterwards, with its answer. At transaction
-version 2 each end raises the epoch (KIP-890); a fence, by an init or a time-out, raises it at both versions. The judge
-is tests/test_simulated_brokers.py: random scripts get the same answers from real brokers of both versions.
+Every function takes what the coordinator knows, and returns what it knows afterwards, with its answer. At transaction
+version 2 each end raises the epoch (KIP-890); fencing, by an init or a time-out, raises it at both versions.
+tests/test_simulated_brokers.py checks that random scripts get the same answers from real brokers of both versions.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NO_MAPPING = "INVALID_PRODUCER_ID_MAPPING"
 NOT_IN_STATE = "INVALID_TXN_STATE"
 
 MAX_EPOCH = 2**15 - 1
-"""The last epoch; it is the coordinator's own, producers get one less at most."""
+"""The last epoch. Only the coordinator uses it; producers get at most one less."""
 
 _NEVER = -1
 
 
 class State(StrEnum):
-    """Kafka's names."""
+    """Kafka's names of the states."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -53,7 +53,7 @@ _ENDS_V1 = {
     State.COMPLETE_COMMIT: (NONE, NOT_IN_STATE),
     State.COMPLETE_ABORT: (NOT_IN_STATE, NONE),
 }
-"""What an EndTxn below version 5 gets, by the id's state: a commit, an abort. It names the id's epoch."""
+"""The answers to an EndTxn below version 5 with the id's epoch, by the id's state: for a commit, for an abort."""
 
 _ENDS_V2 = {
     (State.EMPTY, False): (NOT_IN_STATE, _END),
@@ -65,12 +65,12 @@ _ENDS_V2 = {
     (State.COMPLETE_ABORT, True): (NOT_IN_STATE, NONE),
     (State.COMPLETE_ABORT, False): (NOT_IN_STATE, _END),
 }
-"""The same from version 5 on, by the state and whether the request names the epoch before the id's. Whatever is not
-here is fenced."""
+"""The same from version 5 on, by the state and by whether the request has the epoch before the id's. Any other request
+is fenced."""
 
 
 class Identity(NamedTuple):
-    """By what a producer names itself in its requests."""
+    """How a producer identifies itself in its requests."""
 
     transactional_id: str
     producer_id: int
@@ -79,15 +79,15 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a coordinator knows of an id.
+    """What a coordinator knows about an id.
 
     Attributes:
         started_ms: when the last transaction began; below 0 if none did.
-        updated_ms: of the last change; ids expire by it.
-        partitions: of the open transaction, or those that still lack the marker of an ending one.
-        next_producer_id: becomes the id's producer when the transaction that used up the epochs is complete.
-        previous_producer_id: whose epochs are used up.
-        version: of the transaction that is ending, or ended last; it chooses its markers' form.
+        updated_ms: of the last change; decides when the id expires.
+        partitions: of the open transaction, or those that still need a marker of an ending one.
+        next_producer_id: becomes the id's producer id when the transaction that used up the epochs is complete.
+        previous_producer_id: the producer id whose epochs are used up.
+        version: of the transaction that is ending, or that ended last; decides the format of its markers.
     """
 
     producer_id: int
@@ -103,19 +103,19 @@ class Known:
 
 
 class Step(NamedTuple):
-    """What is known afterwards, and the answer."""
+    """What the coordinator knows after a request, and its answer."""
 
     known: Known
     answer: str
 
 
 class Coordinator(NamedTuple):
-    """What an id's coordinator goes by.
+    """A coordinator's clock and settings.
 
     Attributes:
         version: the cluster's transaction version.
         now_ms: its wall clock.
-        new_producer_id: gives one that nobody had.
+        new_producer_id: returns an unused producer id.
         max_epoch: a small one makes producers use up their epochs soon.
     """
 
@@ -125,7 +125,7 @@ class Coordinator(NamedTuple):
     max_epoch: int = MAX_EPOCH
 
     def init(self, known: Known | None, timeout_ms: int) -> Step:
-        """InitProducerId of a producer that does not say who it was."""
+        """InitProducerId by a producer without a previous producer id."""
         if known is None:
             return Step(Known(self.new_producer_id(), 0, timeout_ms, self.now_ms), NONE)
         if known.state in ENDING:
@@ -138,7 +138,7 @@ class Coordinator(NamedTuple):
         return Step(replace(empty, epoch=known.epoch + 1), NONE)
 
     def add_partitions(self, known: Known | None, who: Identity, partitions: frozenset[TopicPartition]) -> Step | str:
-        """AddPartitionsToTxn, AddOffsetsToTxn, and what a write does by itself at version 2."""
+        """AddPartitionsToTxn and AddOffsetsToTxn, and what a write does implicitly at version 2."""
         if known is None or known.producer_id != who.producer_id:
             return NO_MAPPING
         if known.epoch != who.epoch:
@@ -153,7 +153,7 @@ class Coordinator(NamedTuple):
         return Step(replace(self._moved(known, State.ONGOING), partitions=added), NONE)
 
     def end(self, known: Known | None, who: Identity, *, is_commit: bool, version: int) -> Step | str:
-        """EndTxn, in the form of the client's transaction version."""
+        """EndTxn, as a client of this transaction version sends it."""
         if known is None:
             return NO_MAPPING
         answer = self._end_answer(known, who, version)[0 if is_commit else 1]
@@ -174,12 +174,12 @@ class Coordinator(NamedTuple):
         return (CONCURRENT, CONCURRENT) if is_completing(known) and FENCED not in answers else answers
 
     def fence(self, known: Known) -> Known:
-        """Raise the epoch of an open transaction's producer, and abort it; the abort raises no further one."""
+        """Raise the epoch of an open transaction's producer, and abort; the abort does not raise the epoch again."""
         fenced = self._ended(known, State.PREPARE_ABORT, self.version)
         return replace(fenced, epoch=min(known.epoch + 1, self.max_epoch))
 
     def complete(self, known: Known) -> Known:
-        """All markers of an ending transaction are written."""
+        """Complete a transaction whose markers are all written."""
         done = replace(self._moved(known, _COMPLETE[known.state]), partitions=frozenset())
         if known.next_producer_id == _NEVER:
             return done
@@ -189,7 +189,7 @@ class Coordinator(NamedTuple):
         return known.state is State.ONGOING and known.started_ms + known.timeout_ms < self.now_ms
 
     def is_expired(self, known: Known, expiration_ms: int) -> bool:
-        """Whether the id is forgotten: nobody used it for so long. That of an open transaction never is."""
+        """Whether the id was unused for too long; an id with an open transaction never expires."""
         is_idle = known.state is not State.ONGOING and known.state not in ENDING
         return is_idle and known.updated_ms <= self.now_ms - expiration_ms
 
@@ -212,7 +212,7 @@ class Coordinator(NamedTuple):
 
 
 def verify(known: Known | None, who: Identity, partition: TopicPartition) -> str:
-    """What a partition's leader is told when it asks whether a write belongs to an open transaction (version 1)."""
+    """The answer to a partition's leader that asks whether a write belongs to an open transaction (version 1)."""
     if known is None or known.producer_id != who.producer_id:
         return NO_MAPPING
     if known.epoch != who.epoch:
@@ -223,10 +223,10 @@ def verify(known: Known | None, who: Identity, partition: TopicPartition) -> str
 
 
 def is_completing(known: Known) -> bool:
-    """Whether all markers of an ending transaction are written, and its coordinator is about to say that it is over."""
+    """Whether all markers of an ending transaction are written, so that its coordinator will complete it next."""
     return known.state in ENDING and not known.partitions
 
 
 def without_partition(known: Known, partition: TopicPartition) -> Known:
-    """After the marker of a partition was written."""
+    """The same after the marker of a partition was written."""
     return replace(known, partitions=known.partitions - {partition})

@@ -1,5 +1,5 @@
-"""What every sink shares, wherever it writes.
+"""What all sinks share, whatever they write to.
 
-Options, the batch and its request to the ledger, the driver, and the function for ``foreachBatch``. A place to write to
-is a `Target` (`target.py`); the embedded log's is `spark/log_target.py`.
+That is the options, the batch and its request to the ledger, the driver, and the function for ``foreachBatch``. A place
+to write to is a `Target` (`target.py`); the embedded log's target is `spark/log_target.py`.
 """

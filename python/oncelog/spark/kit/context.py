@@ -1,10 +1,12 @@
-"""What a micro-batch is: its query, run and checkpoint, and the offsets its sources span.
+"""Finds out about a micro-batch: its query, run and checkpoint, and its sources' start and end offsets.
 
-Owns all that is known of Spark's internals. Three ways lead to a batch: in foreachBatch the query's JVM object is at
-hand (`of_foreach_batch`); a jar may have asked it (`of_facts`); and where a stream writer commits there is no JVM, but
-the checkpoint's files are (`of_checkpoint`). All of them read Spark's offset log. Assumptions: Spark writes a batch's
-entry before it runs the batch, never changes it, and keeps the entry before it. Hence a replay shows the offsets of the
-first run. Modes that log them later are refused.
+All knowledge of Spark's internals is in this module. There are three ways to get at a batch. In foreachBatch, it is
+read from the query's JVM object (`of_foreach_batch`). A jar may have read it there (`of_facts`). A stream writer
+commits in a process without a JVM, so it reads the checkpoint's files (`of_checkpoint`).
+
+All three read Spark's offset log. Assumptions: Spark writes a batch's entry before it runs the batch, never changes the
+entry, and keeps the one before it. Hence a replay shows the offsets of the first run. Modes in which Spark writes the
+entry later are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NO_OFFSET = "-"
-"""Stands in the offset log for a source that has no offset yet."""
+"""What the offset log contains for a source that has no offset yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,13 @@ class BatchContext:
     """One micro-batch of a streaming query.
 
     Attributes:
-        query_id: stays over restarts from one checkpoint.
-        run_id: new with each start of the query; empty where the caller knows it from elsewhere (`of_checkpoint`).
+        query_id: the same for all restarts from one checkpoint.
+        run_id: new with each start of the query; empty from `of_checkpoint`, whose caller knows it from elsewhere.
         checkpoint_root: folder of the query's checkpoint.
         batch_id: counts from 0.
-        start_offsets, end_offsets: of each source, in one order that restarts keep. A start is None where the source
-            had no offset before: in batch 0, and where a source is new.
-        has_state: whether the query keeps state beside its sources' offsets.
+        start_offsets, end_offsets: one for each source, in an order that is the same after a restart. A start is None
+            if the source had no offset before: in batch 0, or for a new source.
+        has_state: whether the query keeps state in addition to its sources' offsets.
     """
 
     query_id: str
@@ -54,7 +56,7 @@ class BatchContext:
 
 
 _Entry = Mapping[str, str | None]
-"""An entry of the offset log: the offset of each source, by its position in the query or the name the user gave it."""
+"""An entry of the offset log: each source's offset, by its position in the query or the name the user gave it."""
 
 
 def _context(
@@ -76,10 +78,10 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
         batch_id: as Spark passed it.
 
     Raises:
-        UsageError: `df` belongs to no running query.
-        InvalidOptionError: the query has a checkpoint that only this start of it knows, or runs in a mode in which a
-            replayed batch may hold other rows.
-        SparkInternalsError: this version of Spark is unknown to oncelog.
+        UsageError: `df` does not belong to a running query.
+        InvalidOptionError: the query has a checkpoint that no restart will find, or runs in a mode in which a replayed
+            batch may contain different rows.
+        SparkInternalsError: oncelog does not know this version of Spark.
     """
     session = df.sparkSession
     with _known_internals():
@@ -99,13 +101,10 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
 
 @contextmanager
 def short_when_stopped(df: DataFrame) -> Iterator[None]:
-    """Leave Java's stacks out of an error that comes behind the query's `stop()`.
+    """Remove Java's stack traces from an error that is raised after the query's `stop()`.
 
-    Spark looks for its own interrupt in the text of the error, by an expression that goes one call deeper with each
-    character: stacks made that a StackOverflowError, by which the query's thread ended.
-
-    Args:
-        df: as of `of_foreach_batch`.
+    Spark searches the text of the error for its own interrupt, with a regular expression that recurses once for each
+    character. With stack traces in the text this was a StackOverflowError, which ended the query's thread.
     """
     try:
         yield
@@ -127,18 +126,18 @@ def _drop_stacks(df: DataFrame, thrown: Any) -> None:
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _TEMPORARY = re.compile(f".*/temporary-{_UUID}/?")
 _UNNAMED = re.compile(f"(?P<parent>.*)/{_UUID}/?", re.DOTALL)
-"""How Spark names the checkpoint of a query that has none of its own: in the JVM's temporary folder, or, where the
-session says where checkpoints are, below that."""
+"""How Spark names the checkpoint of a query that sets none: in the JVM's temporary folder, or below
+``spark.sql.streaming.checkpointLocation`` if the session sets that."""
 
 
 def _refuse_passing_checkpoint(root: str, place: str | None, *, has_name: bool) -> None:
-    """Refuse a checkpoint that no other start of the query will find: each start would write all rows again."""
+    """Refuse a checkpoint that no restart of the query will find: each start would write all rows again."""
     below = _UNNAMED.fullmatch(root)
     is_new = place is not None and not has_name and below is not None and below["parent"].endswith(place.rstrip("/"))
     if is_new or _TEMPORARY.fullmatch(root):
         raise InvalidOptionError(
-            "the query has no checkpoint of its own: each start would begin from nothing and write its rows again; "
-            "give writeStream the option checkpointLocation (a queryName is enough where the session has "
+            "the query has no checkpoint of its own: each start would begin from scratch and write its rows again; "
+            "give writeStream the option checkpointLocation (a queryName is enough if the session sets "
             "spark.sql.streaming.checkpointLocation)",
             missing="checkpointLocation",
             temporary=root,
@@ -146,21 +145,22 @@ def _refuse_passing_checkpoint(root: str, place: str | None, *, has_name: bool) 
 
 
 def _execution_of(jvm_session: Any) -> Any:
-    """The running query for which Spark cloned this session: each query has a clone of its own."""
+    """The running query for which Spark cloned this session; Spark clones it for each query."""
     for execution in jvm_session.sharedState().activeStreamingQueries().values():
-        # None: another query ended while this loop looked at it.
+        # None: that query ended during this loop.
         if execution is not None and execution.sparkSessionForStream().equals(jvm_session):
             return execution
     raise UsageError(
-        "the DataFrame belongs to no running query: use the sink in writeStream.foreachBatch, with its DataFrame"
+        "the DataFrame belongs to no running query: use the sink in writeStream.foreachBatch, with the DataFrame that "
+        "Spark passes"
     )
 
 
 def _refuse_late_offset_logs(kind: str, trigger: object) -> None:
     if kind == "AsyncProgressTrackingMicroBatchExecution":
         raise InvalidOptionError(
-            "the query logs its offsets after the batch, so a replay may hold other rows; run it without async "
-            "progress tracking and without real-time mode",
+            "the query logs its offsets after the batch, so a replayed batch may contain different rows; run it "
+            "without async progress tracking and without real-time mode",
             option="asyncProgressTrackingEnabled",
             trigger=str(trigger),
         )
@@ -190,7 +190,7 @@ def _json(option: Any) -> str | None:
 
 @contextmanager
 def _known_internals() -> Iterator[None]:
-    """Give whatever a renamed or moved part of Spark leads to one name, and the version that it was found in."""
+    """Turn whatever a renamed or moved part of Spark leads to into one error that names Spark's version."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
 
     try:
@@ -201,27 +201,27 @@ def _known_internals() -> Iterator[None]:
 
 def _unknown_internals(what: str, **fields: object) -> SparkInternalsError:
     return SparkInternalsError(
-        "Spark's internals differ from those oncelog knows; use a supported version of Spark, or upgrade oncelog",
+        "Spark's internals differ from those that oncelog knows; use a supported version of Spark, or upgrade oncelog",
         spark_version=pyspark.__version__,
         found=what,
         **fields,
     )
 
 
-# From what the JVM says of it -----------------------------------------------------------------------------------------
+# From what a jar found in the JVM -------------------------------------------------------------------------------------
 
 
 def of_facts(facts: Mapping[str, Any]) -> BatchContext:
-    """The context of a batch, from what a jar found in Spark, where the caller cannot ask it.
+    """The context of a batch, from what a jar found in Spark; the caller has no access to the JVM.
 
     Args:
-        facts: ``queryId``, ``runId``, ``batchId``, ``checkpointRoot``, ``defaultPlace`` (of checkpoints), ``hasName``,
-            ``execution`` and ``trigger`` (kinds of), ``entry`` and ``entryBefore`` (texts of the offset log),
-            ``hasState``.
+        facts: ``queryId``, ``runId``, ``batchId``, ``checkpointRoot``, ``defaultPlace`` (the session's
+            checkpointLocation), ``hasName``, ``execution`` and ``trigger`` (their kinds), ``entry`` and ``entryBefore``
+            (texts from the offset log), ``hasState``.
 
     Raises:
         InvalidOptionError, SparkInternalsError: see `of_foreach_batch`.
-        CorruptDataError: the offset log is not as Spark writes it.
+        CorruptDataError: the offset log is malformed.
     """
     _refuse_late_offset_logs(facts["execution"], facts["trigger"])
     root, batch_id = facts["checkpointRoot"], facts["batchId"]
@@ -238,12 +238,12 @@ def of_checkpoint(checkpoint_location: str, batch_id: int) -> BatchContext:
     """The context of a batch, from the files of its query's checkpoint. Its run id stays empty.
 
     Args:
-        checkpoint_location: as the user gave it to Spark: a path, or a URI of a file system that pyarrow knows.
-        batch_id: of a batch that ran.
+        checkpoint_location: as the user gave it to Spark: a path, or a URI of a file system that pyarrow supports.
+        batch_id: of a batch that Spark started.
 
     Raises:
         InvalidOptionError: the checkpoint cannot be read from this process.
-        CorruptDataError: its files are not as Spark writes them.
+        CorruptDataError: its files are malformed.
     """
     folder = _CheckpointFolder(checkpoint_location)
     end = folder.logged(batch_id)
@@ -252,11 +252,11 @@ def of_checkpoint(checkpoint_location: str, batch_id: int) -> BatchContext:
 
 
 _FILE_SCHEME = re.compile("^file:(//[^/]*)?")
-"""What follows it Hadoop takes for the path as it stands, with spaces and signs of percent."""
+"""Hadoop takes everything after this scheme literally, including spaces and percent signs."""
 
 
 class _CheckpointFolder:
-    """The files of a checkpoint, read with pyarrow, since there is no JVM to ask."""
+    """The files of a checkpoint, read with pyarrow, because there is no JVM in this process."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -302,7 +302,7 @@ class _CheckpointFolder:
 
 
 def _parse_entry(text: str, file: str) -> _Entry:
-    """An entry of the offset log: a line with its version, one with metadata, then one per source."""
+    """An entry of the offset log: one line with its version, one with metadata, then one for each source."""
     version, *lines = text.split("\n")
     sources = lines[1:]
     if version == "v1" and sources:

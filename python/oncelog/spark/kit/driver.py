@@ -1,4 +1,4 @@
-"""A sink's driver side: one micro-batch, from the ledger's verdict to its end. The same for every target and door."""
+"""The driver side of a sink: takes one micro-batch through the phases of its target. The same for every target."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> BatchRequest:
-    """What a sink asks of the ledger for a batch.
-
-    Args:
-        options: of the sink.
-        batch: as Spark's checkpoint has it.
-        run_id: of the query's run.
-    """
+    """The request that a sink makes to the ledger for a batch."""
     prefix = options.transactional_id_prefix or batch.query_id
     return BatchRequest(
         prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,
@@ -49,19 +43,19 @@ class BatchDriver(Generic[J]):
         """Write one batch, exactly once.
 
         Raises:
-            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was written.
-            NotPreparedError: nothing was decided; Spark's restart of the query writes the batch again.
-            Whatever the job or the target raises. What was decided stays decided; the rest is aborted.
+            RunSupersededError, BatchRefusedError, RoundAbortedError: see protocol/batch_ledger.py; nothing was decided.
+            NotPreparedError: nothing was decided; a restart of the query writes the batch again.
+            Anything that the job or the target raises: what was decided stays decided, the rest is aborted.
         """
         try:
             return self._run(batch)
-        except (NotPreparedError, RoundAbortedError):  # nothing was decided, and no newer driver is there
+        except (NotPreparedError, RoundAbortedError):  # nothing was decided, and there is no newer driver
             if not batch.is_repeatable:
                 raise
             return self._run(batch)
 
     def begin(self, attempt: Attempt, report: BatchReport) -> bool:
-        """Plan the batch; False where it was decided before and is finished now."""
+        """Plan the batch. False: it was decided before, and is finished now."""
         if attempt.begin():
             return True
         report.is_replay = True
@@ -75,7 +69,7 @@ class BatchDriver(Generic[J]):
             attempt.write(report)
 
     def complete(self, attempt: Attempt, report: BatchReport) -> None:
-        """Take a batch whose job is done to its end."""
+        """Prepare, decide and commit a batch whose job has run."""
         with self.undone_if_it_fails(attempt):
             with attempt.kept_alive(), self._timed(report, "prepare_ms"):
                 attempt.prepare(report)

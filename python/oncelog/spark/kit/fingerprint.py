@@ -1,4 +1,4 @@
-"""What identifies the input of a micro-batch, whatever its sources are. Pure."""
+"""The fingerprint of a micro-batch's input, for any kind of source. Pure."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 
 
 def fingerprint(starts: Sequence[str | None], ends: Sequence[str | None]) -> str:
-    """What identifies the input of a micro-batch: equal for a true replay, different for anything else.
+    """Identify the input of a micro-batch: equal for a true replay, different for anything else.
 
     Args:
-        starts: where each source of the query starts, as Spark logged it; None where it had no offset before.
+        starts: where each source of the query starts, as Spark logged it; None if it had no offset before.
         ends: where each source ends, in the same order.
 
     Returns:
-        SHA-256, in hex, over the canonical JSON of both.
+        SHA-256 of the canonical JSON of both, in hex.
     """
     canonical = {"starts": [_canonical(text) for text in starts], "ends": [_canonical(text) for text in ends]}
     return hashlib.sha256(json.dumps(canonical, separators=(",", ":")).encode()).hexdigest()
 
 
 def _canonical(text: str | None) -> object:
-    """The offset as a JSON value with sorted keys, so that only meaning counts; what is no JSON counts as text."""
+    """The offset as JSON with sorted keys, so that only the meaning counts; anything that is not JSON stays as text."""
     if text is None:
         return None
     try:

@@ -1,7 +1,8 @@
-"""Options as users give them: found by name in any case, read by their rows, and answered in the documented spelling.
+"""Checks options as users give them, against a table of the options that exist.
 
-A row says where a name counts, how its text is read, its default and its meaning. Checks, errors and docs are made from
-rows; nothing else states a name or a default.
+A row of the table says where an option may be used, how its text is parsed, its default and its meaning. Checks, errors
+and the reference are all derived from the rows; no other code states a name or a default. Names match in any case, and
+errors show the documented spelling.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from oncelog.spark.kit import values
 
 
 class Use(StrEnum):
-    """What an option is given to. The values are what errors call it."""
+    """Where an option is given. The values are the names used in errors."""
 
     STREAM_READ = "readStream"
     BATCH_READ = "read"
@@ -36,15 +37,15 @@ EVERYWHERE = SOURCE | SINKS
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of a table.
+    """One row of the table.
 
     Attributes:
         name: the documented spelling.
         uses: where it may be given.
-        parse: text to value; raises ValueError with what it expected.
+        parse: text to value; raises ValueError with a description of what it expected.
         doc: its meaning, one line.
-        default: text that counts when the option is not given; None if nothing does.
-        default_doc: what the docs show as the default, where that is not `default`.
+        default: the text that is used if the option is not given; None if there is no default.
+        default_doc: what the docs show as the default instead of `default`.
     """
 
     name: str
@@ -55,10 +56,10 @@ class Option:
     default_doc: str = ""
 
     def value(self, given: str | None) -> Any:
-        """The value of a text, or of the default where there is none; None without either.
+        """The parsed value of `given`, or else of the default; None if there is neither.
 
         Raises:
-            InvalidOptionError: it is malformed.
+            InvalidOptionError: the text is malformed.
         """
         found = self.default if given is None else given
         if found is None:
@@ -72,13 +73,13 @@ class Option:
 
 
 class Given:
-    """The options a user gave, each known, in its place and well-formed.
+    """The options that a user gave, after the checks: all are known, allowed here and well-formed.
 
     Args:
-        options: names in any case, values as text, number or bool; None counts as not given.
-        table: all rows there are, also of other uses.
+        options: names in any case; values are text, numbers or bools; None counts as not given.
+        table: all rows, including those for other uses.
         use: where these options were given.
-        synonyms: names of other products, in lower case, and what they are called here.
+        synonyms: from other products' names, in lower case, to the names used here.
     """
 
     def __init__(
@@ -103,20 +104,20 @@ class Given:
         self._values = {name: option.value(self._texts.get(name)) for name, option in self._rows.items()}
 
     def has(self, name: str) -> bool:
-        """Whether the user gave it."""
+        """Whether the user gave the option."""
         return name in self._texts
 
     def value(self, name: str) -> Any:
-        """The value given, else the default, else None (also where the option does not count)."""
+        """The given value, else the default, else None; also None if the option does not apply here."""
         return self._values.get(name)
 
     def require(self, name: str, why: str = "a required option is missing") -> None:
-        """Refuse options without this one."""
+        """Raise InvalidOptionError if the option was not given."""
         if not self.has(name):
             raise InvalidOptionError(why, option=name, use=self._use.value)
 
     def only_one_of(self, *names: str, required: bool = False) -> str | None:
-        """The one of `names` that is given."""
+        """The one of `names` that was given; more than one is an error."""
         given = [name for name in names if self.has(name)]
         if len(given) > 1:
             raise InvalidOptionError("these options exclude each other; give one of them", given=given)
@@ -131,15 +132,15 @@ class Given:
         elsewhere = [option for option in self._table if option.name.lower() == key.lower()]
         if elsewhere:
             raise InvalidOptionError(
-                "the option does not count here",
+                "the option does not apply here",
                 option=elsewhere[0].name,
                 use=self._use.value,
-                counts_for=sorted(use.value for option in elsewhere for use in option.uses),
+                applies_to=sorted(use.value for option in elsewhere for use in option.uses),
             )
         raise InvalidOptionError("unknown option", option=key, use=self._use.value, **self._suggestion(key))
 
     def _suggestion(self, key: str) -> dict[str, str]:
-        """The nearest name that counts here, if any is near; snake_case is near its camelCase."""
+        """The most similar name that applies here, if there is one; snake_case is similar to its camelCase."""
         names = {name.lower(): name for name in self._rows}
         synonym = self._synonyms.get(key.lower())
         if synonym in self._rows:
@@ -152,10 +153,10 @@ _HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def as_text(name: str, raw: object) -> str:
-    """An option's value as text: Spark passes text; Python callers may pass numbers and bools as well.
+    """An option's value as text. Spark passes text; Python callers may also pass numbers and bools.
 
     Raises:
-        InvalidOptionError: it is none of these, or nothing can encode it.
+        InvalidOptionError: it is none of these, or cannot be encoded.
     """
     if isinstance(raw, bool):
         return str(raw).lower()
@@ -165,7 +166,7 @@ def as_text(name: str, raw: object) -> str:
         )
     if _HALF_SURROGATE.search(f"{name}{raw}"):
         raise InvalidOptionError(
-            "the option's name or value holds half a surrogate, which nothing can encode", option=name, value=raw
+            "the option's name or value contains half a surrogate pair, which cannot be encoded", option=name, value=raw
         )
     return str(raw)
 
@@ -175,12 +176,12 @@ def as_text(name: str, raw: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions:
-    """Whose history a sink goes on with, and what else goes with it; the same for every sink.
+    """The options that identify a sink's history; the same for every sink.
 
     Attributes:
         topic: of all rows; None if each row names its own.
         transactional_id_prefix: None for the query id.
-        sink_name: gives a sink a history of its own below the prefix.
+        sink_name: gives a sink its own history under the prefix.
         group_id: the consumer group that gets the batch's source offsets.
         takeover: id of the query whose history this query continues.
     """
@@ -196,13 +197,13 @@ def history(given: Given) -> dict[str, Any]:
     """The fields of `HistoryOptions`.
 
     Raises:
-        InvalidOptionError: they contradict each other.
+        InvalidOptionError: an option lacks one that it needs, or prefix and name are too long together.
     """
     prefix, sink_name = given.value("transactionalIdPrefix"), given.value("sinkName")
     for dependent in ("groupId", "takeover"):
         if given.has(dependent) and prefix is None:
             raise InvalidOptionError(
-                "this option needs a prefix that outlives the query id",
+                "the option needs a transactionalIdPrefix, because a new checkpoint gets a new query id",
                 option=dependent,
                 missing="transactionalIdPrefix",
             )
@@ -225,7 +226,7 @@ def _check_together(both: str) -> None:
         values.prefix(both)
     except ValueError as problem:
         raise InvalidOptionError(
-            "the prefix and the sink's name are too long together; shorten one of them",
+            "transactionalIdPrefix and sinkName are too long together; shorten one of them",
             options=["transactionalIdPrefix", "sinkName"],
             value=both,
             maximum_bytes=MAX_NAME_BYTES,
@@ -247,7 +248,7 @@ _USES_DOC = {
 
 
 def render_markdown_table(table: Iterable[Option], uses: Collection[Use] = tuple(Use)) -> str:
-    """The options that count for any of `uses`, as a Markdown table; the column of uses stands where they differ."""
+    """The options that apply to any of `uses`, as a Markdown table, with a column of uses if they differ."""
     rows = [option for option in table if option.uses & frozenset(uses)]
     is_mixed = len({option.uses for option in rows}) > 1
     head = ["option", *(["for"] if is_mixed else []), "default", "meaning"]

@@ -1,7 +1,7 @@
-"""Which source offsets of a batch a sink's consumer group takes over. Pure.
+"""Which source offsets of a batch a sink commits to its consumer group. Pure.
 
-The group can stand for a lost checkpoint only if its offsets are all the query's progress; what else a query may depend
-on is refused here.
+The group can replace a lost checkpoint only if its offsets are all of the query's progress. Queries whose progress is
+more than that are refused here.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ S = TypeVar("S")
 
 
 class Foreign(NamedTuple):
-    """Offsets of a kind that a group of this target can never hold.
+    """A kind of offset that a group of this target can never hold.
 
     Attributes:
-        is_one: whether a source logged such an offset.
-        refusal: what the user is told then.
+        is_one: whether a logged offset is of this kind.
+        refusal: the error message for it.
     """
 
     is_one: Callable[[str], bool]
@@ -37,11 +37,11 @@ def parse_ends(
     """Where each source of the query ends in a batch.
 
     Args:
-        batch: what Spark's checkpoint says of it.
-        group_id: of the sink.
-        parse: reads an offset that a source logged; None if it is not of the kind that the group can hold.
-        wanted: which kind, for the error.
-        foreign: the kind that is taken for it.
+        batch: the batch as Spark's checkpoint describes it.
+        group_id: the sink's groupId.
+        parse: reads an offset that a source logged; returns None if the group cannot hold offsets of its kind.
+        wanted: names the kind that it can hold, for the error.
+        foreign: the kind that users give instead by mistake.
 
     Raises:
         BatchRefusedError: the query's progress is more than such offsets.
@@ -58,8 +58,8 @@ def parse_ends(
         if any(foreign.is_one(text) for text in batch.end_offsets if text is not None):
             raise BatchRefusedError(foreign.refusal, group_id=group_id, sources=list(batch.end_offsets))
         raise BatchRefusedError(
-            f"every source of the query must be {wanted}, for the group to hold its progress; or leave groupId out of "
-            "the sink",
+            f"every source of the query must be {wanted}, so that the group holds all of its progress; or leave "
+            "groupId out of the sink",
             group_id=group_id,
             sources=list(batch.end_offsets),
         )
@@ -70,14 +70,15 @@ def merged(sources: Iterable[Mapping[P, int]], group_id: str) -> dict[P, int]:
     """The offsets of all sources.
 
     Raises:
-        BatchRefusedError: two of them read one partition.
+        BatchRefusedError: two sources read the same partition.
     """
     found: dict[P, int] = {}
     for source in sources:
         twice = found.keys() & source.keys()
         if twice:
             raise BatchRefusedError(
-                "two sources of the query read one partition; one offset cannot stand for both",
+                "two sources of the query read one partition, and a group holds one offset for each; leave groupId out "
+                "of the sink",
                 group_id=group_id,
                 partitions=sorted(map(str, twice)),
             )

@@ -1,8 +1,8 @@
-"""The simple kind of target: tasks write pieces that nobody sees, the decision names them, then they are shown.
+"""A simple kind of target: tasks write invisible pieces, the decision names them, and then they are made visible.
 
-Whoever has a place that can do these two things needs no more than a `Place`; the rounds, their recovery and what is
-left over are handled here. Assumption: a piece that `write` returned stays until it is shown or discarded. Hence a
-decided batch can always be carried out, by this driver or by the next one.
+For storage that can do this, implement a `Place`; this module handles the rounds, their recovery and the clean-up.
+Assumption: a piece that `write` returned stays until it is shown or discarded. Hence this driver or the next one can
+always complete a decided batch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Receipts:
     """What a job wrote.
 
     Attributes:
-        names: of the pieces, as the place wants them back. All of them stand in one znode.
-        rows: in them.
+        names: of the pieces; they are passed to `Place.show`. All names of a batch must fit into one znode.
+        rows: number of rows in the pieces.
     """
 
     names: tuple[str, ...]
@@ -39,16 +39,16 @@ class Receipts:
 
 
 class Place(Protocol[J_contra]):
-    """Where a batch's rows go. All of it may be called by two drivers at once, of which the ledger believes one."""
+    """Where a batch's rows go. Two drivers may call it at the same time; the ledger accepts only one of them."""
 
     def write(self, job: J_contra, attempt: str) -> Receipts:
-        """Run the job: its pieces are durable, and nobody sees them. `attempt` is a name of this attempt alone."""
+        """Run the job. Its pieces are durable when this returns, but not visible. `attempt` is unique."""
 
     def show(self, names: Sequence[str]) -> None:
         """Make pieces visible; those that are visible already are left alone."""
 
     def discard(self, attempt: str) -> None:
-        """Remove what an attempt left that is not visible; nothing happens where nothing is left."""
+        """Remove what an attempt wrote and nobody can see; do nothing if nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class ReceiptsRound:
     """A round's record: see `RoundRecord`.
 
     Attributes:
-        names: of a decided round's pieces.
-        is_over: they are visible; or what an aborted round left is gone.
+        names: of the pieces, once the round is committed.
+        is_over: a committed round's pieces are visible, or an aborted round's pieces were discarded.
     """
 
     outcome: Outcome
@@ -70,7 +70,7 @@ class ReceiptsRound:
 
 
 def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
-    """The ledgers of a kind of place, below a root of their own, such as ``/files``."""
+    """The ledgers of one kind of place, under its own root, such as ``/files``."""
     return LedgerKind(root, _encode, _decode)
 
 
@@ -84,7 +84,7 @@ def _decode(path: str, data: bytes) -> ReceiptsRound:
 
 def _from_json(payload: dict[str, Any]) -> ReceiptsRound:
     if set(payload) != {"version", *ReceiptsRound.__slots__}:
-        raise ValueError("other fields than those of a round")
+        raise ValueError("a round has other fields")
     return ReceiptsRound(
         outcome=Outcome(fields.text(payload["outcome"])),
         batch_id=fields.signed(payload["batch_id"]),
@@ -97,11 +97,11 @@ def _from_json(payload: dict[str, Any]) -> ReceiptsRound:
 
 
 class ReceiptsTarget(Generic[J]):
-    """A place as a target of sinks (`Target`).
+    """Makes a `Place` the `Target` of a sink.
 
     Args:
-        store: of the ledgers.
-        ledgers: of this kind of place.
+        store: where the ledgers are kept.
+        ledgers: from `receipts_ledgers`.
         place: where rows go.
     """
 
@@ -129,7 +129,7 @@ class ReceiptsAttempt(Generic[J]):
 
     @property
     def _round(self) -> OpenRound[ReceiptsRound]:
-        ensure(self._opened is not None, "a phase behind the round's beginning")
+        ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
     def begin(self) -> bool:
@@ -145,12 +145,12 @@ class ReceiptsAttempt(Generic[J]):
         return nullcontext()
 
     def write(self, report: BatchReport) -> None:
-        self._carry_out()  # before a batch comes everything that was decided before it
+        self._carry_out()  # earlier decided batches become visible before this one
         self._written = self._place.write(self._batch.job, self._round.record.nonce)
         report.rows, report.participants = self._written.rows, len(self._written.names)
 
     def prepare(self, report: BatchReport) -> None:
-        """Nothing is left to do: what tasks wrote is as it will be."""
+        """Nothing to do: the pieces are complete."""
 
     def decide(self, report: BatchReport) -> None:
         self._steps.decide(self._round, lambda _, __, record: replace(record, names=self._written.names))
@@ -166,7 +166,7 @@ class ReceiptsAttempt(Generic[J]):
         self._steps.forget(lambda record: record.is_over)
 
     def _carry_out(self) -> None:
-        """Show what is decided, and discard what is aborted, of every round that is not over."""
+        """Show the pieces of committed rounds and discard those of aborted rounds, for every round that is not over."""
         kind, prefix = self._steps.kind, self._batch.request.prefix
         for number, record in kind.read_rounds(self._steps.store, prefix).items():
             if record.is_over or record.outcome is Outcome.OPEN:

@@ -1,9 +1,9 @@
-"""The function that a sink gives to ``writeStream.foreachBatch``, for any plan and source and every target.
+"""The function for ``writeStream.foreachBatch``, for any plan, source and target.
 
-It runs in the user's driver process, once per micro-batch. The batch's plan is run once, and a second time if others
-aborted what it wrote before it was decided, as a restart of the query would do; a plan with state leaves that to the
-restart, as its stores take a batch once. After `query.stop()` Spark lets this function run on to its end: the ledger's
-fence, not Spark, decides what may still be written.
+It runs in the user's driver process, once for each micro-batch, and runs the batch's plan once. If others aborted the
+batch before it was decided, it runs the plan a second time, as a restart of the query would; a stateful query leaves
+that to the restart, because its state stores accept a batch only once. After `query.stop()` Spark lets this function
+finish, so what may still be written is decided by the ledger's fencing, not by Spark.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ T = TypeVar("T", bound=Target[Any])
 
 
 class ForeachBatchSink(ABC, Generic[O, T]):
-    """Writes each micro-batch it is called with, exactly once; pickles.
+    """Writes each micro-batch exactly once; can be pickled.
 
     Attributes:
-        format_name: by which Spark writes the same rows without this function, if there is one.
+        format_name: the ``writeStream.format`` that writes the same rows, if there is one.
         last_report: what the last call did; None before the first.
     """
 
@@ -54,8 +54,8 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
         Raises:
             OncelogError: see `BatchDriver.run`.
-            InvalidRecordError: a column is missing or of a wrong type.
-            UsageError: `df` belongs to no running query, or to one of Spark Connect.
+            InvalidRecordError: a column is missing or has the wrong type.
+            UsageError: `df` does not belong to a running query, or belongs to a Spark Connect session.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
         with context.short_when_stopped(df):
@@ -73,7 +73,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         )
         self.last_report = BatchDriver(target).run(asked)
         if self.last_report.is_replay and batch.has_state:
-            # Spark fails a batch after which a state store did not commit: run its plan, and write nothing.
+            # Spark fails a batch if a state store did not commit, so run the plan without writing anything.
             df.write.format("noop").mode("overwrite").save()
 
     @abstractmethod
@@ -82,14 +82,14 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     @abstractmethod
     def _opened(self, known: T | None) -> T:
-        """The target: `known`, of the batch before, unless another one must be opened."""
+        """The target: `known`, which the last batch used, unless a new one must be opened."""
 
     def _job(self, rows: DataFrame) -> Any:
         """What the target takes as a job."""
         return rows
 
     def _progress(self, target: T, batch: BatchContext) -> GroupProgress[Any]:
-        """The source offsets that become the group's with the batch, where the target keeps groups."""
+        """The source offsets that are committed to the group with the batch, if the target keeps groups."""
         raise BatchRefusedError("this sink keeps no consumer group; leave groupId out", group_id=self.options.group_id)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""The port of a sink: what a place to write to must provide, so that a micro-batch is written there exactly once.
+"""What a place to write to must provide, so that micro-batches are written there exactly once.
 
-An attempt at a batch passes its phases in this order, and may be killed in any of them:
+An attempt at a batch goes through these phases in order. If it is killed after a phase, a restart does the following:
 
-    begin    the ledger holds an open round            → a restart aborts it and begins anew
-    write    tasks wrote what nobody sees              → the same
-    prepare  all of it can be committed                → the same
-    decide   the ledger says so, in one write          → a restart commits, and writes nothing
-    commit   everybody sees it                         → a restart skips the batch
+    begin    the ledger has an open round                → abort it and start over
+    write    the tasks' rows are durable, not visible    → the same
+    prepare  all of it can be committed                  → the same
+    decide   the decision is in the ledger, in one write → commit, without writing rows
+    commit   everybody sees the batch                    → skip the batch
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ J = TypeVar("J")
 
 @dataclass(frozen=True)
 class Batch(Generic[J]):
-    """A micro-batch that is to be written.
+    """A micro-batch to write.
 
     Attributes:
-        request: which one, of which query.
-        job: what writes its rows: as the target takes it.
-        progress: source offsets that become a group's with the batch, if the sink keeps one.
-        is_repeatable: whether the job may be run a second time, where others aborted the first attempt before its
-            decision (a time-out, an operator), as a restart of the query would do.
+        request: which batch of which query.
+        job: what writes the rows, in the form that the target takes.
+        progress: source offsets to commit to a consumer group with the batch; None if the sink has no group.
+        is_repeatable: whether the job may run a second time if others (a time-out, an operator) aborted the first
+            attempt before its decision.
     """
 
     request: BatchRequest
@@ -46,11 +46,11 @@ class BatchReport:
 
     Attributes:
         batch_id: of the micro-batch.
-        is_replay: it was decided before: nothing was written, at most its commits were sent again.
-        rows, size_bytes: written; bytes are compressed, and 0 where the target does not tell.
-        participants: transactions or files that the decision names.
-        rewritten: participants that were lost behind the decision and written again.
-        aborted: transactions of losers (retries, speculative copies, older runs) that were ended.
+        is_replay: the batch was decided before; no rows were written, at most its commit was completed.
+        rows, size_bytes: what was written; the size is compressed, or 0 if the target does not report it.
+        participants: number of transactions or files that the decision names.
+        rewritten: participants that were lost after the decision and written again.
+        aborted: transactions of retries, speculative copies and older runs that were aborted.
         write_ms, prepare_ms, decide_ms, commit_ms: how long each phase took.
     """
 
@@ -68,51 +68,51 @@ class BatchReport:
 
 
 class Attempt(Protocol):
-    """One attempt at a batch. The driver calls each phase once, and `abort` where one of them fails.
+    """One attempt at a batch. The driver calls each phase once, and `abort` if a phase fails.
 
-    What a phase counts it notes in the report.
+    Each phase adds its counts to the report.
     """
 
     def begin(self) -> bool:
-        """Plan the batch in the ledger; False where it was decided before: then only `commit` and `finish` follow.
+        """Plan the batch in the ledger. False: it was decided before, and only `commit` and `finish` follow.
 
         Raises:
             RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
         """
 
     def kept_alive(self) -> AbstractContextManager[None]:
-        """Held over `write` and `prepare`: tells others that the driver lives, where they may time it out."""
+        """Held during `write` and `prepare`; shows that the driver is alive, if others could time out its round."""
 
     def write(self, report: BatchReport) -> None:
-        """Run the job: what it writes is durable, and nobody sees it."""
+        """Run the job. What it writes is durable, and not visible."""
 
     def prepare(self, report: BatchReport) -> None:
-        """Make ready what won, and see that nothing else can ever be committed."""
+        """Make sure that the winning tasks' rows can be committed, and that nothing else ever can."""
 
     def decide(self, report: BatchReport) -> None:
-        """Decide, in one write to the ledger, if all of it can be committed.
+        """Record the decision to commit, in one write to the ledger.
 
         Raises:
-            NotPreparedError: it cannot; nothing was decided.
+            NotPreparedError: something cannot be committed; nothing was decided.
             RunSupersededError, RoundAbortedError: somebody else took over; nothing was decided.
         """
 
     def commit(self, report: BatchReport) -> None:
-        """Carry the decision out, if anything is left to do. Anybody may do it, any number of times."""
+        """Make the decided batch visible. Anybody may do this, any number of times."""
 
     def abort(self) -> None:
-        """Undo what is not decided; nothing happens where it was decided."""
+        """Undo the attempt; do nothing if it was decided."""
 
     def finish(self) -> None:
-        """Remove what the batches before left behind: the batch is done."""
+        """The batch is done: remove what earlier batches no longer need."""
 
 
 class Target(Protocol[J]):
-    """A place that batches are written to. It lives as long as its sink, and may remember what spares work."""
+    """A place that batches are written to. It lives as long as its sink, and may cache things between batches."""
 
     @property
     def clock(self) -> Clock:
-        """Of this process; `SYSTEM_CLOCK`, unless a test drives it."""
+        """`SYSTEM_CLOCK`, unless a test controls the time."""
 
     def attempt(self, batch: Batch[J]) -> Attempt:
-        """A new attempt at a batch; nothing is done yet."""
+        """A new attempt at a batch; does nothing yet."""

@@ -1,4 +1,4 @@
-"""Readers of option values: text to value. Each raises ValueError with what it expected."""
+"""Parsers of option values. Each raises ValueError with a description of what it expected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def boolean(given: str) -> bool:
 
 
 def positive(given: str) -> int:
-    """A whole number above 0 that Java's long holds."""
+    """A whole number above 0 that fits into Java's long."""
     found = int(given) if re.fullmatch(r"\s*[0-9]{1,30}\s*", given, re.ASCII) else 0
     if not 0 < found <= MAX_LONG:
         raise ValueError(f"a whole number above 0, at most {MAX_LONG}")
@@ -44,7 +44,7 @@ _DURATION_UNITS_MS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h"
 
 
 def duration_ms(given: str) -> int:
-    """Spark's notation of durations; a bare number is milliseconds."""
+    """A duration in Spark's notation; a bare number means milliseconds."""
     match = re.fullmatch(r"\s*([0-9]{1,10})\s*(ms|s|m|min|h|d|)\s*", given.lower())
     if match is None:
         raise ValueError("a duration such as 15m, 30s or 500ms")
@@ -52,7 +52,7 @@ def duration_ms(given: str) -> int:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """A reader of one of these words, in any case."""
+    """A parser that accepts one of these words, in any case."""
 
     def parse(given: str) -> str:
         if given.strip().lower() not in allowed:
@@ -73,23 +73,23 @@ def words(given: str) -> tuple[str, ...]:
 def pattern(given: str) -> str:
     """A regular expression."""
     try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # [[ may be a nested set some day
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # [[ may mean a nested set one day
             re.compile(text(given))
     except (re.error, ValueError, OverflowError, RecursionError):
-        raise ValueError("a regular expression that whole topic names match") from None
+        raise ValueError("a regular expression for whole topic names") from None
     return given.strip()
 
 
 def name(given: str) -> str:
-    """A name that a znode's path can hold."""
+    """A name that can be part of a znode's path."""
     try:
         return check_name("name", text(given))
     except UsageError as error:
-        raise ValueError(f"a name that a path can hold: {error}") from None
+        raise ValueError(f"a valid name: {error}") from None
 
 
 def prefix(given: str) -> str:
-    """What transactional ids begin with: `<prefix>-<digits>` must not be read as another prefix's."""
+    """A prefix of transactional ids. It must not end like one: `<prefix>-<digits>` would be ambiguous."""
     found = name(given)
     if re.search(r"-[0-9]+$", found):
         raise ValueError("a text that does not end in -<digits>, as the transactional ids of a prefix do")

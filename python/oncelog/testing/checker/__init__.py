@@ -1,15 +1,15 @@
-"""Judges a history of what clients of a log did: a log that is exactly once has no history with an anomaly.
+"""Checks a history of what the clients of a log did: an exactly-once log has no history with an anomaly.
 
     report = judge(read(["copier.jsonl", "reader.jsonl"]))
     if not report.is_clean:
         raise SystemExit(str(report))
 
-or ``python -m oncelog.testing.checker FILE...``. What is looked for is in `findings.Anomaly`; what a history is, in
-`oncelog.testing.history`. The checker knows nothing of how a log works: it believes only what clients were answered.
-An unknown outcome may be either, but of a whole transaction. What a history does not tell (no final reader, no plans)
-is not judged: `Report.counts` says what there was.
+or ``python -m oncelog.testing.checker FILE...``. `findings.Anomaly` lists what it looks for, and
+`oncelog.testing.history` describes histories. The checker does not know how a log works: it uses only what clients were
+answered. An unknown outcome may be either one, but the same for the whole transaction. What a history does not contain
+(a final reader, plans) is not judged; `Report.counts` says what it contained.
 
-Time and memory grow with the runs of a history, not with its records.
+Time and memory grow with the number of runs in a history, not with the number of records.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def judge(events: Iterable[Event]) -> Report:
     """Look for anomalies.
 
     Args:
-        events: of all processes; those of one process in their order, a completion behind its invocation.
+        events: of all processes; those of one process in order, with each completion after its invocation.
 
     Raises:
-        UsageError: it is no history: a call is completed twice or was never made, or a number is out of range.
+        UsageError: this is not a history: a completed call was never made or completed before, or a number is out of
+            range.
     """
     columns = Columns(events)
     places = Places(columns)

@@ -1,4 +1,4 @@
-"""``python -m oncelog.testing.checker [--json] FILE...``: judges the histories in some files together."""
+"""``python -m oncelog.testing.checker [--json] FILE...``: checks the histories in these files together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CLEAN, ANOMALIES, UNREADABLE = 0, 1, 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge, and print the report.
+    """Check a history, and print the report.
 
     Returns:
-        the exit code: 0 for a clean history, 1 for one with anomalies, 2 if there is none in the files.
+        The exit code: 0 for a clean history, 1 for one with anomalies, 2 if the files contain no history.
     """
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.testing.checker",

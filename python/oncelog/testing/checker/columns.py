@@ -1,7 +1,7 @@
-"""A history as columns: no object per record, and none per event that has been read.
+"""A history as columns, without an object for each record or event.
 
-Topics, partitions, processes and readers become numbers. A record's number and its topic are one whole number, the
-record's *key*, and so are an offset and its partition, a *place*: runs of records are ranges of both.
+Topics, partitions, processes and readers become numbers. A record's topic and number are combined into one whole
+number, the record's *key*. A partition and an offset are combined into a *place*. Runs of records are ranges of both.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 NEVER = 2**62
-"""Later than every time of a history."""
+"""Later than every time in a history."""
 
 NOWHERE = -1
-"""Instead of an offset, partition or place that is not known."""
+"""Stands for an unknown offset, partition or place."""
 
 
 class Outcome(IntEnum):
-    """What the history says of a transaction."""
+    """What the history says about a transaction."""
 
     ABORTED = 0
     UNKNOWN = 1
@@ -57,14 +57,14 @@ class Outcome(IntEnum):
 
 
 class Names(Generic[T]):
-    """Numbers names as they come."""
+    """Gives numbers to names, in the order in which they come."""
 
     def __init__(self) -> None:
         self._numbers: dict[T, int] = {}
         self._names: list[T] = []
 
     def number(self, name: T) -> int:
-        """The number of a name, a new one if it is new."""
+        """The number of a name; a new name gets a new number."""
         found = self._numbers.setdefault(name, len(self._names))
         if found == len(self._names):
             self._names.append(name)
@@ -78,7 +78,7 @@ class Names(Generic[T]):
 
 
 class Rows:
-    """Rows of whole numbers, kept as columns."""
+    """Rows of whole numbers, stored as columns."""
 
     def __init__(self, *names: str) -> None:
         self._columns = {name: array("q") for name in names}
@@ -96,7 +96,7 @@ class Rows:
         self._columns[name][row] = value
 
     def __getitem__(self, name: str) -> Ints:
-        """A column, without a copy: rows come no more afterwards."""
+        """A column, without copying it; no rows may be added after this."""
         column = self._columns[name]
         return np.frombuffer(column, np.int64) if column else np.zeros(0, np.int64)
 
@@ -110,18 +110,18 @@ class Rows:
 
 @dataclass(slots=True)
 class Transaction:
-    """What the history says of one transaction, or of one call that was committed as it was written.
+    """What the history says about one transaction, or about one call that was committed as it was written.
 
     Attributes:
-        name: of it, or of the call.
-        is_batch: whether a half of it is a half batch.
+        name: of the transaction or the call.
+        is_batch: whether a part of it is a half batch.
         began_ns: when its first call was made.
         asked_ns: when it was first asked to commit; `NEVER` if it was not.
         ended_ns: when that was first answered; `NEVER` if it was not.
         is_answered: whether anybody was told that it is committed.
-        may_commit: whether anybody asked for it and was not told that it failed.
+        may_commit: whether anybody asked to commit it, and was not told that this failed.
         is_aborted: whether anybody was told that it is aborted.
-        calls: the last calls about its end, for people.
+        calls: the last calls about its end, for messages.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Transaction:
 
     @property
     def outcome(self) -> Outcome:
-        """Committed and aborted are what somebody was told; nobody asked to commit it: aborted."""
+        """Committed or aborted if somebody was told so; also aborted if nobody asked to commit it."""
         if self.is_answered:
             return Outcome.COMMITTED
         return Outcome.UNKNOWN if self.may_commit and not self.is_aborted else Outcome.ABORTED
@@ -155,7 +155,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ends or offsets by partition that somebody was answered, and when."""
+    """Ends or offsets by partition in an answer, and when they were answered."""
 
     asked_ns: int
     answered_ns: int
@@ -166,7 +166,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Pending:
-    """A call without a completion so far; its rows are those of writes, or of stages."""
+    """A call without a completion so far; its rows are those of its writes or stages."""
 
     event: Event
     transaction: int = NOWHERE
@@ -179,7 +179,7 @@ class Columns:
 
     Attributes:
         writes: a row for each run: call, time, transaction, producer, topic, partition, key, count, offset, is_failed.
-        polls: a row for each answered one: call, time, reader, is_committed, is_final, is_whole.
+        polls: a row for each answered poll: call, time, reader, is_committed, is_final, is_whole.
         pieces: a row for each piece of a poll: poll, partition, start, end.
         reads: a row for each run: poll, partition, place, key, count.
     """
@@ -222,19 +222,19 @@ class Columns:
         return self.topics.number(topic) * NUMBERS + number
 
     def key_name(self, key: int) -> str:
-        """A record for people."""
+        """A record, for messages."""
         return f"{self.topics[key // NUMBERS]}:{key % NUMBERS}"
 
     def place_name(self, place: int) -> str:
-        """A place for people."""
+        """A place, for messages."""
         return f"{self.partition_name(place // NUMBERS)}@{place % NUMBERS}"
 
     def partition_name(self, partition: int) -> str:
-        """A partition for people."""
+        """A partition, for messages."""
         return "{}-{}".format(*self.partitions[partition])
 
     def call_name(self, call: int) -> str:
-        """A call for people."""
+        """A call, for messages."""
         return self.calls[call]
 
     # Events -----------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class Columns:
                 transaction.asked_ns = min(transaction.asked_ns, event.time_ns)
         earlier = self._pending.pop((event.process, event.number), None)
         if earlier is not None:
-            self._left_open(earlier)  # another life of the process, which counts its calls anew
+            self._left_open(earlier)  # another run of the process, which numbers its calls from the start
         self._pending[event.process, event.number] = pending
 
     def _write(self, event: Event, call: Write, pending: _Pending) -> None:
@@ -275,7 +275,7 @@ class Columns:
         pending.end_row = len(self.writes)
 
     def _transaction(self, event: Event, name: str | None, *, is_batch: bool = False) -> int:
-        """The number of a transaction; without a name, the call is one."""
+        """The number of a transaction; a call without one counts as its own transaction."""
         name = f"the call {event.name}" if name is None else name
         number = self._numbers.setdefault(name, len(self.transactions))
         if number == len(self.transactions):
@@ -361,7 +361,7 @@ class Columns:
                 self.reads.add(poll, partition, place, self.key(piece.topic, first), count)
 
     def _check_offsets(self) -> None:
-        """An offset that is out of range would be taken for one of another partition."""
+        """Refuse offsets that are out of range, because they would look like offsets of another partition."""
         is_read_right = self.reads["place"] // NUMBERS == self.reads["partition"]
         is_told_right = (self.writes["offset"] >= NOWHERE) & (self.writes["offset"] < NUMBERS)
         if not (is_read_right.all() and is_told_right.all()):

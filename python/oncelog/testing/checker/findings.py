@@ -1,6 +1,6 @@
-"""What a judgement says: the anomalies by name, and the report.
+"""The result of a check: the anomalies by name, and the report.
 
-Names are Jepsen's and Adya's where there is one. G0, interleaved writes of transactions, is allowed and not looked for.
+Anomalies have Jepsen's and Adya's names if there is one. G0, interleaved writes of transactions, is allowed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 EXAMPLES = 10
-"""Of each anomaly so many are shown; all are counted."""
+"""How many of each anomaly are shown; all are counted."""
 
 
 class Anomaly(StrEnum):
@@ -21,10 +21,10 @@ class Anomaly(StrEnum):
     """G1a: a committed reader was given a record, or a group an offset, of a transaction that aborted."""
 
     PRECOMMITTED_READ = "precommitted read"
-    """A committed reader, maybe the writer itself, was given a record before anyone asked to commit it."""
+    """A committed reader, possibly the writer itself, was given a record before anyone asked to commit it."""
 
     FOREIGN_READ = "foreign read"
-    """A reader of either isolation was given a record that nobody wrote."""
+    """A reader of either isolation level was given a record that nobody wrote."""
 
     LOST_WRITE = "lost write"
     """A record of a committed transaction is not in the log at the end."""
@@ -33,32 +33,32 @@ class Anomaly(StrEnum):
     """One reader was given a record at two places."""
 
     INCONSISTENT_OFFSET = "inconsistent offset"
-    """Two records have one offset, or one record has two: for two readers, or for a reader and the writer. Or a record
-    is in another partition than it was written to."""
+    """Two records have the same offset, or one record has two offsets: for two readers, or for a reader and the writer.
+    Or a record is in another partition than it was written to."""
 
     TORN_TRANSACTION = "torn transaction"
-    """A part of a transaction is in the log at the end, or in a whole plan of a reader, without the rest."""
+    """Part of a transaction is in the log at the end, or in a complete plan of a reader, without the rest."""
 
     TWO_OUTCOMES = "two outcomes"
-    """Somebody was told that a transaction is committed, and somebody that it is aborted."""
+    """One client was told that a transaction is committed, and another one that it is aborted."""
 
     HALF_BATCH = "half batch"
-    """The same of a micro-batch, or of records that were sent without a transaction in one call."""
+    """A torn micro-batch, or a torn call that sent records without a transaction."""
 
     POLL_SKIP = "poll skip"
-    """A reader of either isolation went past a committed record."""
+    """A reader of either isolation level skipped a committed record."""
 
     NON_MONOTONIC_POLL = "non-monotonic poll"
-    """A reader went back, or was given records out of their order, or outside of what it asked for."""
+    """A reader went backwards, or was given records out of order, or outside the range that it asked for."""
 
     LSO_REGRESS = "LSO regress"
     """A last stable offset of some partitions is below one that an earlier plan of the same partitions found."""
 
     LSO_PASSES_UNDECIDED = "LSO passes undecided"
-    """A last stable offset is above a record that nobody had asked to commit, and which was committed afterwards."""
+    """A last stable offset is above a record that nobody had asked to commit yet, and that was committed later."""
 
     ORDER = "order"
-    """Records of one producer are in one partition in another order than it sent them."""
+    """Records of one producer are in a partition in another order than it sent them."""
 
     GROUP_OFFSETS = "group offsets"
     """A group's offset is not that of the last transaction whose records are in the log."""
@@ -69,10 +69,9 @@ class Finding:
     """One anomaly.
 
     Attributes:
-        anomaly: which.
         what: what was found, in words.
         events: the calls that show it, as ``process#number``.
-        records: how many records it is about.
+        records: how many records are affected.
     """
 
     anomaly: Anomaly
@@ -83,10 +82,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What the checker found, and in how much.
+    """What the checker found, and the size of the history.
 
     Attributes:
-        counts: of the history: events, calls by kind, records written, committed and read.
+        counts: events, calls by kind, and records written, committed and read.
         anomalies: how often each was found.
         findings: the first `EXAMPLES` of each.
     """
@@ -101,14 +100,14 @@ class Report:
         return not self.anomalies
 
     def add(self, finding: Finding) -> None:
-        """Count an anomaly, and keep it while there are few of its kind."""
+        """Count an anomaly, and keep the first ones of each kind."""
         count = self.anomalies.get(finding.anomaly, 0) + 1
         self.anomalies[finding.anomaly] = count
         if count <= EXAMPLES:
             self.findings.append(finding)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON knows it."""
+        """The report in JSON's types."""
         return {
             "counts": self.counts,
             "anomalies": {str(name): count for name, count in self.anomalies.items()},

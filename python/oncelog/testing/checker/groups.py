@@ -1,4 +1,4 @@
-"""What must hold of groups: an offset is that of the last transaction that committed one, together with its records."""
+"""Checks of groups: an offset is that of the last transaction that committed one, and visible with its records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A transaction that staged an offset: when it was first known to be committed, if it was."""
+    """A transaction that staged an offset, and when it was first known to be committed, if it was."""
 
     staged: Staged
     transaction: Transaction
@@ -35,7 +35,7 @@ class GroupChecks:
 
     Args:
         columns, places: of the history.
-        is_judged: of each written piece, whether it would have been seen if it were in the log.
+        is_judged: for each written piece, whether a reader would have seen it if it were in the log.
     """
 
     def __init__(self, columns: Columns, places: Places, is_judged: NDArray[np.bool_]) -> None:
@@ -50,7 +50,7 @@ class GroupChecks:
         np.minimum.at(self._seen_ns, places.transaction[is_told], seen_ns)
 
     def all(self) -> Iterator[Finding]:
-        """Everything that is wrong."""
+        """All findings."""
         commits: dict[tuple[str, int], list[_Commit]] = defaultdict(list)
         for staged in self._columns.stages:
             commits[staged.group, staged.partition].append(self._commit(staged))

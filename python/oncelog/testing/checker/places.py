@@ -1,7 +1,7 @@
-"""Where each record is: runs are cut where any other run of the same records begins or ends.
+"""Where each record is. Runs are divided wherever another run of the same records begins or ends.
 
-What lies between two cuts is a *segment*: its records were written and read together or not at all, so they are judged
-as one. There are at most twice as many segments as runs, whatever the number of records.
+A range between two divisions is a *segment*: its records were written and read together or not at all, so they are
+checked as one. There are at most twice as many segments as runs, whatever the number of records.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from oncelog.testing.history import NUMBERS
 Flags = NDArray[np.bool_]
 
 MANY = -2
-"""Instead of the place of a segment that is at several."""
+"""Stands for the place of a segment that is at several places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Runs cut at segments.
+    """Runs that are divided into segments.
 
     Attributes:
-        row: the run that each piece is of.
-        segment: that it is.
-        place: of its first record; `NOWHERE` where it is not known.
+        row: the run that each piece belongs to.
+        segment: the segment of each piece.
+        place: of its first record; `NOWHERE` if it is not known.
     """
 
     row: Ints
@@ -35,22 +35,22 @@ class Pieces:
     place: Ints
 
     def where(self, chosen: Flags | Ints | slice) -> Pieces:
-        """Some of them."""
+        """The chosen pieces."""
         return Pieces(self.row[chosen], self.segment[chosen], self.place[chosen])
 
 
 class Places:
-    """The segments of a history, who wrote them and where committed readers saw them.
+    """The segments of a history, who wrote them, and where committed readers saw them.
 
     Attributes:
-        key, count: of each segment: its first record, and how many it has.
-        written: the runs that were written; `is_live` those that may be in the log: not failed, and not of a
-            transaction that aborted.
+        key, count: the first record of each segment, and its number of records.
+        written: the runs that were written; `is_live` marks those that may be in the log: they did not fail, and their
+            transaction did not abort.
         read: the runs that committed readers were given; `read_any` those of all readers.
-        seen: different (segment, place) of them, sorted; `row` is one of the reads.
-        place: of each segment: `NOWHERE` if nobody saw it, `MANY` if it is at several.
-        is_sole: of `written`: live, and nobody else may have written the same records. Of transactions that wrote the
-            very same ones, as a batch that is tried again does, the surest stands for all.
+        seen: the distinct (segment, place) pairs of `read`, sorted; `row` is one of the reads.
+        place: of each segment; `NOWHERE` if nobody saw it, `MANY` if it is at several places.
+        is_sole: marks those of `written` that are live, and whose records nobody else may have written. If several
+            transactions wrote exactly the same records, as a retried batch does, the most certain one counts for all.
         is_at_end: whether a final reader was given each segment.
     """
 
@@ -84,7 +84,7 @@ class Places:
         self.is_at_end = self.times_of(self.read.where(is_final)) > 0
 
     def times_of(self, pieces: Pieces) -> Ints:
-        """How often each segment is among some pieces."""
+        """How often each segment occurs in some pieces."""
         times: Ints = np.bincount(pieces.segment, minlength=len(self.key))
         return times
 
@@ -96,7 +96,7 @@ class Places:
 
     def _find_sole(self) -> Flags:
         weight = np.random.default_rng(0).integers(2**62, size=len(self.key))
-        written = np.zeros(len(self.outcome), np.int64)  # the sum is one for transactions that wrote the same records
+        written = np.zeros(len(self.outcome), np.int64)  # transactions that wrote the same records have the same sum
         np.add.at(written, self.transaction[self.is_live], weight[self.written.segment[self.is_live]])
         surest = np.argsort(-self.outcome, kind="stable")
         _, firsts = np.unique(written[surest], return_index=True)
@@ -123,7 +123,7 @@ class Places:
 
 
 def distinct(pieces: Pieces) -> Pieces:
-    """One of all pieces with the same segment and place, sorted by both."""
+    """One piece for each distinct segment and place, sorted by both."""
     order = np.lexsort((pieces.place, pieces.segment))
     segment, place = pieces.segment[order], pieces.place[order]
     is_new = np.ones(len(order), np.bool_)

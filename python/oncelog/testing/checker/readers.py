@@ -1,4 +1,4 @@
-"""What must hold of each reader: forward only, nothing left out, transactions whole, stable ends that never go back."""
+"""Checks of readers: they only read forward and skip nothing, transactions are whole, stable ends never move back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog.testing.history import NUMBERS
 
 
 class ReaderChecks:
-    """The checks of readers and their plans; each gives what it finds."""
+    """The checks of readers and their plans; each yields its findings."""
 
     def __init__(self, columns: Columns, places: Places) -> None:
         self._columns = columns
@@ -23,7 +23,7 @@ class ReaderChecks:
         self._find_parts()
 
     def all(self) -> Iterator[Finding]:
-        """Everything that is wrong."""
+        """All findings."""
         yield from self.non_monotonic()
         yield from self.skips()
         yield from self.torn_plans()
@@ -31,7 +31,7 @@ class ReaderChecks:
         yield from self.passes_undecided()
 
     def _sort_pieces(self) -> None:
-        """The pieces of each reader and partition in the order of its polls, each beside where the one before ended."""
+        """Sort the pieces by reader, partition and poll, and note for each where the previous one ended."""
         pieces, polls = self._columns.pieces, self._columns.polls
         poll, partition = pieces["poll"], pieces["partition"]
         stream = polls["reader"][poll] * max(1, len(self._columns.partitions)) + partition
@@ -43,7 +43,7 @@ class ReaderChecks:
         self._from = np.where(is_next, np.roll(self._end, 1), self._start)
 
     def _find_parts(self) -> None:
-        """Of each live transaction and each partition that its records were seen in: the first offset and the last.
+        """The first and last offset of each live transaction in each partition where its records were seen.
 
         Records that several transactions may have written, or that are at several places, are left out.
         """
@@ -65,7 +65,7 @@ class ReaderChecks:
     # Polls ------------------------------------------------------------------------------------------------------------
 
     def non_monotonic(self) -> Iterator[Finding]:
-        """Polls that go back, and records that are out of order or outside of their piece."""
+        """Polls that go backwards, and records that are out of order or outside their piece."""
         for at in np.flatnonzero((self._start < self._from) | (self._end < self._start)).tolist():
             what = (
                 f"a poll goes from {self._start[at]} to {self._end[at]}, and the one before ended at {self._from[at]}"
@@ -88,7 +88,7 @@ class ReaderChecks:
             yield Finding(Anomaly.NON_MONOTONIC_POLL, f"{name} is out of order, or outside of its poll", [call])
 
     def skips(self) -> Iterator[Finding]:
-        """Ranges that a reader went through, and was given less than the committed records there."""
+        """Ranges that a reader passed without being given all committed records in them."""
         places, reads = self._places, self._columns.reads
         partitions = max(1, len(self._columns.partitions))
         given: Ints = np.zeros(len(self._columns.polls) * partitions, np.int64)
@@ -104,27 +104,27 @@ class ReaderChecks:
             yield self._of_piece(Anomaly.POLL_SKIP, what, at, int(missing[at]))
 
     def _told(self) -> Pieces:
-        """Committed records that no committed reader saw, and whose writer was told where they are."""
+        """Committed records that no committed reader saw, although their writer was told where they are."""
         places = self._places
         is_told = places.is_live & (places.outcome[places.transaction] == Outcome.COMMITTED)
         is_told &= (places.written.place >= 0) & ~places.is_seen[places.written.segment]
         return places.written.where(is_told)
 
     def _is_committed(self) -> Flags:
-        """Of each segment: whether it is known to be in the log, and where."""
+        """For each segment, whether it is known to be in the log, and where."""
         is_committed = self._places.is_seen
         is_committed[self._told().segment] = True
         return is_committed
 
     def _records_below(self, place: Ints) -> Ints:
-        """How many committed records lie below each place: those seen, and those their writer was told of."""
+        """How many committed records are below each place: those that were seen, and those whose writer was told."""
         places, told = self._places, self._told()
         start = np.concatenate([places.seen.place, told.place])
         count = np.concatenate([places.count[places.seen.segment], places.count[told.segment]])
         order = np.lexsort((count, start))
         start, count = start[order], count[order]
         is_new = np.ones(len(start), np.bool_)
-        is_new[:-1] = np.diff(start) != 0  # places that records share are found elsewhere, and count once
+        is_new[:-1] = np.diff(start) != 0  # shared places are found by another check, and count once
         start, count = start[is_new], count[is_new]
         before = np.concatenate([[0], np.cumsum(count)])
         at = np.searchsorted(start, place, side="left")
@@ -138,14 +138,14 @@ class ReaderChecks:
     # Whole plans ------------------------------------------------------------------------------------------------------
 
     def torn_plans(self) -> Iterator[Finding]:
-        """Whole plans that hold a part of a transaction, in the partitions of the reader, without the rest."""
+        """Complete plans with a part of a transaction in the reader's partitions, without the rest."""
         polls = self._columns.polls
         whole, readers = np.flatnonzero(polls["is_whole"]), polls["reader"]
         for reader in np.unique(readers[whole]):
             yield from self._torn_plans_of(int(reader), whole[readers[whole] == reader])
 
     def _torn_plans_of(self, reader: int, plans: Ints) -> Iterator[Finding]:
-        """Of each part: the first plan with its first record, and the first with its last. All must be one."""
+        """For each part, the first plans with its first and with its last record; all must be the same plan."""
         partitions = max(1, len(self._columns.partitions))
         shown = np.full((2, len(self._part_transaction)), NOWHERE)
         is_cut = np.zeros(len(self._columns.transactions), np.bool_)
@@ -172,7 +172,7 @@ class ReaderChecks:
             )
 
     def _ends_after(self, plans: Ints, of_stream: slice) -> Ints:
-        """Where the reader was in one partition after each of its whole plans."""
+        """Where the reader was in one partition after each of its complete plans."""
         behind = np.searchsorted(self._poll[of_stream], plans, side="right") - 1
         ends: Ints = np.where(behind >= 0, self._end[of_stream][np.maximum(behind, 0)], NOWHERE)
         return np.maximum.accumulate(ends)
@@ -180,7 +180,7 @@ class ReaderChecks:
     # Stable ends ------------------------------------------------------------------------------------------------------
 
     def regresses(self) -> Iterator[Finding]:
-        """Plans whose ends are below those of a plan that was over before they began, of the same partitions."""
+        """Plans whose ends are below those of a plan of the same partitions that had ended before they began."""
         alike: dict[tuple[int, ...], list[Found]] = defaultdict(list)
         for plan in self._columns.plans:
             alike[tuple(sorted(plan.values))].append(plan)
@@ -197,7 +197,7 @@ class ReaderChecks:
                     yield Finding(Anomaly.LSO_REGRESS, what, [plans[at].event])
 
     def passes_undecided(self) -> Iterator[Finding]:
-        """Ends above the first record of a transaction that nobody had asked to commit when the plan was over."""
+        """Ends above the first record of a transaction that nobody had asked to commit when the plan ended."""
         by_partition: dict[int, list[Found]] = defaultdict(list)
         for plan in self._columns.plans:
             for partition in plan.values:

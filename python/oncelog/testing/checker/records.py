@@ -1,4 +1,4 @@
-"""What must hold of each record: written, committed, in the log once, whole with its transaction, in order."""
+"""Checks of records: each was written and committed, and is in the log once, in order, with its whole transaction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from oncelog.testing.checker.places import Flags, Pieces, Places, distinct
 from oncelog.testing.history import NUMBERS
 
 SHOWN = 3
-"""Of the calls that a finding is about so many are named."""
+"""How many of the calls behind a finding are named."""
 
 
 class RecordChecks:
-    """The checks of records; each gives what it finds."""
+    """The checks of records; each yields its findings."""
 
     def __init__(self, columns: Columns, places: Places) -> None:
         self._columns = columns
@@ -27,7 +27,7 @@ class RecordChecks:
         self._found: Counter[Anomaly] = Counter()
 
     def all(self) -> Iterator[Finding]:
-        """Everything that is wrong."""
+        """All findings."""
         yield from self.unwritten()
         yield from self.precommitted()
         yield from self.several_places()
@@ -41,20 +41,20 @@ class RecordChecks:
     # Reads ------------------------------------------------------------------------------------------------------------
 
     def unwritten(self) -> Iterator[Finding]:
-        """Reads of records that nobody wrote, whatever the readers' isolation, or only transactions that aborted."""
+        """Reads, at either isolation level, of records that nobody wrote, and committed reads of aborted records."""
         places, written = self._places, self._places.written
         was_written = places.times_of(written) > 0
         for segment in np.flatnonzero((places.times_of(places.read_any) > 0) & ~was_written).tolist():
             yield self._finding(Anomaly.FOREIGN_READ, "was written by nobody", segment)
         is_aborted = places.is_seen & was_written & (places.writers == 0)
-        # A retry may have written the same records again: then the place tells whose they are.
+        # A retry may have written the same records again; then the place tells which writer's records they are.
         is_at_its_place = (written.place >= 0) & (written.place == places.place[written.segment])
         is_aborted[written.segment[is_at_its_place & ~places.is_live]] = True
         for segment in np.flatnonzero(is_aborted).tolist():
             yield self._finding(Anomaly.ABORTED_READ, "is of a transaction that aborted", segment)
 
     def precommitted(self) -> Iterator[Finding]:
-        """Reads that ended before anybody asked to commit what they brought."""
+        """Reads that ended before anybody asked to commit what they returned."""
         places, read = self._places, self._places.read
         live = places.written.where(places.is_live)
         asked_ns = np.full(len(places.key), NEVER)
@@ -64,9 +64,10 @@ class RecordChecks:
             yield self._finding(Anomaly.PRECOMMITTED_READ, "was read before anybody asked to commit it", segment)
 
     def several_places(self) -> Iterator[Finding]:
-        """Records at several places: for one reader, or for different ones.
+        """Records at several places, for one reader or for different ones.
 
-        A reader of uncommitted records finds those of each try; what was written once is at one place for it too.
+        A reader of uncommitted records sees those of every try; records that were written once have one place even
+        then.
         """
         places, read = self._places, self._places.read_any
         was_written_once = places.times_of(places.written) <= 1
@@ -85,7 +86,7 @@ class RecordChecks:
                 yield self._finding(Anomaly.INCONSISTENT_OFFSET, f"is at {found} for different readers", segment)
 
     def shared_places(self) -> Iterator[Finding]:
-        """Places of several records, whatever the readers' isolation."""
+        """Places with several records, at either isolation level."""
         places = self._places
         each = distinct(places.read_any)
         order = np.argsort(each.place, kind="stable")
@@ -96,7 +97,7 @@ class RecordChecks:
             yield self._finding(Anomaly.INCONSISTENT_OFFSET, found, segment[at])
 
     def acknowledged_places(self) -> Iterator[Finding]:
-        """Records elsewhere than where their writer was told that they are, or than in the partition it named."""
+        """Records that are not at the place that their writer was told, or not in the partition that it named."""
         places = self._places
         is_certain = (places.outcome[places.transaction] == Outcome.COMMITTED) | places.is_sole
         told = places.written.where(places.is_live & is_certain & (places.written.place >= 0))
@@ -116,7 +117,7 @@ class RecordChecks:
     # Transactions -----------------------------------------------------------------------------------------------------
 
     def lost(self) -> Iterator[Finding]:
-        """Committed records that are not in the log at the end, whoever saw them before."""
+        """Committed records that are not in the log at the end, even if somebody saw them before."""
         places = self._places
         is_committed = places.outcome[places.transaction] == Outcome.COMMITTED
         is_lost = places.is_live & is_committed & self.is_judged() & ~places.is_at_end[places.written.segment]
@@ -124,7 +125,7 @@ class RecordChecks:
             yield self._of_transaction(Anomaly.LOST_WRITE, "is committed and not in the log", transaction, pieces)
 
     def torn(self) -> Iterator[Finding]:
-        """Transactions of which a part is in the log. Records that several of them may have written tell nothing."""
+        """Transactions of which only a part is in the log, ignoring records that several of them may have written."""
         places = self._places
         is_told = places.is_sole & self.is_judged()
         is_there = places.is_at_end[places.written.segment]
@@ -140,14 +141,14 @@ class RecordChecks:
             )
 
     def two_outcomes(self) -> Iterator[Finding]:
-        """Transactions of which the answers say that they are committed, and that they are aborted."""
+        """Transactions that one answer calls committed, and another one aborted."""
         for transaction in self._columns.transactions:
             if transaction.is_answered and transaction.is_aborted:
                 what = f"{transaction.name} was answered as committed and as aborted"
                 yield Finding(Anomaly.TWO_OUTCOMES, what, transaction.calls[-SHOWN:])
 
     def order(self) -> Iterator[Finding]:
-        """Records of a producer behind later ones of the same partition."""
+        """Records of a producer that come after later ones in the same partition."""
         places = self._places
         written = places.written.where(places.is_sole & (places.place[places.written.segment] >= 0))
         place = places.place[written.segment]
@@ -161,7 +162,7 @@ class RecordChecks:
             yield self._finding(Anomaly.ORDER, f"was sent after {before}, and is before it", segment)
 
     def is_judged(self) -> Flags:
-        """Of each written piece: whether the final readers would have seen it if it were in the log.
+        """For each written piece, whether the final readers would have seen it if it were in the log.
 
         A record whose offset is not known may have been removed by retention, if the log does not begin at 0.
         """
@@ -182,7 +183,7 @@ class RecordChecks:
         return judged
 
     def final_starts(self) -> Ints:
-        """Where the final readers began in each partition; `NOWHERE` where there was none."""
+        """Where the final readers began in each partition; `NOWHERE` if there was none."""
         pieces = self._columns.pieces
         is_final = self._columns.polls["is_final"].astype(np.bool_)[pieces["poll"]]
         starts = np.full(len(self._columns.partitions), NEVER)
@@ -209,11 +210,11 @@ class RecordChecks:
         return Finding(anomaly, f"{transaction.name}: {name} {what}", events, records)
 
     def _finding(self, anomaly: Anomaly, what: str, segment: int) -> Finding:
-        """About the records of a segment: who wrote and who read them."""
+        """A finding about the records of a segment, with the calls that wrote and read them."""
         places = self._places
         what, records = f"{self._columns.key_name(places.key[segment])} {what}", int(places.count[segment])
         self._found[anomaly] += 1
-        if self._found[anomaly] > EXAMPLES:  # it is counted, and nobody is shown it
+        if self._found[anomaly] > EXAMPLES:  # counted, but not shown
             return Finding(anomaly, what, (), records)
         written = places.written.where(places.written.segment == segment)
         read = places.read_any.where(places.read_any.segment == segment)

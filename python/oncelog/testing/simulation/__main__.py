@@ -1,4 +1,4 @@
-"""``python -m oncelog.testing.simulation``: seeds, or every crash of scenarios (docs/concepts/simulation.md)."""
+"""``python -m oncelog.testing.simulation``: runs seeds, or scenarios with every crash (docs/concepts/simulation.md)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from oncelog.testing.simulation.runner import Report, Run, run_all, seeds_of
 from oncelog.testing.simulation.swarm import run
 
 FAILURES_SHOWN = 5
-"""While seeds run; the report shows all."""
+"""How many are shown while seeds run; the report shows all."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments ask for; 0 if no law was broken."""
+    """Run what the arguments ask for. Returns 0 if no law was broken."""
     return run_command(arguments, run, exhaustive.explore, "oncelog.testing.simulation", __doc__)
 
 
 class Explore(Protocol):
-    """Runs every scenario with a fault at every place."""
+    """Runs every scenario with a fault at every operation."""
 
     def __call__(self, *, with_pairs: bool, processes: int, shard: Shard) -> Iterable[Explored]: ...
 
@@ -35,13 +35,12 @@ def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: s
     """The command line of a swarm.
 
     Args:
-        arguments: of the command.
         run: runs one seed.
         explore: runs the scenarios.
-        program: its module.
+        program: the module of the command.
         description: for its help.
     """
-    logging.getLogger("oncelog").addHandler(logging.NullHandler())  # processes that die with records are the daily run
+    logging.getLogger("oncelog").addHandler(logging.NullHandler())  # simulated processes often die with unsent records
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")

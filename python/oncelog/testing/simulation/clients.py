@@ -1,8 +1,8 @@
-"""What all simulated clients have in common: lives, perseverance, and records that are numbers.
+"""What all simulated clients share: lives, retries, and records that are numbers.
 
-A client has a number of lives, one process each. A life ends with its work, with an error that its client cannot go on
-from, or with the death of its process; the next one begins a little later, and sometimes while the one before is only
-slow: then that one is a zombie.
+A client has several lives, one process each. A life ends when its work is done, with an error that it cannot recover
+from, or when its process dies. The next life begins a little later, sometimes while the previous one is only slow: that
+one is then a zombie.
 """
 
 from __future__ import annotations
@@ -20,30 +20,29 @@ from oncelog.types import ConsumerRecord, TopicPartition
 T = TypeVar("T")
 
 TRIES = 8
-"""Of a call that fails with an error that asks for it."""
+"""How often a call is tried that fails with a retriable error or an unknown outcome."""
 
 PAUSE_MS = 40
-"""Between them."""
+"""Pause between two tries."""
 
 ZOMBIES = 0.2
-"""How probable it is that a new life begins while the one before still runs."""
+"""The probability that a new life begins while the previous one still runs."""
 
 
 TAKEN_FOR_DEAD = 0.7
-"""How probable it is that one begins because the one before stands still."""
+"""The probability that a new life begins because the previous one is paused."""
 
 
 class GaveUpError(Exception):
-    """A client has tried often enough."""
+    """A client gives up after the last try."""
 
 
 class Client(ABC):
     """One client, over all its lives.
 
     Args:
-        world: that it lives in.
         name: of its processes.
-        lives: how many it has at most.
+        lives: the most lives that it has.
     """
 
     def __init__(self, world: World, name: str, lives: int = 3) -> None:
@@ -54,10 +53,10 @@ class Client(ABC):
 
     @abstractmethod
     def live(self, process: Process) -> None:
-        """One life. It may begin while another one has not ended."""
+        """One life; it may begin before the previous one has ended."""
 
     def start(self, delay_ms: int = 0) -> None:
-        """Begin a life after a while, and the ones behind it when they are due."""
+        """Begin a life after a delay, and the next ones when they are due."""
         if self.is_done or self._lives == 0:
             return
         self._lives -= 1
@@ -89,7 +88,7 @@ class Client(ABC):
         self.world.counts[f"lives ended by {type(error).__name__}"] += 1
 
     def expects(self, error: FatalError) -> bool:
-        """Whether a client like this may be told so by a log that works."""
+        """Whether a correct log may raise this error in such a client."""
         return False
 
     def _go_on_without(self, error: UnknownTopicError) -> None:
@@ -99,11 +98,11 @@ class Client(ABC):
         self.world.counts["lives ended by UnknownTopicError"] += 1
 
     def leave_out(self, topic: str) -> bool:
-        """Name a topic no more that was deleted; False from a client that never names one which may be."""
+        """Stop using a deleted topic. Returns False from a client that never uses topics that may be deleted."""
         return False
 
     def _left(self, named: list[T], is_left: Callable[[T], bool]) -> list[T]:
-        """What a client names once a topic is left out. With nothing it is done, but a zombie of it may go on."""
+        """What a client still uses without a topic. If that is nothing, it is done, but its zombie may continue."""
         left = list(filter(is_left, named))
         self.is_done = self.is_done or not left
         return left or named
@@ -123,10 +122,10 @@ class _Succession:
 
 
 def persevere(process: Process, call: Callable[[], T], tries: int = TRIES) -> T:
-    """What the error tree says of retriable errors and unknown outcomes: the same call again.
+    """Repeat a call after retriable errors and unknown outcomes, as the error tree says.
 
     Raises:
-        GaveUpError: it did not help.
+        GaveUpError: the last try failed too.
     """
     last: Exception | None = None
     for _ in range(tries):
@@ -139,36 +138,36 @@ def persevere(process: Process, call: Callable[[], T], tries: int = TRIES) -> T:
 
 
 def untouched(call: Callable[[], T]) -> T:
-    """A call that names no topic: that one was deleted is no reason to fail.
+    """Run a call that names no topic, and so must not fail because a topic was deleted.
 
     Raises:
-        LawBrokenError: it was.
+        LawBrokenError: it failed for that reason.
     """
     try:
         return call()
     except UnknownTopicError as error:
-        raise LawBrokenError(f"a deleted topic is in the way of a call that names none: {error}") from error
+        raise LawBrokenError(f"a call that names no topic failed because of a deleted one: {error}") from error
 
 
 # Records --------------------------------------------------------------------------------------------------------------
 
 
 def value_of(number: int) -> bytes:
-    """The value of the record with a number."""
+    """The value of the record with this number."""
     return b"%d" % number
 
 
 def number_of(value: bytes | None) -> int:
-    """The number of a record by its value."""
+    """The number of the record with this value."""
     return int(value or b"-1")
 
 
 def pieces_of(records: Iterable[ConsumerRecord], spans: Iterable[tuple[TopicPartition, int, int]]) -> Iterator[Piece]:
-    """What a poll brought, by partition.
+    """What a poll returned, by partition.
 
     Args:
-        records: in the order they came.
-        spans: of each assigned partition: where the reader was before and after.
+        records: in the order in which they came.
+        spans: for each assigned partition, where the reader was before and after.
     """
     by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""Consume-transform-produce: what is read from one topic is written to another, with the position, in a transaction."""
+"""Consume-transform-produce clients, which copy records to another topic and commit their position with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog.testing.simulation.world import World
 from oncelog.types import ConsumerRecord, TopicPartition
 
 IDLE_MAX = 3
-"""A copier ends when it found nothing so often."""
+"""A copier ends after this many polls in a row without a record."""
 
 
 class CopyingClient(Client):
@@ -28,8 +28,8 @@ class CopyingClient(Client):
 
     Args:
         source: what it reads.
-        targets: where it writes; each record goes to the one that its number chooses.
-        most: records of one transaction.
+        targets: where it writes; a record's number chooses one of them.
+        most: the most records of one transaction.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CopyingClient(Client):
 
     @property
     def group(self) -> str:
-        """Holds its position."""
+        """The group that holds its position."""
         return f"{self.name}-progress"
 
     def expects(self, error: FatalError) -> bool:
@@ -52,11 +52,11 @@ class CopyingClient(Client):
         self.go_on(process, IDLE_MAX)
 
     def catch_up(self, process: Process) -> None:
-        """After everything: copy what is left."""
+        """At the end of the run, copy what is left."""
         self.go_on(process, idle_max=1)
 
     def go_on(self, process: Process, idle_max: int) -> None:
-        """Copy until nothing new came so often."""
+        """Copy until `idle_max` polls in a row returned nothing."""
         life = _CopyingLife(self, process)
         life.begin()
         idle = 0
@@ -79,7 +79,7 @@ class _CopyingLife:
         self._sending = Sending(client.world, self._recorder, self._producer)
 
     def begin(self) -> None:
-        """Fence the lives before, then go on where the group stands."""
+        """Fence the earlier lives, then continue at the group's position."""
         source, group = self._client.source, self._client.group
         persevere(self._process, self._producer.init_transactions)
         persevere(self._process, lambda: self._consumer.assign([source]))
@@ -88,7 +88,7 @@ class _CopyingLife:
             persevere(self._process, lambda: self._consumer.seek(source, found[source]))
 
     def copy_some(self) -> bool:
-        """Copy what comes with one poll in one transaction; False if nothing comes."""
+        """Copy the records of one poll in one transaction. Returns False if there are none."""
         records = persevere(self._process, lambda: self._consumer.poll(max_records=self._client.most))
         if not records:
             return False

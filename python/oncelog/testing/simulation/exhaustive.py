@@ -1,4 +1,4 @@
-"""Every crash there can be: one, or two, at every operation of every core scenario, judged each time."""
+"""Every possible crash: one or two crashes, at every operation of every core scenario, with a check after each run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from oncelog.testing.simulation.swarm import described, limits_replaced
 from oncelog.testing.simulation.world import LawBrokenError, Nature, World
 
 LIVES_MAX = 6
-"""A scenario whose work is not done after so many lives never is."""
+"""A scenario whose work is not done after this many lives has failed."""
 
 VARIANTS = 4
-"""As many as there are fates of a torn file."""
+"""The number of ways in which a file can be torn."""
 
 SMALL = {
     "TAIL_MAX_ENTRIES": 5,
@@ -33,7 +33,7 @@ SMALL = {
     "OWNERS_PER_STEP": 1,
     "PARTITIONS_PER_STEP": 1,
 }
-"""Bounds that make the steps of the scenarios small, and many."""
+"""Limits that give the scenarios many small steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Played:
     """One run of a scenario.
 
     Attributes:
-        crashes: where, as of `CrashesAt`.
-        struck: how many of them there was a place for.
+        crashes: where, see `CrashesAt`.
+        struck: how many of the crashes happened.
         failure: the law that broke, if one did.
-        world: all of it.
+        world: of the run.
     """
 
     crashes: tuple[int, ...]
@@ -59,10 +59,10 @@ class Explored:
 
     Attributes:
         scenario: its name.
-        places: how many crashes, or pairs of them, there are.
-        runs: how many it took.
-        failures: what broke, by what tells the run from others: its crashes.
-        is_pairs: whether there were two in each run.
+        places: the number of possible crashes, or pairs of crashes.
+        runs: how many runs that took.
+        failures: what broke, by the crashes of the run.
+        is_pairs: whether each run had two crashes.
     """
 
     scenario: str
@@ -73,13 +73,13 @@ class Explored:
 
 
 def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = True, variant: int = 0) -> Played:
-    """Run a scenario with crashes at chosen operations, and judge it.
+    """Run a scenario with crashes at chosen operations, and check the result.
 
     Args:
         name: of the scenario.
-        crashes: as of `CrashesAt`.
-        reads_are_atomic: of the world's nature.
-        variant: draws another fate of torn files.
+        crashes: see `CrashesAt`.
+        reads_are_atomic: see `Nature`.
+        variant: chooses how files are torn.
     """
     world = World(Random(repr((name, *crashes, variant))), Nature(reads_are_atomic=reads_are_atomic))
     faults = CrashesAt(crashes)
@@ -101,7 +101,7 @@ def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = Tru
 
 
 def singles(name: str, variants: int = VARIANTS) -> Explored:
-    """A crash at every operation of a scenario, in both natures, with some fates of torn files."""
+    """A crash at every operation of a scenario, in both natures, with differently torn files."""
     runs = (
         _until_none_strikes(name, (), reads_are_atomic, variant)
         for reads_are_atomic in (True, False)
@@ -111,7 +111,7 @@ def singles(name: str, variants: int = VARIANTS) -> Explored:
 
 
 def pairs(name: str, first: int) -> Explored:
-    """A second crash at every operation of the lives that follow a first one, in both natures."""
+    """A second crash at every operation of the lives that follow the first crash, in both natures."""
     runs = (_until_none_strikes(name, (first,), reads_are_atomic) for reads_are_atomic in (True, False))
     return _explored(name, chain.from_iterable(runs))
 
@@ -119,7 +119,7 @@ def pairs(name: str, first: int) -> Explored:
 def _until_none_strikes(
     name: str, before: tuple[int, ...], reads_are_atomic: bool, variant: int = 0
 ) -> Iterator[Played]:
-    """The last one, which meets no further crash, is judged as well."""
+    """Run with a crash at one operation after another, until a run has no further crash; that run is included."""
     for number in count():
         played = play(name, (*before, number), reads_are_atomic=reads_are_atomic, variant=variant)
         yield played
@@ -141,7 +141,7 @@ def _explored(name: str, runs: Iterable[Played]) -> Explored:
 
 
 def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explored]:
-    """Every scenario with every crash, and with every two of them if asked for; all of it in each shard."""
+    """Every scenario with every crash, and with every pair of crashes if wanted; each shard does all of this."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         for name, alone in zip(SCENARIOS, pool.map(singles, SCENARIOS), strict=True):
             yield alone
@@ -152,7 +152,7 @@ def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explo
 
 
 def shown(explored: Iterable[Explored]) -> int:
-    """Print what was explored; 0 if no law was broken."""
+    """Print what was explored. Returns 0 if no law was broken."""
     failed = total = 0
     for found in explored:
         kind = "pairs of crashes" if found.is_pairs else "crashes"
@@ -180,7 +180,7 @@ def _prepare(scenario: Scenario) -> None:
 
 
 def _work(scenario: Scenario) -> None:
-    """One life after the other, until one comes to its end."""
+    """Run one life after another, until one has done the work."""
     for _ in range(LIVES_MAX):
         process, done = scenario.world.process("life"), list[bool]()
         process.start(lambda process=process, done=done: _live(scenario, process, done))  # type: ignore[misc]

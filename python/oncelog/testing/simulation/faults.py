@@ -1,4 +1,4 @@
-"""What can go wrong, and how it is decided when it does: by chance at given rates, or at one chosen operation."""
+"""What can go wrong, and when: by chance at given rates, or at chosen operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Operation(StrEnum):
-    """What a process asks of the world, as far as faults tell it apart."""
+    """The kinds of operations that faults distinguish."""
 
     ZNODE_READ = "znode read"
     ZNODE_WRITE = "znode write"
@@ -25,30 +25,30 @@ class Operation(StrEnum):
 
 
 class Fault(StrEnum):
-    """What happens to one operation, or to the process that asks for it."""
+    """What happens to an operation, or to its process."""
 
     CRASH_BEFORE = "crash before"
-    """The process dies, and nothing was done."""
+    """The process dies, and the operation was not done."""
     CRASH_AFTER = "crash after"
-    """The process dies, and it was done."""
+    """The process dies, and the operation was done."""
     LOST_REPLY = "lost reply"
-    """It was done, and the caller is told that nobody knows."""
+    """The operation was done, and the caller is told that the outcome is unknown."""
     LOST_REQUEST = "lost request"
-    """It was not done, and the caller is told that nobody knows."""
+    """The operation was not done, and the caller is told that the outcome is unknown."""
     DELAYED_REQUEST = "delayed request"
-    """The caller is told that nobody knows, and it is done, or refused, some time later."""
+    """The caller is told that the outcome is unknown; the operation is done, or refused, some time later."""
     REPEATED_REQUEST = "repeated request"
-    """It was done, and arrives once more later."""
+    """The operation was done, and its request arrives a second time later."""
     UNAVAILABLE = "unavailable"
-    """It was not done, and the caller is told so."""
+    """The operation was not done, and the caller is told so."""
     CONFLICT = "conflict"
-    """It was refused, and has to be made anew from what is there now."""
+    """The operation was refused, and its step has to read again."""
     STALE_READ = "stale read"
-    """The server that answers has not heard of the newest writes yet."""
+    """The answering server does not have the newest writes yet."""
     PAUSE = "pause"
-    """The process stands still for a long time, then goes on as if nothing had been."""
+    """The process is paused for a long time, then continues as if nothing had happened."""
     CLOCK_JUMP = "clock jump"
-    """The wall clock of the store is set forward or back."""
+    """The store's wall clock is set forward or back."""
     FAILED_FILE = "failed file"
     """The file system reports an error."""
 
@@ -91,18 +91,18 @@ OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
         Fault.CLOCK_JUMP,
     ),
 }
-"""The faults that each kind of operation can meet."""
+"""The faults that each kind of operation can have."""
 
 
 class Faults(Protocol):
-    """Decides which operation meets which fault."""
+    """Decides which operation gets which fault."""
 
     def of(self, operation: Operation) -> Fault | None:
-        """The fault that the next operation of a process meets."""
+        """The fault of the next operation, if any."""
 
 
 class NoFaults:
-    """All goes well."""
+    """Nothing goes wrong."""
 
     def of(self, operation: Operation) -> Fault | None:
         return None
@@ -112,12 +112,12 @@ class RandomFaults:
     """Faults by chance.
 
     Args:
-        chance: where the chance comes from.
-        rates: how probable each fault is at each operation that can meet it; those left out never happen.
+        chance: the source of randomness.
+        rates: the probability of each fault at each operation that can have it; faults that are left out never happen.
 
     Attributes:
-        counts: how often each struck.
-        kinds: those that may.
+        counts: how often each fault happened.
+        kinds: the faults that can happen.
     """
 
     def __init__(self, chance: Random, rates: Mapping[Fault, float]) -> None:
@@ -148,15 +148,15 @@ class RandomFaults:
 CHANGES = frozenset(
     set(Operation) - {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST, Operation.BROKER_READ}
 )
-"""The operations that change something. To crash before one that does not is to crash before the next that does."""
+"""The operations that change something. A crash before any other one is the same as before the next of these."""
 
 
 class CrashesAt:
     """Crashes right before chosen operations; right after one is right before the next.
 
     Args:
-        numbers: of the operations, among those that change something: the first counted from the beginning, each
-            further one from the crash before it.
+        numbers: of the operations, counting only those that change something: the first from the beginning, each
+            further one from the previous crash.
     """
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -180,12 +180,12 @@ class StrikesAt:
     """Chosen faults at chosen operations.
 
     Args:
-        strikes: each a fault and a number: of the operation, among those that can meet the fault. The first is counted
-            from the beginning, each further one from the one before it.
+        strikes: faults, each with the number of its operation, counting only operations that can have the fault. The
+            first is counted from the beginning, each further one from the previous fault.
 
     Attributes:
-        struck: how many of them there was an operation for.
-        met: how many operations could have met the one that is next.
+        struck: how many of the faults happened.
+        met: how many operations so far could have had the next fault.
     """
 
     def __init__(self, strikes: Sequence[tuple[Fault, int]]) -> None:

@@ -1,8 +1,8 @@
-"""The disk that all processes share, and each one's way to it.
+"""The disk that all processes share, and each process's access to it.
 
-A file is whole once it is finished. One whose process died before that is what a file system may leave of it: all of
-it, a part, zeros, or nothing. One that is removed while its writer stands still is gone: what is written to it and
-finished afterwards goes nowhere, and nobody is told.
+A file is complete once it is finished. If its process dies before that, all of it, a part, zeros or nothing may be
+left, as on a real file system. If a file is removed while its writer is paused, it is gone: what is written to it
+afterwards is lost without an error.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Disk:
 
     Attributes:
         contents: what a reader finds.
-        durable: names of the files that were finished: whole, whatever dies.
-        torn: how many files a dead process left in part.
+        durable: names of the finished files, which stay complete whatever crashes.
+        torn: how many files dead processes left incomplete.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Disk:
         self.unfinished: dict[str, Process] = {}
 
     def abandon(self, process: Process, chance: Random) -> None:
-        """Leave of the unfinished files of a dead process what chance wants."""
+        """Leave a random part of the unfinished files of a dead process."""
         for name in [name for name, writer in self.unfinished.items() if writer is process]:
             del self.unfinished[name]
             data = self.contents.pop(name)
@@ -45,7 +45,7 @@ class Disk:
             self.torn += fate != 1
 
     def remove(self, name: str) -> None:
-        """Remove a file, whether it is there or not."""
+        """Remove a file if it exists."""
         self.contents.pop(name, None)
         self.unfinished.pop(name, None)
         self.durable.discard(name)
@@ -118,7 +118,7 @@ class ProcessOutputFile:
 
     def write(self, data: bytes | memoryview) -> None:
         self._data += data
-        # Many small writes make one block: only the first of a file is worth a turn of its own.
+        # A block is many small writes; only the first write of a file is simulated as an operation.
         fault = self._process.ask(Operation.FILE_WRITE, self._name) if len(self._data) == len(data) else None
         if fault is Fault.FAILED_FILE:
             self.discard()
@@ -145,5 +145,5 @@ class ProcessOutputFile:
 
     @property
     def _is_there(self) -> bool:
-        """Whether nobody removed the file meanwhile."""
+        """Whether the file has not been removed."""
         return self._name in self._disk.unfinished

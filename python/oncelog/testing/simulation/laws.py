@@ -1,8 +1,8 @@
-"""What must hold once everybody has come to their end: of the log, of what its clients saw, and of what is left over.
+"""What must be true at the end of a run: of the log, of what its clients saw, and of what is left over.
 
-The aftermath runs without faults, as an operator's last look does: transactions that are still prepared end as their
-other database says, queries and copies go on until they have caught up, what is overdue times out, everything decided
-is settled. Then the log is read by new readers and judged. Then time passes until all that may be removed is removed.
+The aftermath runs without faults. Transactions that are still prepared end as their other database says. Queries and
+copiers continue until they have caught up. Overdue transactions time out, and everything decided is settled. Then new
+readers read the log, and it is checked. Then time passes until everything that may be removed is removed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from oncelog.types import IsolationLevel, TopicPartition
 from oncelog.znodes import paths
 
 COLLECTIONS = 4
-"""After so many, each a generation later, every file that nothing names is gone."""
+"""After this many collections, a generation apart, every file that nothing names is gone."""
 
 
 Records = dict[str, list[tuple[int, int, int]]]
-"""By topic: partition, offset and number of each."""
+"""Partition, offset and number of each record, by topic."""
 
 
 @dataclass(slots=True)
 class Cast:
-    """Who takes part in a run.
+    """The clients and topics of a run.
 
     Attributes:
         topics: with their numbers of partitions.
-        doomed: topics that are deleted, likewise.
-        producers, readers, copiers, queries: those whose ends are judged.
+        doomed: topics that will be deleted, with their numbers of partitions.
+        producers, readers, copiers, queries: the clients that are checked at the end.
     """
 
     topics: dict[str, int]
@@ -54,16 +54,16 @@ class Cast:
     queries: list[QueryClient] = field(default_factory=list)
 
     def partitions(self, *names: str) -> list[TopicPartition]:
-        """The partitions of some topics, or of all that stay."""
+        """The partitions of these topics, or of all topics that are not deleted."""
         counts = self.topics | self.doomed
         return [TopicPartition(name, at) for name in names or sorted(self.topics) for at in range(counts[name])]
 
 
 def judge(world: World, cast: Cast) -> None:
-    """Bring the run to its end and look at all of it.
+    """Bring the run to its end and check everything.
 
     Raises:
-        LawBrokenError: the first laws found broken.
+        LawBrokenError: laws are broken; names those that the first failing check found.
     """
     world.faults = NoFaults()
     world.scheduler.start(lambda: _Aftermath(world, cast).run())
@@ -101,7 +101,7 @@ class _Aftermath:
             raise LawBrokenError("I10: upkeep changed what a reader sees")
 
     def _delete_doomed(self) -> None:
-        """Whatever became of those who should have."""
+        """Delete the topics that clients may not have managed to delete."""
         for name in self._cast.doomed:
             self._world.leaving.add(name)
             with suppress(UnknownTopicError):
@@ -113,7 +113,7 @@ class _Aftermath:
             process, log = self._world.open(client.name)
             client.finish(process, log)
             recorder = self._world.recorder(process)
-            for name in client.promised.values():  # the other database has decided, whoever carries it out
+            for name in client.promised.values():  # the other database has decided, whoever commits it
                 recorder.ok(recorder.invoke(End(name, Ending.COMMIT)))
 
     def _catch_up(self) -> None:
@@ -122,14 +122,14 @@ class _Aftermath:
             client.catch_up(self._world.process(client.name))
 
     def _time_out(self) -> None:
-        """Everything that is still open is beyond its time-out now, and what is decided is settled."""
+        """Let time-outs pass, so that everything open is aborted and everything decided is settled."""
         self._process.sleep_ms(2 * max(limits.MAX_TRANSACTION_TIMEOUT_MS, limits.ROUND_TIMEOUT_MS))
         self._log.admin.time_out()
         self._hold([f"{owner}: open, and overdue" for owner in owners.open_owners(self._log.services.store)])
         invariants.settle_all(self._log)
 
     def _removed_too_early(self) -> Iterable[str]:
-        """Nothing but retention moves a log start."""
+        """Only retention moves a log start."""
         for topic in self._log.admin.list_topics():
             if topic.retention_ms is None and topic.retention_bytes is None:
                 for partition in self._log.admin.describe_topic(topic.topic).partitions:
@@ -139,7 +139,7 @@ class _Aftermath:
     # What clients see -------------------------------------------------------------------------------------------------
 
     def _read_all(self, isolation: IsolationLevel) -> Records:
-        """What a final reader finds, in one poll; what it should bring and does not is missed in the history."""
+        """What a final reader finds in one poll; the check of the history notices what is missing."""
         process, log = self._world.open(f"final-{isolation}")
         reader = RecordedConsumer(self._world, process, log, self._cast.partitions(), isolation)
         found: Records = {name: [] for name in self._cast.topics}
@@ -167,7 +167,7 @@ class _Aftermath:
             raise LawBrokenError(str(report))
 
     def _hold_copies(self, records: Records) -> None:
-        """Whatever went wrong, a copy holds exactly the records of its source."""
+        """Whatever went wrong, a copy has exactly the records of its source."""
         read = {name: sorted(number for _, _, number in some) for name, some in records.items()}
         for query in self._cast.queries:
             self._compare(query.name, read[query.source], read[query.target])
@@ -181,7 +181,7 @@ class _Aftermath:
             raise LawBrokenError(f"{name}: {missing=} {extra=} doubled={len(target) - len(set(target))}")
 
     def _look_into_recreated(self) -> None:
-        """A topic shares nothing with a deleted one of its name."""
+        """A new topic shares nothing with a deleted topic of the same name."""
         for name, partitions in self._cast.doomed.items():
             self._log.create_topic(name, partitions=partitions)
             new = self._log.consumer(auto_offset_reset="earliest", isolation_level=IsolationLevel.READ_UNCOMMITTED)
@@ -201,7 +201,7 @@ class _Aftermath:
             self._process.sleep_ms(limits.GENERATION_MIN_AGE_MS + 1)
             collected = self._log.admin.collect()
             if not collected.removed and not collected.waiting:
-                return  # every file is named; another collection would find the same
+                return  # every file is named, so another collection would change nothing
 
     def _leaks(self) -> Iterable[str]:
         yield from invariants.leaks(self._log, before_upkeep=False)

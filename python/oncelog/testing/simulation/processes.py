@@ -1,7 +1,7 @@
-"""A simulated process: a log opened for itself, and a life that may end at any operation.
+"""A simulated process, with its own open log; it may crash at any operation.
 
-Nothing is shared between processes but the znodes and the disk. Everything a process asks of the world goes through
-`Process.ask`, where it waits for its turn and where faults strike.
+Processes share only the znodes and the disk. All operations of a process go through `Process.ask`, where it waits for
+its turn and where faults happen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Crashed(BaseException):
-    """The process is dead. Nothing catches it but the simulator."""
+    """The process is dead. Only the simulator catches this."""
 
 
 class Process:
@@ -32,11 +32,11 @@ class Process:
     Attributes:
         name: for the trace.
         world: what it shares with the others.
-        is_dead: what is left of it reaches nobody.
+        is_dead: whether it crashed; then nothing that it still does has an effect.
         unknown_outcomes: how many of its writes were not answered so far.
         file_errors: how many of its files failed so far.
-        files: its way to the disk.
-        on_pause: called when the process is about to stand still.
+        files: its access to the disk.
+        on_pause: called when the process is about to be paused.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -51,11 +51,11 @@ class Process:
         self._store = ProcessStore(self, world.znodes)
 
     def open(self) -> Log:
-        """The log, as this process opens it."""
+        """Open the log in this process."""
         return runtime.open_with("/simulated", "memory", self._store, self.files, self, background=self)
 
     def start(self, body: Callable[[], None], delay_ms: int = 0) -> None:
-        """Run `body` as a strand of this process; its death is no failure of the run."""
+        """Run `body` as a strand of this process. A crash of the process does not fail the run."""
 
         def run() -> None:
             try:
@@ -67,22 +67,22 @@ class Process:
         self.world.scheduler.start(run, delay_ms)
 
     def crash(self) -> None:
-        """Die: every strand of the process ends where it is, and files that were not finished are what is left."""
+        """Crash: every strand of the process ends where it is, and unfinished files are torn."""
         self.is_dead = True
         self.world.note(self.name, "dies")
         self.world.disk.abandon(self, self.world.chance)
 
     def pause(self, duration_ms: int) -> None:
-        """Stand still from now on, wherever the process is, then go on as if nothing had been."""
+        """Pause all strands of the process from now on, then continue as if nothing had happened."""
         self._stopped_until_ms = max(self._stopped_until_ms, self.world.scheduler.now_ms + duration_ms)
 
     # Operations
 
     def ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
-        """Wait for the turn of an operation; returns a fault that its carrier has to play, if there is one.
+        """Wait for the turn of an operation. Returns a fault that the caller has to simulate, if there is one.
 
         Raises:
-            Crashed: the process died, now or before.
+            Crashed: the process has crashed.
         """
         if self.is_dead:
             raise Crashed
@@ -109,12 +109,12 @@ class Process:
         return fault
 
     def die_after(self) -> None:
-        """Play `Fault.CRASH_AFTER`: the operation is done."""
+        """Simulate `Fault.CRASH_AFTER`, after the operation was done."""
         self.crash()
         raise Crashed
 
     def wait(self, duration_ms: int) -> None:
-        """Let the others go on."""
+        """Let the others run."""
         self.world.scheduler.wait(duration_ms)
         self._go_on()
 
@@ -166,4 +166,4 @@ class Process:
         return StrandLock(self.sleep_ms)
 
     def at_exit(self, client: EndsWithProcess) -> None:
-        """A simulated process that ends without a word was killed."""
+        """Do nothing: a simulated process only ends without closing its clients if it was killed."""

@@ -1,4 +1,4 @@
-"""Producers: transactional ones that end their transactions in every way there is, and idempotent ones."""
+"""Producers: transactional ones that end their transactions in every possible way, and idempotent ones."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from oncelog.testing.simulation.world import LawBrokenError, World
 from oncelog.types import ProducerIdAndEpoch, TopicPartition
 
 NOBODY = ProducerIdAndEpoch(2**62, 0)
-"""A producer that there never is: its token stands for none."""
+"""A producer that never exists; its token means that there is none."""
 
 
 THINKING_MS = (0, 0, 30, 300)
-"""Between two writes of a transaction."""
+"""Pauses between two writes of a transaction."""
 
 
 class Sending:
-    """Records of one life of a producer on their way, and what the history is told of them."""
+    """The records that one life of a producer has sent, and the history of them."""
 
     def __init__(self, world: World, recorder: Recorder, producer: Producer) -> None:
         self._world = world
@@ -64,7 +64,7 @@ class Sending:
         self._waiting.append((call, receipts[0]))
 
     def landed(self) -> None:
-        """Tell the history what became of the records that have an answer by now."""
+        """Record the answers that have arrived by now."""
         waiting, self._waiting = self._waiting, []
         for call, receipt in waiting:
             if not receipt.is_done:
@@ -76,29 +76,29 @@ class Sending:
                 self._recorder.unknown(call)
                 continue
             if call in self._too_late:
-                raise LawBrokenError("a topic that was deleted before took records")
+                raise LawBrokenError("a topic accepted records after it was deleted")
             self._recorder.ok(call, Written(offset))
 
     def forget(self) -> None:
-        """What is not answered yet never will be."""
+        """Give up on the records that have no answer yet."""
         for call, _ in self._waiting:
             self._recorder.unknown(call)
         self._waiting = []
 
 
 class TransactionalClient(Client):
-    """A producer with a transactional id: writes, stages offsets, commits, aborts, prepares, or leaves it at that.
+    """A producer with a transactional id: it writes, stages offsets, and commits, aborts, prepares or abandons.
 
     Args:
         partitions: where it writes.
-        group: whose offsets it stages, if any; it is this client's alone.
-        prepares: whether it may end a transaction in two phases.
+        group: the group whose offsets it stages, if any; only this client uses it.
+        prepares: whether it may use two-phase commit.
         transactions: how many in each life.
-        timeout_ms: after which anybody may abort one.
-        codec: of what it writes.
+        timeout_ms: time-out of its transactions.
+        codec: of its records.
 
     Attributes:
-        promised: what another database has decided to commit: tokens, and their transactions.
+        promised: what another database has decided to commit: transactions by token.
         newest: the life that began last.
     """
 
@@ -140,7 +140,7 @@ class TransactionalClient(Client):
             process.sleep_ms(self.world.chance.randrange(300))
 
     def finish(self, process: Process, log: Log) -> None:
-        """After everything: end what is still prepared, as the other database says."""
+        """At the end of the run, end what is still prepared, as the other database says."""
         if self.prepares:
             TransactionalLife(self, process, log).begin()
 
@@ -162,10 +162,10 @@ class TransactionalLife:
         self._sending = Sending(self._world, self._recorder, self._producer)
 
     def begin(self) -> None:
-        """Get an identity; end the transaction that an earlier life prepared."""
+        """Get a producer id and epoch, and end the transaction that an earlier life prepared."""
         client = self._client
         kept = persevere(self._process, lambda: self._producer.init_transactions(keep_prepared=client.prepares))
-        client.newest = self  # as it has its identity: a life that slept before may come behind its successor
+        client.newest = self  # only now: a life that was paused before this may begin after its successor
         if kept is None:
             return
         name = client.promised.get(str(kept))
@@ -178,7 +178,7 @@ class TransactionalLife:
             self._recorder.ok(call)
 
     def transaction(self, name: str) -> None:
-        """One transaction, from its beginning to whatever its end is."""
+        """One transaction, ended in one way or another."""
         chance = self._world.chance
         self._producer.begin_transaction()
         try:
@@ -228,7 +228,7 @@ class TransactionalLife:
         if drawn < 0.15:
             self._abort(name)
         elif drawn < 0.25:
-            raise GaveUpError  # it leaves the transaction open
+            raise GaveUpError  # leaves the transaction open
         elif self._client.prepares and drawn < 0.7:
             self._prepare(name)
         else:
@@ -255,7 +255,7 @@ class TransactionalLife:
         self._recorder.ok(call)
 
     def prepare_over(self, partitions: Iterable[TopicPartition], name: str) -> None:
-        """A transaction over some partitions, prepared, promised, and left to whoever comes next."""
+        """Write a transaction to these partitions, prepare and promise it, and leave it to a later life."""
         self._producer.begin_transaction()
         for where in partitions:
             first = self._world.numbers(where.topic, 1)
@@ -270,9 +270,10 @@ class TransactionalLife:
         self._recorder.ok(call)
 
     def _promise(self, name: str) -> int:
-        """Prepare, then let the other database decide that the transaction is committed.
+        """Prepare, then let the other database decide to commit the transaction.
 
-        It refuses the word of a life that is not the client's newest: that one may have aborted the transaction.
+        The database ignores a life that is not the client's newest, because the newest one may have aborted the
+        transaction.
         """
         self._flush()
         token = persevere(self._process, self._producer.prepare_transaction)
@@ -286,7 +287,7 @@ class TransactionalLife:
 
 
 class IdempotentClient(Client):
-    """A producer without transactions: what it sends is there once, or was not acknowledged."""
+    """A producer without transactions: each of its records is in the log once, or was not acknowledged."""
 
     def __init__(self, world: World, name: str, partitions: list[TopicPartition], *, sends: int = 4) -> None:
         super().__init__(world, name, lives=2)
@@ -305,7 +306,7 @@ class IdempotentClient(Client):
         for _ in range(self._sends):
             where, count = chance.choice(self.partitions), chance.randint(1, 3)
             first = world.numbers(where.topic, count)
-            # After a failure it goes on under another identity, and order counts anew.
+            # After a failure it continues with another producer id, for which order starts over.
             try:
                 sending.send(where, first, count, by=f"{process.name}:{failures}")
                 if chance.random() < 0.6:

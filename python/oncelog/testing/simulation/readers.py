@@ -1,4 +1,4 @@
-"""Readers: consumers of both isolation levels and of groups, and planners as Spark's source has them."""
+"""Readers: consumers at both isolation levels, with and without groups, and planners like those in Spark's source."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from oncelog.testing.simulation.world import World
 from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, TopicPartition
 
 ALL = 1_000_000
-"""More records than a run writes."""
+"""More records than any run writes."""
 
 
 class ReadingClient(Client):
-    """A consumer: polls for a while, in both isolation levels, with or without a group.
+    """A consumer that polls several times, at either isolation level, with or without a group.
 
     Args:
-        partitions: what it is assigned.
+        partitions: its assignment.
         isolation: of its reads.
-        group: whose positions it goes on from and commits, if any.
+        group: the group whose positions it continues from and commits, if any.
         polls: how many in each life.
         max_records: of one poll.
     """
@@ -60,7 +60,7 @@ class ReadingClient(Client):
         for _ in range(self._polls):
             try:
                 persevere(process, lambda: reader.poll(self._max_records))
-            except DataLossError:  # retention was faster
+            except DataLossError:  # retention removed the records
                 reader.begin_anew()
             if self.group is not None and chance.random() < 0.5:
                 persevere(process, reader.commit)
@@ -68,7 +68,7 @@ class ReadingClient(Client):
 
 
 class RecordedConsumer:
-    """A consumer whose polls are in the history."""
+    """A consumer whose polls are recorded in the history."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class RecordedConsumer:
         persevere(process, lambda: self.consumer.assign(self._partitions))
 
     def begin_anew(self) -> None:
-        """Go on from the log start, as another reader."""
+        """Continue from the log start, as a new reader."""
         self._lives += 1
         self._positions = None
         persevere(self._process, self.consumer.seek_to_beginning)
 
     def poll(self, max_records: int, *, is_final: bool = False) -> list[ConsumerRecord]:
-        """Poll once; returns what came."""
+        """Poll once, and return the records."""
         if self._positions is None:
             self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
         before = self._positions
@@ -107,7 +107,7 @@ class RecordedConsumer:
         call = self._recorder.invoke(Poll(name, self._isolation, is_final))
         errors = self._process.file_errors
         records = self.consumer.poll(max_records=max_records)
-        # A file that cannot be read now ends a poll early.
+        # A file that cannot be read ends a poll early.
         is_whole = len(records) < max_records and self._process.file_errors == errors
         after = self._positions = {tp: self.consumer.position(tp) for tp in self._partitions}
         pieces = list(pieces_of(records, [(tp, before[tp], after[tp]) for tp in self._partitions]))
@@ -116,7 +116,7 @@ class RecordedConsumer:
         return records
 
     def commit(self) -> None:
-        """Commit the group's positions, plainly."""
+        """Commit the group's positions, without a transaction."""
         offsets = [(tp.topic, tp.partition, self.consumer.position(tp)) for tp in self._partitions]
         call = self._recorder.invoke(Stage(self._group or "", offsets))
         before = self._process.unknown_outcomes
@@ -135,7 +135,7 @@ class RecordedConsumer:
 
 
 class PlanningClient(Client):
-    """Spark's source without Spark: plans over whole topics, as batch reads and as a stream's ends."""
+    """Spark's source without Spark: plans whole topics, for batch reads and for the ends of a stream's batches."""
 
     def __init__(self, world: World, name: str, names: Sequence[str], *, plans: int = 2) -> None:
         super().__init__(world, name, lives=2)
@@ -157,7 +157,7 @@ class PlanningClient(Client):
             process.sleep_ms(world.chance.randrange(500))
 
     def _read(self, process: Process, log: Log, planner: SourcePlanner, recorder: Recorder) -> None:
-        """Plan and read everything there is, as a batch read does."""
+        """Plan and read everything, like a batch read."""
         call = recorder.invoke(Plan())
         seen = persevere(process, planner.plan)
         ends = planner.ends(seen)
@@ -171,7 +171,7 @@ class PlanningClient(Client):
 def read_ranges(
     log: Log, planner: SourcePlanner, starts: dict[TopicIdPartition, int], ends: dict[TopicIdPartition, int]
 ) -> list[Piece]:
-    """What the tasks of a read of some ranges return."""
+    """What the tasks of a read of these ranges return."""
     runs: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for task in planner.tasks([(partition, start, ends[partition]) for partition, start in starts.items()]):
         for piece in task.slices:
@@ -185,7 +185,7 @@ def read_ranges(
 
 
 def source_options(names: Sequence[str], **more: object) -> SourceOptions:
-    """Options of a source that reads some topics from their beginning."""
+    """Options of a source that reads these topics from the start."""
     options = {"path": "/simulated", "subscribe": ",".join(names), "startingOffsets": "earliest", **more}
     return parse_source_options(options, Use.STREAM_READ)
 
@@ -193,7 +193,7 @@ def source_options(names: Sequence[str], **more: object) -> SourceOptions:
 def fetch(
     recorder: Recorder, consumer: Consumer, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The group's committed offsets, as the history is told."""
+    """Fetch the group's committed offsets, and record that in the history."""
     call = recorder.invoke(Fetch(group))
     found = consumer.committed(partitions)
     offsets = {tp: found[tp].offset if tp in found else -1 for tp in partitions}

@@ -1,4 +1,4 @@
-"""Many runs, in slices over processes, and what they add up to."""
+"""Runs many seeds, divided over processes, and adds up their results."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from oncelog.errors import UsageError
 from oncelog.testing.simulation.swarm import STORY_STEPS, Outcome, run
 
 SLICE = 50
-"""Seeds that one process runs at a time."""
+"""How many seeds a process gets at a time."""
 
 COLLECTED_AFTER = 10
-"""Seeds between two collections of what they left in cycles, about half a megabyte each."""
+"""How many seeds run between two garbage collections; each leaves about half a megabyte in reference cycles."""
 
 _YOUNG = 1
-"""Generations of the collector that hold all that is younger than the last collection."""
+"""The generation of Python's garbage collector that includes everything since the last collection."""
 
 
 class Run(Protocol):
-    """Runs one seed: a function of a module, which other processes find by its name."""
+    """Runs one seed; must be a module's function, so that other processes find it by name."""
 
     def __call__(self, seed: int, *, steps_kept: int | None = None) -> Outcome: ...
 
 
 @dataclass(slots=True)
 class Report:
-    """What some seeds came to.
+    """The results of some seeds.
 
     Attributes:
         seeds: how many ran.
         failures: what broke, by seed.
-        counts: what happened how often: steps, faults by kind, transactions by outcome.
+        counts: how often things happened: steps, faults by kind, transactions by outcome.
         seconds: how long it took.
     """
 
@@ -49,13 +49,13 @@ class Report:
     seconds: float = 0.0
 
     def add(self, other: Report) -> None:
-        """Take in another report."""
+        """Add another report to this one."""
         self.seeds += other.seeds
         self.failures |= other.failures
         self.counts += other.counts
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON knows it."""
+        """The report in JSON's types."""
         failures = {str(seed): text for seed, text in sorted(self.failures.items())}
         counts = dict(sorted(self.counts.items()))
         return {"seeds": self.seeds, "seconds": round(self.seconds, 1), "failures": failures, "counts": counts}
@@ -68,17 +68,17 @@ class Report:
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds as a user names them: numbers and ranges, as in ``7,100-199``.
+    """Parse seeds as a user gives them: numbers and ranges, like ``7,100-199``.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the text is malformed.
     """
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal()):
-            raise UsageError("seeds are numbers and ranges, as in 7,100-199", found=text)
+            raise UsageError("seeds are numbers and ranges, such as 7,100-199", found=text)
         found += range(int(first), int(last) + 1)
     return found
 
@@ -103,7 +103,7 @@ def _run_one(seed: int, run: Run) -> Report:
 
 @contextmanager
 def _collecting_by_hand() -> Iterator[None]:
-    """Within the block nothing looks for cycles but who asks for it: amid the runs that takes a tenth of their time."""
+    """Turn automatic garbage collection off during the block, because it would take a tenth of the runs' time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -117,10 +117,9 @@ def run_all(seeds: Sequence[int], processes: int, on_progress: Callable[[Report]
     """Run seeds in several processes.
 
     Args:
-        seeds: which.
         processes: how many at a time.
-        on_progress: told the report so far after each slice.
-        run: what runs one.
+        on_progress: called with the report so far after each slice.
+        run: runs one seed.
     """
     report, began = Report(), time.monotonic()
     slices = [seeds[at : at + SLICE] for at in range(0, len(seeds), SLICE)]

@@ -1,7 +1,7 @@
-"""The core scenarios: short pieces of work, each with what has to be there before, for crashes at every place of them.
+"""The core scenarios: short pieces of work, with their preparation, to be crashed at every operation.
 
-A scenario's work is done by one life after the other until one of them comes to its end; each begins where the log says
-that the work stands, as a restarted program does.
+The work is done by one life after another, until one completes it. Like a restarted program, each life continues where
+the log says that the work was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Scenario(ABC):
 
     Attributes:
         topics: with their numbers of partitions.
-        cast: whose ends are judged.
+        cast: what is checked at the end.
     """
 
     topics: ClassVar[dict[str, int]] = {SOURCE: 2}
@@ -43,21 +43,21 @@ class Scenario(ABC):
         self.cast = Cast(dict(self.topics))
 
     def prepare(self, process: Process, log: Log) -> None:  # noqa: B027 - most need nothing more than topics
-        """What is there before; no fault strikes."""
+        """Prepare what the work needs, without faults."""
 
     @abstractmethod
     def live(self, process: Process) -> None:
         """The work, or what is left of it."""
 
-    def wake(self) -> None:  # noqa: B027 - in most nobody stands still
-        """What somebody who stood still all the time does then; no fault strikes."""
+    def wake(self) -> None:  # noqa: B027 - in most scenarios nobody is paused
+        """What a client that was paused all the time does after the work, without faults."""
 
     # Parts
 
     def write(
         self, process: Process, producer: Producer, name: str, *, partitions: int = 2, flush: bool = True
     ) -> Sending:
-        """Begin a transaction and send a record to each of some partitions."""
+        """Begin a transaction, and send a record to each of the first `partitions` partitions."""
         sending = Sending(self.world, self.world.recorder(process), producer)
         producer.begin_transaction()
         for number in range(partitions):
@@ -69,7 +69,7 @@ class Scenario(ABC):
         return sending
 
     def commit(self, process: Process, producer: Producer, sending: Sending, name: str) -> None:
-        """Commit it."""
+        """Commit the transaction."""
         recorder = self.world.recorder(process)
         call = recorder.invoke(End(name, Ending.COMMIT))
         producer.commit_transaction()
@@ -77,7 +77,7 @@ class Scenario(ABC):
         recorder.ok(call)
 
     def fill(self, process: Process, log: Log, transactions: int) -> None:
-        """Commit some transactions over both partitions."""
+        """Commit this many transactions over both partitions."""
         producer = log.producer(transactional_id="filler", codec="null")
         producer.init_transactions()
         for at in range(transactions):
@@ -86,7 +86,7 @@ class Scenario(ABC):
 
 
 class OneTransaction(Scenario):
-    """A transaction over two partitions, in two appends, committed by itself."""
+    """A transaction over two partitions, in two appends, with a separate commit."""
 
     def live(self, process: Process) -> None:
         producer = process.open().producer(transactional_id="writer", codec="null")
@@ -126,7 +126,7 @@ class Copy(Scenario):
 
 
 class MicroBatch(Scenario):
-    """A micro-batch of two tasks: planned, written, decided, settled, and replayed where the driver died."""
+    """A micro-batch of two tasks: planned, written, decided, settled, and replayed if the driver dies."""
 
     topics: ClassVar = {SOURCE: 2, TARGET: 2}
 
@@ -143,7 +143,7 @@ class MicroBatch(Scenario):
 
 
 class TwoPhases(Scenario):
-    """A transaction that one process prepares and another one commits, by the word of another database."""
+    """A transaction that one process prepares and another one commits, because another database decided so."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -159,7 +159,7 @@ class TwoPhases(Scenario):
 
 
 class Fencing(Scenario):
-    """A new producer of an id whose older one left a transaction open, and wakes up afterwards."""
+    """A new producer with an id whose old producer left a transaction open, and wakes up afterwards."""
 
     def prepare(self, process: Process, log: Log) -> None:
         self._zombie = log.producer(transactional_id="writer", codec="null")
@@ -195,7 +195,7 @@ class TimeOut(Scenario):
 
 
 class Settling(Scenario):
-    """Settling of several decided transactions of several partitions, in several steps."""
+    """Settling of several decided transactions in several partitions, in several steps."""
 
     def prepare(self, process: Process, log: Log) -> None:
         self.fill(process, log, 3)
@@ -209,7 +209,7 @@ class Settling(Scenario):
 
 
 class Removal(Scenario):
-    """Retention and collection beside a reader that has planned and reads on afterwards."""
+    """Retention and collection while a reader has planned; it continues to read afterwards."""
 
     def prepare(self, process: Process, log: Log) -> None:
         self.fill(process, log, 3)
@@ -222,7 +222,7 @@ class Removal(Scenario):
 
     def live(self, process: Process) -> None:
         log = process.open()
-        for _ in range(4):  # the first that finds a file beyond naming is the third
+        for _ in range(4):  # the third one is the first that can delete a file
             log.admin.upkeep()
             process.sleep_ms(A_DAY_MS // 4)
 
@@ -235,7 +235,7 @@ class Removal(Scenario):
 
 
 class Rolling(Scenario):
-    """Transactions so many that the tails of their partitions roll into index files."""
+    """So many transactions that the tails of their partitions roll into index files."""
 
     def prepare(self, process: Process, log: Log) -> None:
         self.fill(process, log, 4)
@@ -267,4 +267,4 @@ SCENARIOS: dict[str, type[Scenario]] = {
         Rolling,
     )
 }
-"""By name."""
+"""The scenarios by name."""

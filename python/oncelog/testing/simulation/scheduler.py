@@ -1,9 +1,9 @@
-"""Virtual time, and strands of work that go on in it one at a time.
+"""Virtual time, and strands that run in it, one at a time.
 
-A strand runs until it waits. Then the one whose time comes next goes on, and the clock stands where that one waited
-for. Nothing else passes time, and nothing runs beside anything: a run depends on what the strands ask for alone.
+A strand runs until it waits. Then the strand that is due next continues, and the clock moves to the time that it waited
+for. Nothing else moves the clock, and nothing runs in parallel, so a run depends only on what the strands do.
 
-Strands are greenlets: product code runs in them unchanged, and a switch costs a fraction of a microsecond.
+Strands are greenlets: product code runs in them unchanged, and a switch takes a fraction of a microsecond.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ with extras("testing", part="oncelog.testing.simulation"):
     from greenlet import greenlet
 
 STEPS_MAX = 200_000
-"""A run that takes more than this does not come to an end."""
+"""A run with more steps than this is taken for endless."""
 
 
 class EndlessRunError(Exception):
-    """The strands go on and on: one of them waits for what never comes."""
+    """The run does not end, because a strand waits for something that never happens."""
 
 
 class Scheduler:
@@ -40,26 +40,26 @@ class Scheduler:
         self._main = greenlet.getcurrent()
 
     def start(self, body: Callable[[], None], delay_ms: int = 0) -> None:
-        """Let `body` run as a strand of its own, `delay_ms` from now. What it raises ends the whole run."""
+        """Run `body` as a new strand, `delay_ms` from now. An exception from it ends the whole run."""
         self._put(greenlet(body, self._main), self.now_ms + delay_ms)
 
     def wait(self, duration_ms: int) -> None:
-        """Called in a strand: let the others go on for `duration_ms`."""
+        """Called in a strand: let the others run for `duration_ms`."""
         self.waits += 1
         if self.waits > STEPS_MAX:
             raise EndlessRunError
         due_ms = self.now_ms + duration_ms
         if not self._queue or due_ms < self._queue[0][0]:
-            self.now_ms = due_ms  # nobody else is due before
+            self.now_ms = due_ms  # no other strand is due before
             return
         self._put(greenlet.getcurrent(), due_ms)
         self._next().switch()
 
     def run(self) -> None:
-        """Go on until every strand has ended, or one has failed.
+        """Run until every strand has ended, or one has failed.
 
         Raises:
-            what a strand raised; the others are left where they are.
+            Whatever a strand raised; the others are left where they are.
         """
         self._main = greenlet.getcurrent()
         while self._queue:
@@ -75,11 +75,7 @@ class Scheduler:
 
 
 class StrandLock:
-    """A lock between strands. Its holder may take it again; others look at it each millisecond of virtual time.
-
-    Args:
-        wait: how the strands wait.
-    """
+    """A reentrant lock between strands. Waiting strands check it every millisecond of virtual time."""
 
     def __init__(self, wait: Callable[[int], None]) -> None:
         self._wait = wait

@@ -1,8 +1,8 @@
-"""A streaming query with oncelog as source and sink, as Spark runs it: a driver, its tasks, and a checkpoint.
+"""A streaming query with oncelog as source and sink: a driver, its tasks, and a checkpoint, as in Spark.
 
-Spark itself is not here; what it does to the sink is: tasks are tried again, run twice at the same time, and go on
-after their job is over; a driver is restarted and replays the batch that its checkpoint does not know as done; and an
-old driver wakes up beside the new one.
+Spark itself does not run, but what it does to the sink is simulated. Tasks are retried, run twice at the same time, and
+continue after their job has ended. A restarted driver replays a batch that its checkpoint does not list as done. An old
+driver wakes up while the new one runs.
 """
 
 from __future__ import annotations
@@ -43,27 +43,26 @@ from oncelog.testing.simulation.readers import source_options
 from oncelog.testing.simulation.world import World
 
 TASK_ATTEMPTS = 3
-"""Spark tries a task so often before its job fails (it is four there)."""
+"""How often a task is tried before its job fails (four times in Spark)."""
 
 SPECULATIVE = 0.2
-"""How probable a second attempt of a task is while the first one runs."""
+"""The probability of a second attempt of a task while the first one runs."""
 
 LOOK_MS = 20
-"""How often a driver looks at its tasks."""
+"""How often a driver checks its tasks."""
 
 IDLE_MAX = 3
-"""A query ends when it found nothing so often."""
+"""A query ends when it finds nothing new this many times in a row."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps of a query over its runs.
+    """A query's checkpoint.
 
     Attributes:
-        query_id: of the query.
-        ends: the source's offset at the end of each batch: the offset log.
-        done: batches whose sink said that they are: the commit log.
-        number: how many were lost before.
+        ends: the offset log: the source's offset at the end of each batch.
+        done: the commit log: the batches that the sink has completed.
+        number: how many checkpoints of the query were lost before.
     """
 
     query_id: str
@@ -73,11 +72,11 @@ class Checkpoint:
 
     @property
     def is_first(self) -> bool:
-        """Whether none was lost before."""
+        """Whether no checkpoint was lost before."""
         return self.number == 0
 
     def successor(self) -> Checkpoint:
-        """An empty one, of another query."""
+        """An empty checkpoint, of a new query."""
         number = self.number + 1
         return Checkpoint(f"{self.query_id.partition('/')[0]}/{number}", number=number)
 
@@ -85,7 +84,7 @@ class Checkpoint:
         """Log the end of a batch, before it runs.
 
         Raises:
-            GaveUpError: another driver logged another one.
+            GaveUpError: another driver logged a different end.
         """
         if self.ends.setdefault(batch_id, end) != end:
             raise GaveUpError
@@ -94,17 +93,17 @@ class Checkpoint:
 class QueryClient(Client):
     """A streaming query; each life is one run of it.
 
-    Its operator may lose the checkpoint. Then he starts the query anew from the offsets of its group, and lets it take
-    over the history of the query that the ledger names; the run before it may still go on.
+    The checkpoint may be lost. Then the operator starts a new query from the offsets of the group, which takes over the
+    history of the query that the ledger names. The previous run may still continue.
 
     Args:
         source: the topic that it reads.
-        target: the topic that it writes; a record goes to the partition that its number chooses.
+        target: the topic that it writes; a record's number chooses the partition.
         partitions: of the target.
-        group: that holds the query's progress as well, if any.
-        max_rows: of one batch, if bounded.
-        round_timeout_ms: after it anyone may abort a batch whose driver is silent.
-        losses: how probable it is at the beginning of a life that the checkpoint is lost; needs a group.
+        group: the group that also holds the query's progress, if any.
+        max_rows: of one batch; None for no limit.
+        round_timeout_ms: how long the driver of a batch may be silent before anyone may abort the batch.
+        losses: the probability, at the start of each life, that the checkpoint is lost; needs a group.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a query
@@ -137,11 +136,11 @@ class QueryClient(Client):
         }  # fmt: skip
 
     def read_options(self) -> SourceOptions:
-        """Of the next run's source."""
+        """The source options of the next run."""
         return source_options([self.source], **self._read)
 
     def write_options(self, log: Log) -> SinkOptions:
-        """Of the next run's sink: one that begins anew takes over the history that it finds."""
+        """The sink options of the next run; a new query takes over the history that it finds."""
         if self.checkpoint.is_first or self.checkpoint.done:
             return _sink_options(**self._write)
         ledger = EMBEDDED.read(log.services.store, self.name)
@@ -163,19 +162,19 @@ class QueryClient(Client):
         self.go_on(process, IDLE_MAX)
 
     def go_on(self, process: Process, idle_max: int) -> None:
-        """Run batches until nothing new came so often."""
+        """Run batches until nothing new was found `idle_max` times in a row."""
         log = process.open()
         checkpoint = self.checkpoint
         try:
             _Run(self, process, log).go_on(idle_max)
         except BatchRefusedError:
-            # The run before it went on behind the offsets that this one began with: the operator begins anew again.
+            # The previous run has committed beyond the offsets that this query began with: start a new query again.
             if checkpoint is self.checkpoint and not checkpoint.is_first and not checkpoint.done:
                 self._lose_checkpoint()
             raise
 
     def catch_up(self, process: Process) -> None:
-        """After everything: run what is left."""
+        """At the end of the run, process what is left."""
         try:
             self.go_on(process, idle_max=1)
         except BatchRefusedError:
@@ -187,7 +186,7 @@ class QueryClient(Client):
         self._read["startingOffsets"] = "group"
 
     def expected(self) -> tuple[SourceOffset | None, SourceOffset | None]:
-        """From where to where the batches go that are done."""
+        """Where the completed batches begin and end."""
         if not self.checkpoint.done:
             return None, None
         return parse_offset(self.checkpoint.ends[0]), parse_offset(self.checkpoint.ends[max(self.checkpoint.done)])
@@ -208,7 +207,7 @@ class _Run:
         self._driver = BatchDriver(LogTarget(log, self._options))
 
     def go_on(self, idle_max: int) -> None:
-        """Run batches until nothing new came so often."""
+        """Run batches until nothing new was found `idle_max` times in a row."""
         checkpoint, idle = self._checkpoint, 0
         while idle < idle_max:
             batch_id = max(checkpoint.done, default=-1) + 1
@@ -219,7 +218,7 @@ class _Run:
             self._run_batch(batch_id)
 
     def _plan(self, batch_id: int) -> bool:
-        """Log what the next batch reads; False where there is nothing. The first batch of a query is empty."""
+        """Log what the next batch reads. Returns False if there is nothing new. A query's first batch is empty."""
         checkpoint, planner = self._checkpoint, self._planner
         if batch_id == 0:
             start = persevere(self._process, planner.starting)
@@ -266,7 +265,7 @@ class _Run:
 
 
 class _Told:
-    """What the history is told of one attempt at a batch."""
+    """Records one attempt at a batch in the history."""
 
     def __init__(self, recorder: Recorder, name: str, producer: str) -> None:
         self._recorder = recorder
@@ -276,7 +275,7 @@ class _Told:
         self._calls: list[int] = []
 
     def writes(self, topic: str, numbers: Sequence[int], partitions: int) -> None:
-        """These records are about to be appended, and the batch to be decided."""
+        """These records are about to be appended, and the batch is about to be decided."""
         self.failed(is_certain=False)
         self._attempt += 1
         name = f"{self._name}/{self._attempt}"
@@ -290,13 +289,13 @@ class _Told:
         self._calls.append(self._recorder.invoke(End(name, Ending.COMMIT)))
 
     def committed(self) -> None:
-        """The driver says so."""
+        """The driver says that the batch is committed."""
         for call in self._calls:
             self._recorder.ok(call)
         self._calls = []
 
     def failed(self, *, is_certain: bool) -> None:
-        """The driver says so; whether nothing of it can be in the log is another question."""
+        """The driver says that the batch failed; `is_certain` if none of it can be in the log."""
         for call in self._calls:
             (self._recorder.fail if is_certain else self._recorder.unknown)(call)
         self._calls = []
@@ -314,7 +313,7 @@ class _Result:
 
 
 class _Task:
-    """One task of a batch, in as many attempts as it takes, each a process of its own."""
+    """One task of a batch, in one or more attempts, each in its own process."""
 
     def __init__(self, world: World, driver: Process, read: ReadTask, write: WriteTask, query: QueryClient) -> None:
         self._world = world
@@ -326,10 +325,10 @@ class _Task:
         self._results: list[_Result] = []
 
     def run(self) -> _Result:
-        """What the attempt that ended first wrote.
+        """What the first successful attempt wrote.
 
         Raises:
-            AbortableError: all attempts failed, and so does the job.
+            AbortableError: all attempts failed, so the job fails.
         """
         attempts = 0
         while not self._results:
@@ -368,7 +367,7 @@ class _Task:
 
 
 def sink_rows(values: Sequence[bytes], partitions: int, timestamp_ms: int) -> pa.RecordBatch:
-    """Records in the sink's columns, each for the partition that its number chooses."""
+    """Records in the sink's columns; a record's number chooses its partition."""
     numbers = [number_of(value) % partitions for value in values]
     times = [timestamp_ms] * len(values)
     columns = [pa.array(values, pa.binary()), pa.array(numbers, pa.int32()), pa.array(times, pa.timestamp("ms", "UTC"))]
@@ -379,7 +378,7 @@ def sink_rows(values: Sequence[bytes], partitions: int, timestamp_ms: int) -> pa
 
 
 class BatchWriteClient(Client):
-    """Batch writes: the tasks' files in one transaction of an id of its own."""
+    """Batch writes: the tasks' files in one transaction with a new transactional id."""
 
     def __init__(self, world: World, name: str, target: str, partitions: int, *, writes: int = 2) -> None:
         super().__init__(world, name, lives=2)
@@ -392,7 +391,7 @@ class BatchWriteClient(Client):
         return self.is_done
 
     def expects(self, error: FatalError) -> bool:
-        """A write that took longer than its transaction may (a pause, a clock that jumped) was aborted."""
+        """Whether the transaction was aborted because the write took too long (a pause, a clock that jumped)."""
         return isinstance(error, (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError))
 
     def live(self, process: Process) -> None:

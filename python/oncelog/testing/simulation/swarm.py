@@ -1,7 +1,7 @@
-"""A run from its seed: which world it is, who takes part, and what goes wrong, each drawn anew.
+"""A run from its seed, which decides the kind of world, the clients, and what goes wrong.
 
-A seed leaves most kinds of faults and clients out (swarm testing): what hides behind a frequent fault or client is met
-by the seeds that have neither.
+Each seed leaves out most kinds of faults and clients (swarm testing). So bugs that a frequent fault or client would
+hide are found by the seeds without it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from oncelog.testing.simulation.world import LawBrokenError, Nature, World
 from oncelog.types import IsolationLevel
 
 STORY_STEPS, STORY_WIDTH = 30, 180
-"""How much of the trace a failure shows."""
+"""How many steps of the trace a failure shows."""
 
 SOURCE, COPIES, SUNK, MIXED = "in", "copies", "sunk", "mixed"
 DOOMED, DOOMED_SUNK, DRAINED = "doomed", "doomed-sunk", "drained"
 
 DELETIONS = 0.1
-"""How probable it is that a topic is deleted while others write and read it."""
+"""The probability that a topic is deleted while others write and read it."""
 
 LOSSES = (0.0, 0.0, 0.4)
-"""How probable it is at the beginning of each run of a query with a group that its checkpoint is lost."""
+"""The probability, at the start of each run of a query with a group, that its checkpoint is lost."""
 
 RATES: dict[Fault, tuple[float, ...]] = {
     Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
@@ -54,10 +54,10 @@ RATES: dict[Fault, tuple[float, ...]] = {
     Fault.CLOCK_JUMP: (0.002, 0.01, 0.03),
     Fault.FAILED_FILE: (0.01, 0.05, 0.1),
 }
-"""How probable a fault is at an operation that can meet it: seldom, often, or all the time."""
+"""The probability of a fault at an operation that can have it: rare, frequent, or very frequent."""
 
 OF_A_NETWORK = (Fault.STALE_READ, Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST)
-"""Only a store of servers has these."""
+"""Only stores with servers have these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,9 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        seed: of the run.
         failure: what broke, in words; None if nothing did.
-        world: all of it.
-        faults: how many of each kind it met.
+        world: of the run.
+        faults: how many of each kind happened.
         program: the module that runs such seeds.
     """
 
@@ -79,7 +78,7 @@ class Outcome:
     program: str = "oncelog.testing.simulation"
 
     def counts(self) -> Counter[str]:
-        """What happened how often."""
+        """How often things happened."""
         world = self.world
         faults = {f"fault: {fault}": count for fault, count in self.faults.items()}
         whole = {"steps": world.operations, "virtual seconds": world.scheduler.now_ms // 1000}
@@ -93,11 +92,10 @@ class Outcome:
 
 
 def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
-    """Run one seed from its beginning to its judgement.
+    """Run one seed and check the result.
 
     Args:
-        seed: which.
-        steps_kept: how many of the last steps its trace keeps; all by default.
+        steps_kept: how many of the last steps the trace keeps; all by default.
     """
     chance = Random(seed)
     world = World(chance, _nature(chance), steps_kept=steps_kept)
@@ -116,7 +114,7 @@ def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
 
 
 def described(error: Exception) -> str:
-    """What an error says of a run."""
+    """The description of a run's failure."""
     return str(error) if isinstance(error, LawBrokenError) else f"{type(error).__name__}: {error}"
 
 
@@ -131,7 +129,7 @@ def _nature(chance: Random) -> Nature:
 
 
 def _faults(world: World) -> RandomFaults:
-    """Some kinds of faults, each at a rate of its own."""
+    """Some kinds of faults, each with its own rate."""
     chance, rates = world.chance, {}
     share = chance.choice((0.2, 0.5, 0.8))
     for fault, some in RATES.items():
@@ -142,7 +140,7 @@ def _faults(world: World) -> RandomFaults:
 
 
 def _small_limits(chance: Random) -> dict[str, object]:
-    """Bounds that a small log reaches."""
+    """Limits that even a small log reaches."""
     return {
         "TAIL_MAX_ENTRIES": chance.choice((3, 6, 12, 256)),
         "INDEX_FANOUT": chance.choice((2, 3, 16)),
@@ -163,15 +161,15 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "LAST_USABLE_EPOCH": identities,
     "GENERATION_KNOWN_MS": sender,
 }
-"""Bounds that are not in `limits`."""
+"""Limits that are not in the module `limits`."""
 
 
 @contextmanager
 def limits_replaced(values: Mapping[str, object]) -> Iterator[None]:
-    """For the time of the block, other bounds, by their names."""
+    """Replace limits, by name, during the block."""
     wanted = dict(values)
     if isinstance(least_ms := wanted.get("GENERATION_MIN_AGE_MS"), int):
-        wanted["GENERATION_KNOWN_MS"] = least_ms // 60  # a sender knows a generation far shorter than it lasts
+        wanted["GENERATION_KNOWN_MS"] = least_ms // 60  # a sender caches a generation far shorter than it lasts
     places = {name: _ELSEWHERE.get(name, limits) for name in wanted}
     before = {name: getattr(place, name) for name, place in places.items()}
     for name, place in places.items():
@@ -184,7 +182,7 @@ def limits_replaced(values: Mapping[str, object]) -> Iterator[None]:
 
 
 class _Staging:
-    """Draws who takes part, and lets them begin."""
+    """Draws the clients, and starts them."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,7 +1,4 @@
-"""Upkeep: the sweeper of time-outs, settling, retention, expiry and the collection of files, run now and then.
-
-And the deletion of a topic, in the middle of everything.
-"""
+"""Clients that do upkeep (time-outs, settling, retention, expiry, collection), and one that deletes topics."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ WORKS: tuple[Callable[[Log], object], ...] = (
 
 
 class UpkeepClient(Client):
-    """Does one kind of upkeep after the other, as chance has it.
+    """Does randomly chosen kinds of upkeep.
 
     Args:
         rounds: how many in each life.
-        pause_ms: between two, at most.
+        pause_ms: the longest pause between two.
     """
 
     def __init__(self, world: World, name: str, *, rounds: int = 3, pause_ms: int = 1_000) -> None:
@@ -55,8 +52,8 @@ class DeletingClient(Client):
     """Deletes topics while others write and read them.
 
     Args:
-        topics: which.
-        pause_ms: before each, at most.
+        topics: the topics to delete.
+        pause_ms: the longest pause before each.
     """
 
     def __init__(self, world: World, name: str, topics: Iterable[str], *, pause_ms: int = 1_500) -> None:
@@ -69,7 +66,7 @@ class DeletingClient(Client):
         for topic in self._topics:
             process.sleep_ms(self.world.chance.randrange(self._pause_ms))
             self.world.leaving.add(topic)
-            with suppress(UnknownTopicError):  # an earlier try had won
+            with suppress(UnknownTopicError):  # an earlier try had succeeded
                 persevere(process, lambda topic=topic: log.admin.delete_topic(topic))  # type: ignore[misc]
             self.world.gone.add(topic)
         self.is_done = True

@@ -1,4 +1,4 @@
-"""The world of one run: time, chance, znodes, disk, faults, the history of its clients, and the trace of every step."""
+"""The world of one run: time, randomness, znodes, disk, faults, its clients' history, and a trace of every step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.memory import MemoryZnodeStore
 
 STARTED_MS = 1_700_000_000_000
-"""The wall clock of the store when a run begins."""
+"""The store's wall clock at the start of a run."""
 
 DELIVERED_WITHIN_MS = 8_000
-"""A request that is under way arrives within the life of its session (limits.ZOOKEEPER_SESSION_MS), or never."""
+"""A delayed request arrives while its session lives (limits.ZOOKEEPER_SESSION_MS), or never."""
 
 NETWORK = "the network"
-"""Who delivers such a request, in the trace."""
+"""The name in the trace for the delivery of such a request."""
 
 SLOWER = 50
 """How many times longer a slow operation takes."""
@@ -41,11 +41,11 @@ _FILE_NAME = re.compile(rb"[a-z]+/\d{8}-[0-9a-f]{32}\.avro")
 
 
 class LawBrokenError(Exception):
-    """A law does not hold; the message says which, and where."""
+    """A law is broken; the message says which one, and where."""
 
 
 class _RaisedErrors(logging.Handler):
-    """Upkeep logs a broken law rather than fail the call behind which it runs; here it ends the run."""
+    """Raises a broken law that upkeep only logs (so as not to fail the call that it follows), which ends the run."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LawBrokenError(f"{record.getMessage()}: {record.exc_info[1] if record.exc_info else ''}")
@@ -53,14 +53,14 @@ class _RaisedErrors(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """What kind of world it is.
+    """The kind of a world.
 
     Attributes:
-        reads_are_atomic: whether a snapshot shows one moment (SQLite), or its reads follow each other (ZooKeeper).
+        reads_are_atomic: whether a snapshot shows one moment (SQLite), or reads one znode after another (ZooKeeper).
         latency_max_ms: of one operation.
-        slow: how probable it is that one takes much longer.
-        pause_max_ms: how long a process stands still at most.
-        jump_max_ms: how far the wall clock is set at most.
+        slow: the probability that an operation takes much longer.
+        pause_max_ms: the longest pause of a process.
+        jump_max_ms: how far the wall clock jumps at most.
     """
 
     reads_are_atomic: bool = True
@@ -93,18 +93,17 @@ class World:
     """One run.
 
     Args:
-        chance: the only source of chance.
-        nature: what kind of world it is.
+        chance: the only source of randomness.
         steps_kept: how many of the last operations the trace keeps; all by default, which costs a tenth of a run.
 
     Attributes:
-        faults: what goes wrong. Set it to change that in the middle of a run.
+        faults: what goes wrong; can be set during a run.
         trace: every operation, or the last ones.
         history: what the clients asked for and were answered.
-        counts: what happened how often.
+        counts: how often things happened.
         operations: how many so far.
-        on_write: told the operations of every multi right after it was applied; what it raises ends the run.
-        leaving, gone: names of topics whose deletion was begun, and of those whose deletion was answered.
+        on_write: called with the operations of every multi right after it was applied; an exception ends the run.
+        leaving, gone: topics whose deletion has begun, and those whose deletion was answered.
     """
 
     def __init__(self, chance: Random, nature: Nature, *, steps_kept: int | None = None) -> None:
@@ -130,13 +129,13 @@ class World:
     # Processes
 
     def process(self, name: str) -> Process:
-        """A new process; its name in the trace and in the history is unique."""
+        """A new process, with a unique name in the trace and in the history."""
         process = Process(self, f"{name}.{len(self._processes) + 1}")
         self._processes.append(process)
         return process
 
     def end(self) -> None:
-        """Whatever a strand that was left somewhere still does reaches nobody."""
+        """End the run: nothing that a remaining strand still does has an effect."""
         for process in self._processes:
             process.is_dead = True
 
@@ -146,17 +145,17 @@ class World:
         return process, process.open()
 
     def recorder(self, process: Process) -> Recorder:
-        """What writes down the calls of a process."""
+        """The recorder for the calls of a process."""
         if process.name not in self._recorders:
             self._recorders[process.name] = Recorder(process.name, self.history.append, now_ns=self._history_ns)
         return self._recorders[process.name]
 
     def _history_ns(self) -> int:
-        """Virtual time; no two events have the same."""
+        """Virtual time, different for each event."""
         return self.scheduler.now_ms * 1_000_000 + len(self.history)
 
     def numbers(self, topic: str, count: int) -> int:
-        """The first of some consecutive numbers that no record of a topic has."""
+        """Reserve `count` consecutive record numbers of a topic, and return the first."""
         first = self._numbers[topic]
         self._numbers[topic] += count
         return first
@@ -164,7 +163,7 @@ class World:
     # Time and chance
 
     def wall_ms(self) -> int:
-        """The wall clock of the store."""
+        """The store's wall clock."""
         return self._wall_offset_ms + self.scheduler.now_ms
 
     def latency_ms(self) -> int:
@@ -177,7 +176,7 @@ class World:
         return latency_ms * SLOWER if drawn < nature.slow else latency_ms
 
     def pause_ms(self) -> int:
-        """How long a process stands still: mostly short, sometimes as long as may be."""
+        """How long a process is paused: mostly short, sometimes as long as possible."""
         longest = self.nature.pause_max_ms
         return self.chance.choice((longest // 100, longest // 10, longest))
 
@@ -187,12 +186,12 @@ class World:
         self._wall_offset_ms += self.chance.randint(-self.nature.jump_max_ms, self.nature.jump_max_ms)
 
     def set_clock_right(self) -> None:
-        """Set the wall clock no earlier than it ever was."""
+        """Set the wall clock to at least the latest time that it ever showed."""
         self._wall_offset_ms += max(0, self._latest_wall_ms - self.wall_ms())
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Within the block the product's made-up names come from this world's chance, and no error is only logged."""
+        """During the block, the product's random names come from this world, and errors are raised, not only logged."""
         logger, errors = logging.getLogger("oncelog"), _RaisedErrors(logging.ERROR)
         logger.addHandler(errors)
         try:
@@ -204,11 +203,11 @@ class World:
     # What happens
 
     def note(self, process: str, operation: str, what: str | Sequence[Op] = "", fault: Fault | None = None) -> None:
-        """Write a step into the trace."""
+        """Add a step to the trace."""
         self.trace.append(Step(self.scheduler.now_ms, process, operation, what, fault))
 
     def trace_hash(self) -> str:
-        """What tells two runs apart: every step, every znode and every file."""
+        """A hash of every step, every znode and every file; equal only for equal runs."""
         digest = hashlib.sha256()
         for step in self.trace:
             digest.update(str(step).encode())
@@ -217,7 +216,7 @@ class World:
         return digest.hexdigest()
 
     def deliver_later(self, ops: Sequence[Op]) -> None:
-        """Let a request arrive some time from now; nobody hears of its outcome."""
+        """Let a request arrive some time later; nobody learns its outcome."""
 
         def arrive() -> None:
             self.note(NETWORK, Operation.ZNODE_WRITE, ops[0].path)
@@ -231,10 +230,10 @@ class World:
         self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))
 
     def check_named_files(self, ops: Sequence[Op]) -> None:
-        """Invariant I12: whatever file a znode of a partition names is whole by then.
+        """Invariant I12: every file that a partition's znode names is complete by then.
 
         Raises:
-            LawBrokenError: one is not.
+            LawBrokenError: a file is not.
         """
         for op in ops:
             if isinstance(op, (Create, Set)) and b".avro" in op.data and op.path.startswith(paths.TOPICS):

@@ -1,8 +1,8 @@
-"""The znodes that all processes share, and each one's way to them.
+"""The znodes that all processes share, and each process's access to them.
 
-The store underneath is the real one in memory. Two natures of a store are played on it: one whose snapshots show one
-moment, as SQLite's, and one whose reads are reads of servers that lag, as ZooKeeper's. There a process never sees an
-older state than it saw before, sees its own answered writes, and everything acknowledged after a `sync`.
+The store underneath is the real in-memory store. Two kinds of store are simulated on it: one whose snapshots show one
+moment, like SQLite's, and one whose reads come from servers that lag, like ZooKeeper's. With the second, a process
+never sees an older state than before, sees its own answered writes, and after a `sync` sees everything acknowledged.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from oncelog.testing.simulation.processes import Process
 
 LAG_MAX = 6
-"""Writes that a lagging server may not have heard of."""
+"""How many writes a server may lag behind."""
 
 APART = 0.15
-"""How probable it is that somebody else's write comes between two reads that were asked together."""
+"""The probability that another client's write comes between two reads that were sent together."""
 
 
 class SharedZnodes:
-    """The one truth, and what lagging servers still show.
+    """The current znodes, and the older states that lagging servers still show.
 
     Attributes:
-        store: the truth.
+        store: the current znodes.
         writes: how many multis were applied.
-        reads_are_atomic: which nature is played.
+        reads_are_atomic: see `Nature`.
     """
 
     def __init__(self, store: MemoryZnodeStore, *, reads_are_atomic: bool) -> None:
@@ -46,7 +46,7 @@ class SharedZnodes:
         self._past: deque[tuple[AbstractContextManager[ZnodeReader], ZnodeReader]] = deque()
 
     def apply(self, ops: Sequence[Op], is_fresh: IsFresh = always_fresh) -> None:
-        """Carry out a multi."""
+        """Apply a multi."""
         if self.reads_are_atomic:
             self.store.multi(ops, is_fresh=is_fresh)
         else:
@@ -54,7 +54,7 @@ class SharedZnodes:
         self.writes += 1
 
     def past(self, writes: int) -> ZnodeReader:
-        """What a server shows that has heard of the first `writes` writes."""
+        """What a server shows that has only the first `writes` writes."""
         back = self.writes - writes
         return self._past[-back][1] if back else self.store
 
@@ -72,7 +72,7 @@ class SharedZnodes:
             oldest.__exit__(None, None, None)
 
     def oldest(self) -> int:
-        """The least number of writes that some server has heard of."""
+        """The lowest number of writes that a server may have."""
         return self.writes - len(self._past)
 
 
@@ -127,7 +127,7 @@ class ProcessStore(Transacting):
         self._seen = self._shared.writes
 
     def _reader(self, path: str) -> ZnodeReader:
-        """Some server that this process may read from now."""
+        """A server that this process may read from now."""
         fault = self._ask(Operation.ZNODE_READ, path)
         shared = self._shared
         if fault is Fault.STALE_READ and not self.reads_are_atomic:
@@ -166,16 +166,16 @@ class ProcessStore(Transacting):
         self._seen = self._shared.writes
 
     def close(self) -> None:
-        self._is_closed = True  # the znodes are the world's
+        self._is_closed = True  # the znodes belong to the world
 
     def _unknown(self) -> OutcomeUnknownError:
-        """The connection is gone: the next one begins with all that was acknowledged."""
+        """The error for a lost connection; the next connection sees everything that was acknowledged."""
         self._process.unknown_outcomes += 1
         self._seen = self._shared.writes
         return OutcomeUnknownError("the answer was lost")
 
 
 def _refuse(ops: Sequence[Op]) -> None:
-    """Refuse a multi whose step has to read again; one that rests on no reads cannot conflict."""
+    """Refuse a multi whose step has to read again; a multi that is based on no reads cannot conflict."""
     if any(isinstance(op, (Check, Set, Delete)) and op.version != ANY_VERSION for op in ops):
         raise StaleStepError("the step read its znodes too long ago to write by them")

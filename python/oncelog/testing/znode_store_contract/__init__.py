@@ -1,6 +1,6 @@
 """The tests that every znode store must pass.
 
-The author of a store runs them by a few lines (docs/guides/extending-store.md):
+The author of a store runs them with a few lines (docs/guides/extending-store.md):
 
     class BoardWorld(StoreWorld):
         def open(self, timing: Timing) -> ZnodeStore:
@@ -9,10 +9,10 @@ The author of a store runs them by a few lines (docs/guides/extending-store.md):
     class TestBoardStore(ClientTimeContract, AtomicReadsContract, ManyProcessesContract):
         world_class = BoardWorld
 
-`ZnodeStoreContract` holds for every store. The others add to it what holds for some: they are for stores that live in
-their clients, which bring the time and hold the lock (`ClientTimeContract`, which has all of `ZnodeStoreContract`), for
-those whose snapshots show one moment (`AtomicReadsContract`), and for those that reach other processes
-(`ManyProcessesContract`). oncelog's own stores are tested by exactly these classes.
+`ZnodeStoreContract` is for every store. The others add tests for some stores. `ClientTimeContract`, which includes
+`ZnodeStoreContract`, is for stores without servers, whose clients provide the time and hold the lock.
+`AtomicReadsContract` is for stores whose snapshots show one moment. `ManyProcessesContract` is for stores that several
+processes can use. oncelog's own stores are tested by exactly these classes.
 
 Needs pytest and hypothesis: the extra ``oncelog[testing]``.
 """
@@ -24,7 +24,7 @@ from oncelog.extras import extras
 with extras("testing", part="oncelog.testing.znode_store_contract"):
     import pytest
 
-# Before the modules are imported: a failed assert then shows both of its sides.
+# Must come before the imports, so that a failed assert shows both of its sides.
 pytest.register_assert_rewrite(
     *(f"{__name__}.{part}" for part in ("concurrency", "conflicts", "histories", "multis", "steps", "worlds"))
 )
@@ -51,10 +51,10 @@ __all__ = [
 
 
 class ZnodeStoreContract(MultiContract, StepContract, ConflictContract, HistoryContract, ConcurrencyContract):
-    """What every store does."""
+    """What every store must do."""
 
 
 class ClientTimeContract(ZnodeStoreContract, ClientTimeMultiContract):
-    """What every store does that lives in its clients, which bring the time and hold the lock."""
+    """What every store without servers must do, whose clients provide the time and hold the lock."""
 
     is_of_the_clients_time = True

@@ -1,4 +1,4 @@
-"""Many writers at once, on every store: nothing is lost, and a snapshot is of one moment."""
+"""Many writers at the same time, on every store: nothing is lost, and a snapshot shows one moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 40
 
 
 class ConcurrencyContract(StoreFixtures):
-    """Writers in processes where the store reaches them, else in threads."""
+    """Writers in processes if the store supports that, else in threads."""
 
     def test_increments_of_one_counter_by_many_are_all_counted(self, world: StoreWorld) -> None:
         store = world.client()
@@ -98,7 +98,7 @@ class ConcurrencyContract(StoreFixtures):
 
 
 class AtomicReadsContract(StoreFixtures):
-    """Of stores whose `reads_are_atomic`."""
+    """For stores whose `reads_are_atomic`."""
 
     def test_a_snapshot_is_of_one_moment_while_others_write(self, world: StoreWorld) -> None:
         store = world.client()
@@ -122,7 +122,7 @@ class AtomicReadsContract(StoreFixtures):
 
 
 class ManyProcessesContract(StoreFixtures):
-    """Of stores that reach other processes."""
+    """For stores that several processes can use."""
 
     def test_what_was_acknowledged_is_there_after_its_writer_is_gone(self, world: StoreWorld) -> None:
         """The writer neither closes its store nor ends in order."""

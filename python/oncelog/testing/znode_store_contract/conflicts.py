@@ -1,4 +1,4 @@
-"""`transact` on every store: when a step is run again because of what others wrote, and when it is not."""
+"""`transact` on every store: when a step is run again because of other clients' writes, and when it is not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Disturbed:
 
 
 class ConflictContract(StoreFixtures):
-    """Steps that others disturb, and blind writes, which nobody disturbs."""
+    """Steps that conflict with other clients' writes, and blind writes, which never conflict."""
 
     # Conflicts
 

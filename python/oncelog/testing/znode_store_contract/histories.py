@@ -1,6 +1,6 @@
-"""Random histories: every store answers them as the one in memory, the reference.
+"""Random histories: every store must answer them like the in-memory store, which is the reference.
 
-Random programs of steps are here too: what a step does depends on all that it saw before.
+They include random programs of steps, in which everything that a step does depends on what it saw before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ data = st.binary(max_size=3)
 
 @dataclass(frozen=True)
 class Action:
-    """One call of a view. What it writes is a digest of all that the step saw before."""
+    """One call on a view. It writes a digest of everything that the step has seen so far."""
 
     name: str
     path: str
@@ -57,13 +57,13 @@ def write(view: ZnodeView, action: Action, data: bytes) -> None:
         case "set":
             view.set(action.path, data)
         case "set_blind":
-            view.set_blind("/", data)  # of another path it would be a bug where the path is missing
+            view.set_blind("/", data)  # on any other path it would be a bug if the path were missing
         case "delete" if action.path != "/" and not view.children(action.path):
             view.delete(action.path)
 
 
 def run(view: ZnodeView, program: list[Action]) -> bytes:
-    """Run the program; returns a digest of everything that it saw."""
+    """Run the program, and return a digest of everything that it saw."""
     seen = b""
     for action in program:
         answered: object = None
@@ -81,7 +81,7 @@ def run(view: ZnodeView, program: list[Action]) -> bytes:
 def outcome(store: ZnodeStore, program: list[Action]) -> object:
     try:
         return store.transact(lambda view: run(view, program))
-    except InvariantViolation as error:  # recreating what it deleted, and the like: nothing is written
+    except InvariantViolation as error:  # such as recreating what it deleted: nothing is written
         return str(error)
 
 
@@ -107,8 +107,8 @@ class HistoryContract(StoreFixtures):
 
     Attributes:
         histories: how many.
-        is_of_the_clients_time: whether every number of a Stat is the reference's. Else a server counts zxids and times
-            by itself, and only the order of zxids is compared.
+        is_of_the_clients_time: whether every number in a Stat must equal the reference's. Otherwise a server assigns
+            zxids and times, and only the order of zxids is compared.
     """
 
     histories = 25
@@ -166,7 +166,7 @@ def _exactly(znodes: dict[str, Znode]) -> object:
 
 
 def _in_order(znodes: dict[str, Znode]) -> object:
-    """Data and versions; of the zxids, which are older than which."""
+    """Data and versions, and the order of the zxids."""
     zxids = sorted({zxid for znode in znodes.values() for zxid in (znode.stat.czxid, znode.stat.mzxid)})
     return {
         path: (znode.data, znode.stat.version, zxids.index(znode.stat.czxid), zxids.index(znode.stat.mzxid))

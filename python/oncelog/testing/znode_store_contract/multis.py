@@ -1,4 +1,4 @@
-"""The data model is ZooKeeper's on every store: what a multi checks, does, and leaves when it fails."""
+"""Every store has ZooKeeper's data model: what a multi checks, what it does, and what it leaves if it fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refusal_of(store: ZnodeStore, ops: Sequence[Op]) -> tuple[int, str, Refusal]
 
 
 class MultiContract(StoreFixtures):
-    """Multis, and the reads beside them."""
+    """Multis and plain reads."""
 
     def test_a_new_store_has_the_root_alone(self, store: ZnodeStore) -> None:
         """Its zxids and times are 0, but for a chroot, which is somebody's znode."""
@@ -236,7 +236,7 @@ class MultiContract(StoreFixtures):
 
 
 class ClientTimeMultiContract(StoreFixtures):
-    """Of stores that live in their clients: these bring the time, and hold the lock."""
+    """For stores without servers, whose clients provide the time and hold the lock."""
 
     def test_a_set_moves_mzxid_and_mtime_and_keeps_czxid_and_ctime(self, world: StoreWorld) -> None:
         time = FakeTime()

@@ -1,4 +1,4 @@
-"""`transact` on every store: what a step sees of its own writes, and what it leaves."""
+"""`transact` on every store: how a step sees its own writes, and what it leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelog.znodes.errors import NodeExistsError, NoNodeError
 
 
 class StepContract(StoreFixtures):
-    """Steps that nobody disturbs."""
+    """Steps without conflicts."""
 
     def test_a_step_returns_its_value_and_writes_once(self, store: ZnodeStore) -> None:
         def step(view: ZnodeView) -> str:

@@ -1,4 +1,4 @@
-"""The store under test as a world: some znodes, any number of clients, and several of them at work at a time."""
+"""The store under test as a world: its znodes, and any number of clients, also at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHILD_ENDS_WITHIN_S = 120
 
 
 class FakeTime:
-    """Wall clock and durations that a test drives by hand."""
+    """A wall clock and a monotonic clock that a test controls."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.wall_ms = wall_ms
@@ -39,29 +39,21 @@ class FakeTime:
 
 
 class StoreWorld:
-    """Znodes of one store, new ones, and its clients. An author of a store writes `open`.
+    """A new, empty store and its clients. The author of a store implements `open`.
 
     Attributes:
-        is_in_one_process: whether the store ends with its process: then clients work side by side in threads.
+        is_in_one_process: whether only one process can use the store; its clients then run in threads.
     """
 
     is_in_one_process = False
 
     def __init__(self, folder: Path) -> None:
-        """Begin without znodes.
-
-        Args:
-            folder: an empty one, for what the store keeps on the disk.
-        """
+        """Begin without znodes; `folder` is empty, for what the store keeps on disk."""
         self.folder = folder
         self._clients: list[ZnodeStore] = []
 
     def open(self, timing: Timing) -> ZnodeStore:
-        """A client of this world's znodes.
-
-        Args:
-            timing: what the client asks for time.
-        """
+        """A client of this world's znodes, which gets the time from `timing`."""
         raise NotImplementedError
 
     def client(self, time: FakeTime | None = None) -> ZnodeStore:
@@ -76,7 +68,7 @@ class StoreWorld:
             self._clients.pop().close()
 
     def in_parallel(self, workers: int, work: Callable[[int], object]) -> None:
-        """Run `work(number)` in processes where the store reaches them, else in threads."""
+        """Run `work(number)` in processes if the store supports that, else in threads."""
         if self.is_in_one_process:
             in_threads(workers, work)
         else:
@@ -84,7 +76,7 @@ class StoreWorld:
 
 
 class StoreFixtures:
-    """What the tests of every part of the contract run on.
+    """The fixtures of all parts of the contract.
 
     Attributes:
         world_class: the author's `StoreWorld`.
@@ -94,7 +86,7 @@ class StoreFixtures:
 
     @pytest.fixture
     def new_world(self, tmp_path: Path) -> Iterator[Callable[[], StoreWorld]]:
-        """Begins a world; all of them are closed at the end of the test."""
+        """Creates worlds; all of them are closed at the end of the test."""
         worlds: list[StoreWorld] = []
 
         def begin() -> StoreWorld:
@@ -120,7 +112,7 @@ class StoreFixtures:
 
 
 def dump(reader: ZnodeReader, path: str = "/") -> dict[str, Znode]:
-    """Every znode below `path`."""
+    """Every znode under `path`."""
     znode = reader.get(path)
     found = {} if znode is None else {path: znode}
     for name in reader.children(path):
@@ -129,7 +121,7 @@ def dump(reader: ZnodeReader, path: str = "/") -> dict[str, Znode]:
 
 
 def present(znode: Znode | None) -> Znode:
-    """A znode that must be there."""
+    """A znode that must exist."""
     assert znode is not None
     return znode
 
@@ -152,7 +144,7 @@ def versions_of(store: ZnodeStore) -> dict[str, int]:
 
 
 def doing(*calls: tuple[Any, ...]) -> Callable[[ZnodeView], None]:
-    """A step that makes these calls of its view, each given as the method's name and its arguments."""
+    """A step that makes these calls on its view, each given as the method's name and its arguments."""
 
     def step(view: ZnodeView) -> None:
         for method, *arguments in calls:
@@ -172,13 +164,13 @@ def increment(view: ZnodeView, path: str = "/counter") -> int:
 
 
 def forked(function: Callable[[], object]) -> int:
-    """Run `function` in a forked child that exits with 0 if it returned, and with its stacks if it hangs."""
+    """Run `function` in a forked child; it exits with 0 if it returns, and prints its stacks and dies if it hangs."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         return pid
-    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # shows the stacks, and then the signal kills
+    faulthandler.register(signal.SIGALRM, file=2, chain=True)  # prints the stacks, then the signal kills
     signal.alarm(CHILD_ENDS_WITHIN_S)
     try:
         function()

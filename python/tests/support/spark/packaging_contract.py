@@ -59,5 +59,5 @@ class PackagingContract(ABC):
         else:
             monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
 
-        with pytest.raises(UsageError, match="jars on the server"):
+        with pytest.raises(UsageError, match="uses the jars of its server"):
             self.package.configure(builder)

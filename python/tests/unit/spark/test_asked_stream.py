@@ -93,7 +93,7 @@ def test_the_latest_offset_is_reported(log: Log) -> None:
 
 
 def test_a_question_of_another_version_is_refused(log: Log) -> None:
-    with pytest.raises(UsageError, match="not of one version"):
+    with pytest.raises(UsageError, match="have different versions"):
         ask(reader(log), "whatever", {})
 
 

@@ -230,10 +230,10 @@ def test_an_option_of_another_use_is_named_as_documented_with_where_it_counts(us
 
     refused = refusal(use, given)
 
-    assert refused["message"] == "the option does not count here"
+    assert refused["message"] == "the option does not apply here"
     assert refused["option"] == option
-    assert use.value not in refused["counts_for"]
-    assert refused["counts_for"]
+    assert use.value not in refused["applies_to"]
+    assert refused["applies_to"]
 
 
 @pytest.mark.parametrize("use", SOURCE_USES + SINK_USES)

@@ -53,7 +53,7 @@ def message(log: Log, value: bytes, run_id: str | None) -> TaskMessage:
 def test_messages_of_no_run_or_of_several_are_no_batch(
     log: Log, writer: StreamWriter, runs: tuple[str | None, ...]
 ) -> None:
-    with pytest.raises(BatchRefusedError, match="name no run"):
+    with pytest.raises(BatchRefusedError, match="name no single run"):
         writer.commit([message(log, b"%d" % at, run) for at, run in enumerate(runs)], 0)
 
     assert values(log) == []

@@ -15,5 +15,5 @@ def test_spark_4_is_let_in(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["3.5.8", "5.0.0", "41.0"])
 def test_another_spark_is_refused_in_one_sentence(version: str) -> None:
-    with pytest.raises(UsageError, match=rf"runs on Spark 4.0 to 4.3, and this is {version}; install another PySpark"):
+    with pytest.raises(UsageError, match=rf"runs on Spark 4.0 to 4.3, but this is {version}; install a supported "):
         check_version(version)

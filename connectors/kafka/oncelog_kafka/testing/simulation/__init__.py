@@ -1,1 +1,1 @@
-"""Seeded runs of the Kafka sink's driver over simulated brokers: ``python -m oncelog_kafka.testing.simulation``."""
+"""Seeded runs of the Kafka sink's driver with simulated brokers: ``python -m oncelog_kafka.testing.simulation``."""

@@ -1,4 +1,4 @@
-"""``python -m oncelog_kafka.testing.simulation``: seeds of the Kafka sink, or every fault of its scenes."""
+"""``python -m oncelog_kafka.testing.simulation``: runs seeds of the Kafka sink, or its scenes with every fault."""
 
 from __future__ import annotations
 

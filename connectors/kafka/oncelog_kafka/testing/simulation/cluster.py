@@ -1,4 +1,4 @@
-"""The brokers of a simulated run, which nobody may ask to undo a decision, and the ways of its processes to them."""
+"""The brokers of a simulated run, which report a request that undoes a decision, and the processes' access to them."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.transactions import Identity, Known, State
 
 PREFIX, TASK = "query", "task"
-"""Of the transactional ids, and of the names of tasks' processes."""
+"""The prefix of the transactional ids, and of the names of tasks' processes."""
 
 LAGS_MS = 3_000
-"""For how long a broker may not have heard that it coordinates an id no more, and show what was."""
+"""How long a broker may still answer for an id that it no longer coordinates, with an older state."""
 
 STATES_KEPT = 8
-"""Of all ids together, for who lags."""
+"""How many older states of all ids are kept, for lagging brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """That an open transaction was shown to somebody: when, and how long it might still have been open."""
+    """An answer that a transaction is open: when it was given, and how long the transaction could still be open."""
 
     at_ms: int
     left_ms: int
 
 
 class GuardedCluster(Cluster):
-    """Brokers that nobody may ask to abort what a decision names, and that note who was shown what.
+    """Brokers that raise LawBrokenError if somebody aborts what a decision names, and that note what they answered.
 
-    An init of a task, of its own id, may: given up and sent again, the first one can reach the brokers behind the
-    decision (tests/test_late_inits.py). They cannot tell it from a new one, and the loss is named and rewritten like
-    that of a time-out. An init that a driver or an operator sends never may, however late it arrives.
+    One case is allowed: an init of a task for its own id. If the task gave it up and sent it again, the first one can
+    reach the brokers after the decision (tests/test_late_inits.py). Brokers cannot tell it from a new one, and the loss
+    is named and rewritten like one by a time-out. An init from a driver or an operator is never allowed, however late
+    it arrives.
 
-    Their clock runs evenly, whatever becomes of the clocks of drivers and of the store.
+    The brokers' clock runs evenly, whatever the clocks of drivers and of the store do.
 
     Args:
-        world: whose znodes hold the ledger.
-        settings: see `Cluster`.
-        marker_delay_ms: see `Cluster`.
+        world: its znodes contain the ledger.
+        settings, marker_delay_ms: see `Cluster`.
 
     Attributes:
-        looks: the last one at each open transaction.
+        looks: the last answer about each open transaction.
     """
 
     def __init__(self, world: World, settings: Settings, *, marker_delay_ms: Callable[[], int]) -> None:
@@ -66,14 +66,14 @@ class GuardedCluster(Cluster):
         """See `Cluster`.
 
         Raises:
-            LawBrokenError: the id's transaction is open, and a decision that is not carried out names it.
+            LawBrokenError: the id's transaction is open, and a decision that is not complete yet names it.
         """
         known = self.ids.get(transactional_id)
         is_open = known is not None and known.state is State.ONGOING
         step = self._world.trace[-1]
         is_late = step.process == NETWORK and str(step.what).startswith(f"init {transactional_id} of {TASK}.")
         if is_open and not is_late and transactional_id in self._named():
-            raise LawBrokenError(f"{transactional_id}: it is decided, not committed yet, and somebody aborts it")
+            raise LawBrokenError(f"{transactional_id}: somebody aborts it after its decision, before its commit")
         return super().init(transactional_id, timeout_ms)
 
     def describe(self, transactional_id: str) -> Transaction | str:
@@ -87,7 +87,7 @@ class GuardedCluster(Cluster):
 
     @contextmanager
     def lagging(self) -> Iterator[None]:
-        """Within the block answer as a broker does that has not heard yet of the newest states of its ids."""
+        """During the block, answer like a broker that does not know the newest states of its ids yet."""
         self.pass_time()
         newest, earliest_ms = self.ids, self._now_ms() - LAGS_MS
         past = [ids for at_ms, ids in self._past if at_ms >= earliest_ms]
@@ -98,7 +98,7 @@ class GuardedCluster(Cluster):
             self.ids, self._shows_past = newest, False
 
     def away_ms(self) -> int:
-        """How long it takes until every id and group has a coordinator."""
+        """The time until every id and group has a coordinator."""
         return max((move.until_ms - self._now_ms() for move in self._moves.values()), default=0)
 
     def pass_time(self) -> None:
@@ -116,10 +116,10 @@ class GuardedCluster(Cluster):
 
 
 def brokers_of(cluster: GuardedCluster, process: Process) -> PatientBrokers:
-    """A process's way to the brokers."""
+    """A process's access to the brokers."""
     return PatientBrokers(SimulatedRequests(cluster, ProcessLine(process, cluster.lagging)), process)
 
 
 def ledger_of(reader: ZnodeReader) -> QueryLedger | None:
-    """The query's, as the znodes are."""
+    """The query's ledger in the znodes."""
     return KAFKA_LEDGERS.read(reader, PREFIX)

@@ -1,4 +1,4 @@
-"""Every fault there can be at every call to brokers and znodes, in small scenes of the sink; judged each time."""
+"""Every possible fault at every call to brokers and znodes, in small scenes of the sink, each followed by a check."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from oncelog_kafka.testing.simulation.queries import TIMEOUT_MAX_MS, SinkQuery
 from oncelog_kafka.testing.simulation.scenes import SCENES, Scene
 
 LIVES_MAX = 8
-"""A scene whose work is not done after so many drivers never is."""
+"""A scene whose work is not done after this many drivers has failed."""
 
 KINDS = tuple(fault for fault in OF_OPERATION[Operation.BROKER_WRITE] if fault is not Fault.CLOCK_JUMP)
-"""What happens to one call, or to the driver or the task that makes it."""
+"""What can happen to a call, or to the driver or task that makes it."""
 
 LOOK_MS = 10
-"""How often a reader looks."""
+"""How often a reader reads."""
 
 OVER_MS = 400_000
-"""Within it whoever stood still or was late has come to its end."""
+"""By then everything that was paused or delayed has ended."""
 
 Strikes = Sequence[tuple[Fault, int]]
 Variant = tuple[int, bool]
-"""A transaction version, and whether the ledger's reads are atomic."""
+"""The transaction version, and whether the ledger's reads are atomic."""
 
 VARIANTS: tuple[Variant, ...] = tuple((version, is_atomic) for version in (1, 2) for is_atomic in (True, False))
 
@@ -48,9 +48,9 @@ class Played:
     """One run of a scene.
 
     Attributes:
-        faults: what was to strike.
+        faults: the faults to be simulated.
         failure: the law that broke, if one did.
-        world: all of it.
+        world: of the run.
     """
 
     def __init__(self, name: str, strikes: Strikes, variant: Variant) -> None:
@@ -70,7 +70,7 @@ class Played:
 
 
 class _Stage:
-    """One query, and its drivers one after another."""
+    """One query and its drivers, one after another."""
 
     def __init__(self, world: World, scene: Scene, version: int) -> None:
         self._world = world
@@ -111,14 +111,14 @@ class _Stage:
             raise LawBrokenError(f"given up, though it could be committed: {query.operator.given_up}")
 
     def _work(self) -> None:
-        """One driver after the other, until one comes to its end; one that stands still has a successor at once."""
+        """Run one driver after another, until one has done the work; a paused driver gets a successor immediately."""
         for _ in range(LIVES_MAX):
             if self._follow(self._query.go_on):
                 return
         raise LawBrokenError(f"the work is not done after {LIVES_MAX} drivers")
 
     def _follow(self, body: Callable[[Process], None]) -> bool:
-        """Run a driver while a reader looks, until it ended, died or stands still; whether it came to its end."""
+        """Run a driver, with a reader, until it has ended, died or is paused. Returns whether it has done its work."""
         query, world = self._query, self._world
         process, ends = world.process("driver"), list[bool]()
         process.on_pause = lambda: ends.append(False)
@@ -145,7 +145,7 @@ class _Stage:
 
 
 def places_of(name: str, before: Strikes, kind: Fault, variant: Variant) -> int:
-    """How many calls of a scene can meet a fault, behind those that strike before."""
+    """How many calls of a scene can have a fault, after those that have one already."""
     return Played(name, [*before, (kind, 2**31)], variant).faults.met
 
 
@@ -166,7 +166,7 @@ def singles(name: str, shard: Shard = Shard(1, 1), variants: Sequence[Variant] =
 
 
 def pairs(name: str, first: int, variants: Sequence[Variant] = VARIANTS) -> Explored:
-    """A crash at one call, and another one at every call that follows."""
+    """A crash at one call, and another crash at every call that follows."""
     failures: dict[tuple[object, ...], str] = {}
     places = 0
     for variant in variants:
@@ -180,7 +180,7 @@ def pairs(name: str, first: int, variants: Sequence[Variant] = VARIANTS) -> Expl
 
 
 def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explored]:
-    """Every scene with every fault, and with every two crashes if asked for."""
+    """Every scene with every fault, and with every pair of crashes if wanted."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         yield from pool.map(partial(singles, shard=shard), SCENES)
         if with_pairs:

@@ -1,4 +1,4 @@
-"""A batch's job as Spark runs it: tasks that are tried again, run twice, and go on after their job is over."""
+"""A batch's job as Spark runs it: tasks are retried, run twice, and continue after their job has ended."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from oncelog_kafka.testing.simulation.cluster import TASK, GuardedCluster
 from oncelog_kafka.testing.tasks import TaskProducer, Work
 
 TASK_ATTEMPTS = 3
-"""Spark tries a task so often before its job fails (it is four there)."""
+"""How often a task is tried before its job fails (four times in Spark)."""
 
 STAGE_TRIED_AGAIN = 0.1
-"""How probable it is that a stage that goes on is given up, and begun anew."""
+"""The probability that a running stage is given up and started again."""
 
 LOOK_MS = 20
-"""How often a driver looks at its tasks."""
+"""How often a driver checks its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,12 @@ class SimulatedJob:
     """`target.Job` of one batch.
 
     Args:
-        world: that it runs in.
-        driver: whose job it is.
-        place: where its rows go.
+        driver: the process that runs the job.
+        place: where the rows go.
         rows: numbers, by Spark's partition.
-        copies: how probable a second attempt of a task is, at each look, while one runs.
-        is_calm: no stage is tried again.
-        prepared: takes a note of the rows of every prepared participant, by transactional id.
+        copies: the probability, at each check, of a second attempt of a running task.
+        is_calm: whether no stage is tried again.
+        prepared: filled with the rows of every prepared participant, by transactional id.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ def _writes(settings: Mapping[str, Any], number: int, rows: Sequence[int]) -> bo
 
 
 class _Task:
-    """One task, in as many attempts as it takes, each a process of its own."""
+    """One task, in one or more attempts, each in its own process."""
 
     def __init__(
         self, job: SimulatedJob, settings: Mapping[str, Any], number: int, rows: list[int], stage: int
@@ -133,10 +132,10 @@ class _Task:
         self._running: list[Process] = []
 
     def look(self) -> None:
-        """Start an attempt where none runs, or sometimes a copy beside it.
+        """Start an attempt if none is running, or sometimes a copy of the running one.
 
         Raises:
-            AbortableError: they failed too often.
+            AbortableError: too many attempts failed.
         """
         if self.winners:
             return

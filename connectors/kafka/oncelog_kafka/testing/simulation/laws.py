@@ -1,4 +1,4 @@
-"""What must hold of a query into simulated brokers: while it runs, and at its end."""
+"""What must be true of a query that writes to simulated brokers, while it runs and at its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _ROUNDS = KAFKA_LEDGERS.round_path(PREFIX, 0).rpartition("/")[0] + "/"
 
 
 class Auditor:
-    """Looks at every decision when it is written: it rests on a look at each of its participants.
+    """Checks every decision when it is written: its driver must have checked each of the participants.
 
     Args:
-        world: whose znodes hold the ledger.
-        cluster: that the participants are in.
-        has_sound_clocks: whether no clock jumps: then each participant had its margin left.
-        on_decision: told each new decision.
+        world: its znodes contain the ledger.
+        has_sound_clocks: whether no clock jumps; then each participant must have had its margin left.
+        on_decision: called with each new decision.
     """
 
     def __init__(
@@ -47,10 +46,10 @@ class Auditor:
         world.on_write = self.look
 
     def look(self, ops: Sequence[Op]) -> None:
-        """Judge what was written.
+        """Check what was written.
 
         Raises:
-            LawBrokenError: a decision names what its driver did not look at, or not in time.
+            LawBrokenError: a decision names a participant that its driver did not check, or not in time.
         """
         for found in _decisions(ops):
             if found.nonce not in self._decided:
@@ -65,14 +64,14 @@ class Auditor:
         who = Identity(one.transactional_id, one.producer_id, one.epoch)
         look = self._cluster.looks.get(who)
         if look is None:
-            raise LawBrokenError(f"{who}: it is decided, and nobody has looked whether it is open")
+            raise LawBrokenError(f"{who}: it is decided, and nobody has checked whether it is open")
         known = self._cluster.ids.get(one.transactional_id)
         timeout_ms = known.timeout_ms if known is not None else 0
         age_ms = STARTED_MS + self._world.scheduler.now_ms - look.at_ms
         if age_ms > look_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS:
-            raise LawBrokenError(f"{who}: it is decided by a look that is {age_ms} ms old")
+            raise LawBrokenError(f"{who}: it is decided after a check that is {age_ms} ms old")
         if self._has_sound_clocks and look.left_ms < margin_ms(timeout_ms):
-            raise LawBrokenError(f"{who}: it is decided, though it had only {look.left_ms} ms left")
+            raise LawBrokenError(f"{who}: it is decided, although it had only {look.left_ms} ms left")
 
 
 def _decisions(ops: Iterable[Op]) -> Iterator[KafkaRound]:
@@ -84,7 +83,7 @@ def _decisions(ops: Iterable[Op]) -> Iterator[KafkaRound]:
 
 
 class Watcher:
-    """A `read_committed` reader that looks again and again."""
+    """A `read_committed` reader that reads again and again."""
 
     def __init__(self, world: World, query: SinkQuery) -> None:
         self._world = world
@@ -92,10 +91,10 @@ class Watcher:
         self._seen: dict[int, list[tuple[int, int]]] = {}
 
     def look(self) -> None:
-        """What was seen stays, and nothing is seen of a batch that is not decided.
+        """Read: rows that were seen before must still be there, and no undecided batch may be visible.
 
         Raises:
-            LawBrokenError: something else was found.
+            LawBrokenError: one of these is not true.
         """
         place = self._query.place
         found: dict[int, list[tuple[int, int]]] = {}
@@ -116,10 +115,10 @@ class Watcher:
 
 
 def judge(query: SinkQuery) -> None:
-    """After the last driver came to its end.
+    """Check everything after the last driver has ended.
 
     Raises:
-        LawBrokenError: a law does not hold.
+        LawBrokenError: a law is broken.
     """
     place, given_up = query.place, query.operator.given_up
     left = place.cluster.list_ids([ONGOING])
@@ -136,7 +135,7 @@ def judge(query: SinkQuery) -> None:
     for name in given_up:
         rows = set(query.prepared[name])
         if rows & set(found) not in (set(), rows):
-            raise LawBrokenError(f"{name}: a part that was given up is there in part")
+            raise LawBrokenError(f"{name}: a part that was given up is partly visible")
     _judge_group(query)
 
 
@@ -148,7 +147,7 @@ def _judge_group(query: SinkQuery) -> None:
     at = held.get(place) if isinstance(held, dict) else held
     last = query.end(len(query.source) - 1)
     if not isinstance(at, CommittedOffset) or at.offset != last:
-        raise LawBrokenError(f"the group stands at {at}, and the last committed batch ends at {last}")
+        raise LawBrokenError(f"the group is at {at}, and the last committed batch ends at {last}")
 
 
 def _batches(query: SinkQuery) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Who looks after a query: aborts what is open, gives up what was lost, and begins anew when the checkpoint is gone."""
+"""The operator of a query, who aborts what is open, gives up lost parts, and replaces a query without a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from oncelog_kafka.testing.simulation.queries import SinkQuery
 
 OUT_OF_REACH = 0.5
-"""How probable it is that a driver cannot be killed when its query is begun anew, but stands still meanwhile."""
+"""The probability that a driver cannot be killed when a new query replaces its query, but is paused instead."""
 
 STANDS_STILL_MS = (30_000, 120_000, 300_000)
-"""For how long; who begins the query anew needs `DELIVERED_WITHIN_MS` at least."""
+"""How long it is paused; the start of the new query takes at least `DELIVERED_WITHIN_MS`."""
 
 SAME_MACHINE = 0.5
-"""How probable it is that what took the checkpoint took a coordinator as well."""
+"""The probability that the loss of the checkpoint also takes a coordinator down."""
 
 AWAY_MS, LOADS_MS = 150_000, 1_000
-"""For how long it is away then, longer than anybody is patient; and how long its successor loads."""
+"""How long the coordinator is then away, which is longer than any client waits, and how long its successor loads."""
 
 
 class Operator:
-    """One query's.
+    """The operator of one query.
 
     Attributes:
-        out_of_reach, same_machine: see the constants of these names.
+        out_of_reach, same_machine: see the constants with these names.
         given_up: ids of participants whose rows may be missing.
     """
 
@@ -49,33 +49,33 @@ class Operator:
         self.given_up: set[str] = set()
 
     def note_loss(self, error: ParticipantLostError) -> None:
-        """A driver ended by this error."""
+        """A driver ended with this error."""
         unknown = {error.fields["transactional_id"]} if "transactional_id" in error.fields else set()
         self._named_lost |= set(error.fields.get("missing_rows", unknown))
 
     def lose_checkpoint(self) -> None:
-        """It is gone: the next driver begins without one."""
+        """The checkpoint is lost, and the next driver begins without one."""
         self._has_lost_checkpoint = True
 
     def prepare_start(self, process: Process) -> None:
-        """What is to be done before the next driver begins."""
+        """Do what is necessary before the next driver begins."""
         if self._named_lost:
             self._give_up_lost(process)
         if self._has_lost_checkpoint:
             self._begin_anew(process)
 
     def abort_open(self, process: Process) -> None:
-        """Abort what is not decided."""
+        """Abort what is undecided."""
         with suppress(OncelogError):
             inspection.abort_open(brokers_of(self._query.place.cluster, process), process.open().services.store, PREFIX)
             self._world.counts["rounds aborted by an operator"] += 1
 
     def _give_up_lost(self, process: Process) -> None:
-        """Stop the query, whose tasks may go on, and give up what an error named."""
+        """Stop the query, whose tasks may continue, and give up the parts that an error named."""
         for driver in self._query.drivers:
             if driver is not process and not driver.is_dead:
                 driver.crash()
-        self.given_up |= self._named_lost  # it may die amid this, and only the ledger knows
+        self.given_up |= self._named_lost  # first, because the operator may die in the middle of this
         self._named_lost = set()
         with suppress(OncelogError):
             brokers = brokers_of(self._query.place.cluster, process)
@@ -85,10 +85,10 @@ class Operator:
             self._world.counts["participants given up"] += len(missing)
 
     def _begin_anew(self, process: Process) -> None:
-        """Begin the query behind what the ledger holds as decided, with an empty checkpoint: it is another query then.
+        """Start a new query after the last decided batch in the ledger, with an empty checkpoint.
 
-        The run before is stopped, and nothing that it had sent may be decided behind this look: either its round is
-        aborted, or its last requests have arrived. What it decided it may not have carried out yet.
+        The previous run is stopped, and nothing that it sent may be decided after the ledger was read: either its round
+        is aborted, or its last requests have arrived. Its last decision may not be complete yet.
         """
         query, store, chance = self._query, process.open().services.store, self._world.chance
         if not query.is_calm and chance.random() < self.same_machine:
@@ -109,7 +109,7 @@ class Operator:
         self._world.counts["checkpoints lost"] += 1
 
     def _stop_drivers(self, process: Process) -> None:
-        """Kill every other driver; one that is out of reach stands still until the query was taken over."""
+        """Kill every other driver; one that is out of reach is paused until the new query has taken over."""
         world = self._world
         for driver in self._query.drivers:
             if driver is process or driver.is_dead:
@@ -122,7 +122,7 @@ class Operator:
             world.scheduler.start(lambda driver=driver: self._kill_too_early(driver), duration_ms - 1)  # type: ignore[misc]
 
     def _kill_too_early(self, driver: Process) -> None:
-        """Who wakes up before the query was taken over would go on with it."""
+        """Kill a driver that would wake up before the takeover, because it would continue the old query."""
         ledger = ledger_of(self._world.znodes.store)
         is_over = ledger is not None and ledger.query_id == self._query.checkpoint.query_id
         if not driver.is_dead and (self._has_lost_checkpoint or not is_over):

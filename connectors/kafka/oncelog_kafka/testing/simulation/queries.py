@@ -1,4 +1,4 @@
-"""A streaming query into simulated brokers: drivers one after another and beside each other, and their checkpoints."""
+"""A streaming query that writes to simulated brokers: drivers one after another or in parallel, and checkpoints."""
 
 from __future__ import annotations
 
@@ -27,36 +27,35 @@ from oncelog_kafka.testing.simulation.operators import Operator
 GROUP = "progress"
 SOURCE = TopicPartition("source", 0)
 ROWS_MAX = 4
-"""Of one partition of a batch."""
+"""The most rows in one partition of a batch."""
 
 LATE_RESTARTS, RESTARTED_AFTER_MS = 0.5, (15_000, 80_000)
-"""How probable it is that a driver takes long to begin, and how long: what is decided may time out meanwhile."""
+"""The probability that a driver starts late, and how late; what is decided may time out before."""
 
 BACK_MAX = 3
-"""How many batches a checkpoint that was restored from a backup does not know at most."""
+"""The most batches that are missing in a checkpoint that was restored from a backup."""
 
 TIMEOUT_MAX_MS = 600_000
-"""Of transactions."""
+"""The longest time-out of transactions."""
 
 FALLS_WITHIN_MS = 100
-"""Of a decision: about as long as its commits take."""
+"""How soon after a decision a driver's machine may die: about as long as the commits take."""
 
 RESTARTS = 5
-"""Of a query that ends by an error when nothing goes wrong any more."""
+"""The most restarts of a query that ends with an error although no more faults happen."""
 
 Rows = list[list[int]]
-"""Of a batch, by Spark's partition."""
+"""The rows of a batch, by Spark's partition."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps of a query over its runs.
+    """A query's checkpoint.
 
     Attributes:
-        query_id: of the query.
-        base: which of the source's batches its batch 0 is.
+        base: the number of the source's batch that is the query's batch 0.
         takeover: the query whose history this one continues.
-        done: its batches that are known as done.
+        done: the batches that are known to be done.
     """
 
     query_id: str = "query"
@@ -65,22 +64,22 @@ class Checkpoint:
     done: set[int] = field(default_factory=set)
 
     def successor(self, base: int, takeover: str) -> Checkpoint:
-        """An empty one, of another query."""
+        """An empty checkpoint, of a new query."""
         name, _, number = self.query_id.partition("/")
         return Checkpoint(f"{name}/{int(number or 0) + 1}", base, takeover)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What tells a query from others.
+    """The properties of a query.
 
     Attributes:
-        has_group: whether its progress is in a group as well.
-        copies: how probable a copy of a task is; see `SimulatedJob`.
-        losses: how probable it is at the beginning of a life that its checkpoint is lost.
-        set_backs: the same, that an older checkpoint is restored.
-        falls: how probable it is that a driver's machine dies right behind a decision.
-        is_stepwise: every other life runs its batches step by step, as the sink by name does.
+        has_group: whether its progress is also in a group.
+        copies: the probability of a copy of a task; see `SimulatedJob`.
+        losses: the probability, at the start of a life, that the checkpoint is lost.
+        set_backs: the probability, at the start of a life, that an older checkpoint is restored.
+        falls: the probability that a driver's machine dies right after a decision.
+        is_stepwise: whether every other life runs its batches in two steps, like ``format("oncelog-kafka")``.
     """
 
     has_group: bool = False
@@ -92,14 +91,14 @@ class Traits:
 
 
 class Driver(Protocol):
-    """What runs batches."""
+    """Runs batches."""
 
     def run(self, batch: Batch[Job]) -> BatchReport:
         """Write one batch, exactly once."""
 
 
 class StepwiseDriver:
-    """A driver in two processes, of which the second knows of the first what it was told."""
+    """A driver in two processes; the second one knows about the first only what was passed on."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
@@ -124,17 +123,15 @@ class SinkQuery(Client):
     """A query; each life is a run of its driver.
 
     Args:
-        world: that it lives in.
         place: where it writes.
         batches: how many it has.
         more: options of the sink.
-        traits: what else tells it from others.
-        lives: of drivers.
+        lives: the most lives of drivers.
 
     Attributes:
         source: the rows of all batches; the checkpoint says which are done.
         drivers: every life's process.
-        bases: which of the source's batches was the first of each query that had the history.
+        bases: the first of the source's batches for each query that had the history.
     """
 
     def __init__(
@@ -171,14 +168,14 @@ class SinkQuery(Client):
         self.plan(batches)
 
     def plan(self, batches: int) -> None:
-        """Let the source have rows for so many more batches."""
+        """Add rows for this many more batches to the source."""
         chance, known = self.world.chance, self.source
         for _ in range(batches):
             counts = [chance.randint(0, ROWS_MAX) for _ in range(chance.randint(1, 3))]
             known.append([[self.world.numbers("rows", 1) for _ in range(count)] for count in counts])
 
     def end(self, batch: int) -> int:
-        """The source's offset behind a batch."""
+        """The source's offset after a batch."""
         return sum(len(rows) for rows_of in self.source[: batch + 1] for rows in rows_of)
 
     def decided(self) -> int:
@@ -189,7 +186,7 @@ class SinkQuery(Client):
         return self.bases[ledger.query_id] + (0 if ledger.last is None else ledger.last.batch_id + 1)
 
     def fall(self, decided: KafkaRound) -> None:
-        """The driver's machine may die right behind a decision, sometimes with the checkpoint on it."""
+        """Sometimes let the driver's machine die right after a decision, possibly with the checkpoint."""
         chance = self.world.chance
         if self.is_calm or chance.random() >= self._traits.falls:
             return
@@ -218,7 +215,7 @@ class SinkQuery(Client):
         self.is_done = True
 
     def go_on(self, process: Process, *, back: int = 0) -> None:
-        """Run the batches that the checkpoint does not know as done, and so many before them."""
+        """Run the batches that the checkpoint does not list as done, and `back` batches before them."""
         checkpoint = self.checkpoint
         driver = self.driver(process)
         batch_id = max(checkpoint.done, default=-1) + 1 - back
@@ -229,7 +226,7 @@ class SinkQuery(Client):
             batch_id += 1
 
     def driver(self, process: Process) -> Driver:
-        """What runs the batches of one life."""
+        """The driver that runs the batches of one life."""
         brokers = brokers_of(self.place.cluster, process)
         target = persevere(process, lambda: KafkaTarget(process.open().services.store, brokers, self._options))
         if self._traits.is_stepwise and len(self.drivers) % 2:
@@ -237,7 +234,7 @@ class SinkQuery(Client):
         return BatchDriver(target)
 
     def run_batch(self, process: Process, driver: Driver, checkpoint: Checkpoint, batch_id: int) -> None:
-        """Run one batch, and note it as done."""
+        """Run one batch, and mark it as done."""
         batch = self._batch(process, checkpoint, batch_id, self.source[checkpoint.base + batch_id])
         counts = self.world.counts
         try:
@@ -254,10 +251,10 @@ class SinkQuery(Client):
         checkpoint.done.add(batch_id)
 
     def catch_up(self, process: Process) -> None:
-        """After everything, without faults: run what is left, and one batch more.
+        """At the end, without faults, run what is left and one more batch.
 
-        A copy of a task that loses may open its transaction behind the batch, and only the next lease finds it: here
-        there are none, so that nothing may be left open.
+        A losing copy of a task may open its transaction after the batch, and only the next lease would find it. So
+        there are no copies here, and nothing may be left open.
         """
         self.is_calm = True
         process.sleep_ms(max(self.place.cluster.away_ms(), 0))
@@ -269,20 +266,20 @@ class SinkQuery(Client):
                 return self.go_on(process)
             except ParticipantLostError:
                 pass
-            except AbortableError:  # a slow network leaves a short time-out too little
+            except AbortableError:  # a slow network can exceed a short time-out
                 self.world.counts["restarts at the end"] += 1
-            except GaveUpError:  # what a listing left out while its coordinator was away holds a token back
+            except GaveUpError:  # a transaction that a listing missed, as its coordinator moved, holds a token back
                 process.sleep_ms(TIMEOUT_MAX_MS)
                 self.world.counts["time-outs waited for at the end"] += 1
             process = self.world.process("driver")
         return self.go_on(process)
 
     def _run_edited(self, process: Process, driver: Driver, checkpoint: Checkpoint, batch_id: int) -> None:
-        """Spark plans a batch anew that a restored checkpoint does not know: it reads more by now.
+        """Run a decided batch that a restored checkpoint does not know: Spark plans it again, with more rows.
 
         Raises:
-            BatchRefusedError: as it must, since the batch is decided.
-            LawBrokenError: it was taken for another one.
+            BatchRefusedError: as it must be, because the batch is decided.
+            LawBrokenError: the batch was accepted.
         """
         rows = [*self.source[checkpoint.base + batch_id], [self.world.numbers("rows", 1)]]
         self.world.counts["batches planned anew"] += 1

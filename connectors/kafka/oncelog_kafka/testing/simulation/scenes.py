@@ -1,4 +1,4 @@
-"""Small scenes of the sink, each with what was there before, for a fault at every place of what follows."""
+"""Small scenes of the sink, each with its preparation, to be run with a fault at every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.testing.simulation.queries import SinkQuery, Traits
 
 Follow = Callable[[Callable[[Process], None]], bool]
-"""Runs a driver; whether it came to its end."""
+"""Runs a driver, and returns whether it has done its work."""
 
 REWRITES: Mapping[str, object] = {
     "onTimedOutParticipant": "rewrite",
@@ -33,8 +33,8 @@ class Scene:
         batches: of the source.
         more: options of the sink.
         traits: of the query.
-        may_lose: whether a fault may take so long that transactions time out behind their decision.
-        loses: whether some do in any case, and nobody writes them again.
+        may_lose: whether a fault may take so long that transactions time out after their decision.
+        loses: whether some time out in any case, and nobody writes them again.
     """
 
     batches: ClassVar[int] = 1
@@ -44,7 +44,7 @@ class Scene:
     loses: ClassVar[bool] = False
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
-        """What happened before; no fault strikes."""
+        """What happened before, without faults."""
 
 
 class OneBatch(Scene):
@@ -52,7 +52,7 @@ class OneBatch(Scene):
 
 
 class TwoBatches(Scene):
-    """Two batches of one run, with one lease, that move a group."""
+    """Two batches of one run, with one lease, which move a group."""
 
     batches = 2
     traits = Traits(has_group=True)
@@ -66,7 +66,7 @@ class Speculation(Scene):
 
 
 class Replay(Scene):
-    """A batch whose driver died right behind its decision."""
+    """A batch whose driver died right after its decision."""
 
     batches = 2
 
@@ -75,7 +75,7 @@ class Replay(Scene):
 
 
 class Rewrite(Scene):
-    """The same, and it timed out before the next driver began."""
+    """The same, but the batch timed out before the next driver began."""
 
     batches = 2
     more = REWRITES
@@ -86,7 +86,7 @@ class Rewrite(Scene):
 
 
 class RewriteOfAPart(Scene):
-    """A part of the batch was committed before its driver died, the rest timed out."""
+    """A part of the batch was committed before its driver died, and the rest timed out."""
 
     more = REWRITES
     may_lose = True
@@ -96,7 +96,7 @@ class RewriteOfAPart(Scene):
 
 
 class Reinitialised(Scene):
-    """Every part was committed before its driver died, and the ids were used again since: only the tokens tell."""
+    """Every part was committed before the driver died, but the ids were used again since, so only the tokens tell."""
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
         follow(lambda process: _killed_at(KafkaCrashPoint.ENDED, process, query, times=2))
@@ -107,7 +107,7 @@ class Reinitialised(Scene):
 
 
 class Takeover(Replay):
-    """The checkpoint is lost with the driver, whose decision is not carried out."""
+    """The checkpoint is lost together with the driver, whose decision is not complete."""
 
     traits = Traits(has_group=True)
 
@@ -117,7 +117,7 @@ class Takeover(Replay):
 
 
 class TakeoverBesideADriver(Scene):
-    """The checkpoint is lost, and the driver stands still before its decision, out of reach; it wakes up later."""
+    """The checkpoint is lost, and the driver is paused before its decision, out of reach; it wakes up later."""
 
     batches = 2
     traits = Traits(has_group=True)
@@ -128,7 +128,7 @@ class TakeoverBesideADriver(Scene):
 
 
 class TakeoverThatLoses(Takeover):
-    """The first batch of the query that took over times out behind its decision, and moves no group."""
+    """The first batch of the query that took over times out after its decision, so the group does not move."""
 
     batches = 3
     more: ClassVar[Mapping[str, object]] = {"transactionTimeoutMs": 20_000}
@@ -140,7 +140,7 @@ class TakeoverThatLoses(Takeover):
 
 
 class TakeoverTwice(TakeoverThatLoses):
-    """The same, behind a query in between that took over and decided nothing."""
+    """The same, after another query in between that took over and decided nothing."""
 
     def prepare(self, query: SinkQuery, follow: Follow) -> None:
         Takeover.prepare(self, query, follow)
@@ -197,4 +197,4 @@ SCENES: dict[str, type[Scene]] = {
         TakeoverTwice,
     )
 }
-"""By name."""
+"""The scenes by name."""

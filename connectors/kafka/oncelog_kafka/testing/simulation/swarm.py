@@ -1,4 +1,4 @@
-"""A run of a query into simulated brokers, from its seed: which brokers and options they are, and what goes wrong."""
+"""A run of a query with simulated brokers from its seed, which decides brokers, options and what goes wrong."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ RATES: dict[Fault, tuple[float, ...]] = {
     Fault.STALE_READ: (0.1, 0.5),
     Fault.CLOCK_JUMP: (0.002, 0.01, 0.03),
 }
-"""How probable a fault is at an operation that can meet it."""
+"""The probability of a fault at an operation that can have it."""
 
 LOSSES, SET_BACKS, FALLS = (0.0, 0.0, 0.4), (0.0, 0.0, 0.2), (0.0, 0.3, 0.6)
-"""How probable it is, as a driver begins, that the checkpoint is lost, and that an older one is restored; and right
-behind a decision, that the driver's machine dies."""
+"""The probabilities that the checkpoint is lost, or an older one is restored, when a driver begins, and that the
+driver's machine dies right after a decision."""
 
 SPECULATIVE = 0.02
-"""How probable a second attempt of a task is, at each look, where there are copies."""
+"""The probability, at each check, of a second attempt of a task, in runs with copies."""
 
 STEPWISE = 0.5
-"""Of the runs, how many have drivers that work step by step."""
+"""The share of runs whose drivers work in two steps."""
 
 LASTS_MS = 300_000
-"""Within it a reader looks, most often at the beginning."""
+"""During this time a reader reads, most often at the beginning."""
 
 LOOKS = 20
 
 
 def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None) -> Outcome:
-    """Run one seed from its beginning to its judgement.
+    """Run one seed and check the result.
 
     Args:
-        seed: which.
-        is_stepwise: of the query's `Traits`; drawn by default.
-        steps_kept: how many of the last steps its trace keeps; all by default.
+        is_stepwise: see `Traits`; depends on the seed by default.
+        steps_kept: how many of the last steps the trace keeps; all by default.
     """
     chance = Random(seed)
     nature = Nature(
@@ -68,7 +67,7 @@ def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = 
     failure = None
     with world.entered():
         try:
-            drawn = Random(f"steps of {seed}").random() < STEPWISE  # by itself: all else stays what it was
+            drawn = Random(f"steps of {seed}").random() < STEPWISE  # a separate Random, so that all else stays the same
             _play(world, faults, is_stepwise=drawn if is_stepwise is None else is_stepwise)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
@@ -122,7 +121,7 @@ def _query(world: World, *, is_stepwise: bool) -> SinkQuery:
 
 
 def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:
-    """Coordinators move, an operator aborts what is open, and a reader looks, at moments drawn beforehand."""
+    """At random times, chosen in advance, coordinators move, an operator aborts what is open, and a reader reads."""
     chance, cluster = world.chance, query.place.cluster
     for _ in range(chance.choice((0, 0, 3))):
         move = chance.randrange(SHARDS), chance.randrange(2_000), chance.randrange(2_000)

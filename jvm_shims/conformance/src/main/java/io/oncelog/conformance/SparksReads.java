@@ -5,8 +5,8 @@ import java.net.URLClassLoader;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 
 /**
- * Spark's own provider of its Kafka source, from the jar in which a class of this project hides it. The suites of the
- * sink read with it what oncelog wrote.
+ * Loads Spark's own provider of its Kafka source, although a class of this project hides it. The sink's suites use it
+ * to read what oncelog wrote.
  */
 public final class SparksReads extends URLClassLoader {
   private static final String HIDDEN = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
@@ -15,7 +15,7 @@ public final class SparksReads extends URLClassLoader {
     super(new URL[] {jar}, others);
   }
 
-  /** Whether the suites that run are those of the sink. */
+  /** Whether the suites of the sink are running. */
   public static boolean areWanted() {
     return Boolean.getBoolean("oncelog.conformance.sparksReads");
   }

@@ -3,7 +3,7 @@ package io.oncelog.conformance;
 import org.scalatest.Suite;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Prints the tests of ScalaTest's suites that are named as arguments, each as the suite, a tab and the test. */
+/** Prints the tests of the ScalaTest suites that the arguments name, each as the suite, a tab and the test. */
 public final class TestNames {
   private TestNames() {}
 
@@ -12,6 +12,6 @@ public final class TestNames {
       Suite suite = (Suite) Class.forName(name).getConstructor().newInstance();
       CollectionConverters.asJava(suite.testNames()).forEach(test -> System.out.println(name + "\t" + test));
     }
-    System.exit(0); // some suites start threads as soon as they are made
+    System.exit(0); // some suites start threads in their constructors
   }
 }

@@ -8,16 +8,16 @@ import org.apache.kafka.clients.CommonClientConfigs;
 public final class ClientSettings {
   public static final String PREFIX = "kafka.";
 
-  /** Put together at run time: the build rewrites a literal of this text to the relocated name. */
+  /** Joined at run time, because the build would rewrite this text in a literal to the relocated name. */
   static final String ORIGINAL = String.join(".", "org", "apache", "kafka") + ".";
 
-  /** Where the build moved Kafka's classes; the same as above where it did not. */
+  /** Where the build moved Kafka's classes; the same as {@code ORIGINAL} if it did not. */
   static final String RELOCATED =
       CommonClientConfigs.class.getName().replaceAll("clients\\.CommonClientConfigs$", "");
 
   private ClientSettings() {}
 
-  /** The client's settings among {@code options}, without the prefix, in lower case as Kafka's are. */
+  /** The client's settings among {@code options}: without the prefix, and in lower case as in Kafka. */
   public static Map<String, String> of(Map<String, String> options) {
     Map<String, String> settings = new TreeMap<>();
     options.forEach(
@@ -31,8 +31,8 @@ public final class ClientSettings {
   }
 
   /**
-   * A setting's value with the names of Kafka's own classes, such as a login module in {@code sasl.jaas.config}, as
-   * they are in this jar. A name that some guides give for other shaded clients means the same class.
+   * A setting's value, with the names of Kafka's own classes, such as a login module in {@code sasl.jaas.config},
+   * replaced by their names in this jar. The names that some guides give for other shaded clients are replaced too.
    */
   public static String relocated(String value) {
     return value.replace("kafkashaded." + ORIGINAL, ORIGINAL).replace(ORIGINAL, RELOCATED);

@@ -10,7 +10,7 @@ import java.util.regex.Pattern;
 import org.apache.kafka.common.config.internals.BrokerSecurityConfigs;
 import org.apache.kafka.common.security.oauthbearer.ClientJwtValidator;
 
-/** Makes Kafka's clients, which find the users' own classes and the issuer of tokens that the settings name. */
+/** Creates Kafka's clients, so that they find the users' own classes and the issuer of tokens in their settings. */
 public final class Clients {
   private static final String URL = "sasl.oauthbearer.token.endpoint.url";
 
@@ -18,7 +18,7 @@ public final class Clients {
 
   private static final String LOGIN = "sasl.jaas.config";
 
-  /** Settings that name classes which may be a user's. */
+  /** Settings that may name a user's class. */
   private static final Set<String> CLASSES =
       Set.of(
           "sasl.client.callback.handler.class",
@@ -33,10 +33,10 @@ public final class Clients {
 
   private Clients() {}
 
-  /** Makes a client of these settings, in which names of Kafka's classes are those of this jar. */
+  /** Creates a client with these settings, in which names of Kafka's classes are already those of this jar. */
   public static <T> T create(Map<String, ?> given, Function<Map<String, Object>, T> make) {
     Map<String, Object> settings = new HashMap<>(given);
-    // Kafka's default is a brokers' one too, and needs a library for that which clients do without.
+    // Kafka's default validator also serves brokers, and for that needs a library that clients do not need.
     settings.putIfAbsent(VALIDATOR, ClientJwtValidator.class.getName());
     allowIssuer(settings);
     Thread thread = Thread.currentThread();
@@ -67,8 +67,9 @@ public final class Clients {
   }
 
   /**
-   * Kafka asks issuers only that a system property names, because whoever configures a Connect cluster from outside
-   * must not make it call any address. Who gives options to Spark runs code there anyway.
+   * Allows the issuer that the settings name. Kafka only calls issuers that a system property lists, so that whoever
+   * configures a Connect cluster from outside cannot make it call any address. Whoever sets options in Spark can run
+   * code there anyway.
    */
   private static synchronized void allowIssuer(Map<String, ?> settings) {
     Object url = settings.get(URL);

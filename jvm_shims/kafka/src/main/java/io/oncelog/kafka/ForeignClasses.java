@@ -12,11 +12,11 @@ import java.util.Map;
 import java.util.WeakHashMap;
 
 /**
- * Classes that were written for Kafka's client under its own name, such as a login module or a provider of tokens, for
- * the client of this jar: what they call Kafka's classes is renamed as they are loaded.
+ * Loads classes that were written for Kafka's client under its original name, such as a login module or a provider of
+ * tokens, for the client in this jar: it renames their references to Kafka's classes when it loads them.
  *
- * <p>Each class that such a class uses is loaded here too, so that all of them see one another. Those of the JDK, of
- * Spark, of the logging facade and of this jar are everybody's.
+ * <p>It also loads every class that such a class uses, so that they all see one another. The classes of the JDK, of
+ * Spark, of the logging facade and of this jar are shared.
  */
 final class ForeignClasses extends ClassLoader {
   private static final List<String> SHARED =
@@ -24,7 +24,7 @@ final class ForeignClasses extends ClassLoader {
 
   private static final int UTF8 = 1;
 
-  /** The sizes of a class file's constants, by tag; 0 is no tag. */
+  /** The sizes of a class file's constants, by tag; 0 for numbers that are not a tag. */
   private static final int[] SIZES = {0, 0, 0, 4, 4, 8, 8, 2, 2, 4, 4, 4, 4, 0, 0, 3, 2, 4, 4, 2, 2};
 
   private static final Map<ClassLoader, WeakReference<ForeignClasses>> LOADERS = new WeakHashMap<>();
@@ -33,7 +33,7 @@ final class ForeignClasses extends ClassLoader {
     super(parent);
   }
 
-  /** The classes that this loader finds. */
+  /** The loader for the classes that {@code parent} finds. */
   static synchronized ForeignClasses seenFrom(ClassLoader parent) {
     ClassLoader from = parent == null ? ForeignClasses.class.getClassLoader() : parent;
     WeakReference<ForeignClasses> known = LOADERS.get(from);
@@ -77,7 +77,7 @@ final class ForeignClasses extends ClassLoader {
     }
   }
 
-  /** A class file in which names that begin with {@code from} begin with {@code to}: they are texts in its pool. */
+  /** A class file with {@code from} replaced by {@code to} in all names, which are texts in its constant pool. */
   static byte[] renamed(byte[] content, String from, String to) throws IOException {
     DataInputStream in = new DataInputStream(new ByteArrayInputStream(content));
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(content.length + 1024);
@@ -92,7 +92,7 @@ final class ForeignClasses extends ClassLoader {
         out.writeUTF(in.readUTF().replace(from, to).replace(from.replace('.', '/'), to.replace('.', '/')));
       } else {
         out.write(in.readNBytes(SIZES[tag]));
-        at += SIZES[tag] == 8 ? 1 : 0; // a long and a double count for two
+        at += SIZES[tag] == 8 ? 1 : 0; // a long and a double count as two constants
       }
     }
     in.transferTo(out);

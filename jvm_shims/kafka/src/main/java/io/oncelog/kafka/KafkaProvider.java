@@ -18,10 +18,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Where Spark finds {@code format("oncelog-kafka")}.
+ * The entry point through which Spark finds {@code format("oncelog-kafka")}.
  *
- * <p>Batch writes come by the older interface, as those of Spark's own Kafka sink do: only by it may a write leave out
- * the mode.
+ * <p>Batch writes use the older interface, as in Spark's own Kafka sink, because only there may a write leave out the
+ * mode.
  */
 public final class KafkaProvider implements TableProvider, CreatableRelationProvider, DataSourceRegister {
   public static final String NAME = "oncelog-kafka";
@@ -31,7 +31,7 @@ public final class KafkaProvider implements TableProvider, CreatableRelationProv
     return NAME;
   }
 
-  /** Spark's first question, whatever it is to do by this name. */
+  /** Spark calls this first for every read and write, so it also checks the jar's version. */
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     Version.get();

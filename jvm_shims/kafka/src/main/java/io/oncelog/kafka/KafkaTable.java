@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The topics of one read, or of one streaming write, which keeps its table for as long as it runs. */
+/** The table of one read, or of one streaming write, which keeps its table as long as it runs. */
 final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
   private final StructType schema;
   private final SinkState sink;
@@ -34,7 +34,7 @@ final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSin
   }
 
   @Override
-  @SuppressWarnings("deprecation") // its successor, columns(), is made of it by default
+  @SuppressWarnings("deprecation") // its successor, columns(), calls it by default
   public StructType schema() {
     return schema;
   }
@@ -59,13 +59,13 @@ final class KafkaTable implements Table, SupportsRead, SupportsWrite, ReportsSin
     return new StreamWriteBuilder(sink, info);
   }
 
-  /** What the last batch's report says: in the query's progress, under {@code sink.metrics}. */
+  /** The last batch's report, which the query's progress shows under {@code sink.metrics}. */
   @Override
   public Map<String, String> metrics() {
     return sink.metrics();
   }
 
-  /** What a query's progress calls the sink. */
+  /** The name of the sink in a query's progress. */
   @Override
   public String toString() {
     return name();

@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.TreeMap;
 import java.util.jar.Attributes;
 
-/** The version of oncelog that this jar is of. One jar twice on a class path does no harm, two versions of it would. */
+/** The version of this jar. The same jar twice on a class path does no harm, but two versions of it would. */
 public final class Version {
   private static final TreeMap<String, List<String>> FOUND = all();
 
@@ -23,13 +23,13 @@ public final class Version {
   public static String get() {
     if (FOUND.size() > 1) {
       throw new IllegalArgumentException(
-          "UsageError: this Spark has the Kafka connector's jar in several versions; start it with one of them, as "
-              + "`oncelog jars` prints it; jars=" + FOUND);
+          "UsageError: this Spark has the Kafka connector's jar in several versions; start it with only the one that "
+              + "`oncelog jars` prints; jars=" + FOUND);
     }
     return FOUND.firstKey();
   }
 
-  /** Where each version on the class path lies. */
+  /** The jars on the class path, by version. */
   private static TreeMap<String, List<String>> all() {
     String entry = KafkaProvider.class.getName().replace('.', '/') + ".class";
     TreeMap<String, List<String>> found = new TreeMap<>();

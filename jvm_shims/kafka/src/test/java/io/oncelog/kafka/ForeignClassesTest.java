@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Test;
 class ForeignClassesTest {
   private static final String LOGIN = "sasl.jaas.config";
 
-  /** It has constants of all sizes. */
+  /** A class with constants of all sizes. */
   public static final class Greeting implements Callable<String> {
     @Override
     public String call() {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
-/** A stream on Spark since 4.2, whose wrapper of Python streams limits batches and knows AvailableNow. */
+/** A stream on Spark 4.2 and later, whose wrapper of Python streams limits batches and supports AvailableNow. */
 final class AdmittedStream extends PlannedStream {
   private final SupportsTriggerAvailableNow admission;
 

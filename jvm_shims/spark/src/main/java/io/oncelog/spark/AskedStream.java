@@ -8,11 +8,11 @@ import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 
 /**
- * A stream on Spark 4.0 and 4.1, whose wrapper of Python streams knows nothing of limits: Python is asked by the one
- * call with two offsets that there is, and answers by a partition (asked_stream.py).
+ * A stream on Spark 4.0 and 4.1, whose wrapper of Python streams does not support limits. Questions to Python use the
+ * only call that takes two offsets, and the answer comes in a partition (asked_stream.py).
  */
 final class AskedStream extends PlannedStream {
-  /** Any limit but that of {@code Trigger.Once}: what it is, Python knows from its options. */
+  /** Any limit except that of {@code Trigger.Once}; Python knows the real limit from its options. */
   private static final ReadLimit AS_ITS_OPTIONS_SAY = ReadLimit.maxRows(Long.MAX_VALUE);
 
   private static final String NOWHERE = "{}";

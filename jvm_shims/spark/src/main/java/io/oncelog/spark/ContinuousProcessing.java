@@ -1,14 +1,15 @@
 package io.oncelog.spark;
 
 /**
- * Refuses continuous processing, which gives Python's sinks no rows, and has no micro-batches. Spark asks a table no
- * question that tells it apart. The Kafka connector's jar carries this class too.
+ * Refuses continuous processing, which has no micro-batches and passes no rows to Python's sinks. Nothing that Spark
+ * asks a table shows that a query is continuous, so this looks at the call stack. The Kafka connector's jar contains
+ * this class too.
  */
 public final class ContinuousProcessing {
   private ContinuousProcessing() {}
 
   /**
-   * To be called where Spark asks a table for a write: a continuous query does so while it is made, so {@code start()}
+   * Call this when Spark asks a table for a write. A continuous query does that while it is created, so {@code start()}
    * fails.
    *
    * @throws IllegalArgumentException if the write is that of a continuous query

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
-/** A read by Python whose batches are limited, also on a Spark whose Python streams know no limits. */
+/** A read by Python whose batches are limited, even on a Spark whose Python streams do not support limits. */
 record LimitedScan(Scan python) implements Scan {
   @Override
   public StructType readSchema() {

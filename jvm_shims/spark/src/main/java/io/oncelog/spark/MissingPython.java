@@ -10,8 +10,8 @@ import org.apache.spark.api.python.PythonUtils$;
 import org.apache.spark.sql.AnalysisException;
 
 /**
- * Why Spark's Python does not know a data source of oncelog's: Spark itself says only that there is no such source. The
- * Kafka connector's jar carries this class too.
+ * Finds out why Spark's Python does not know oncelog's data source; Spark itself only says that there is none. The
+ * Kafka connector's jar contains this class too.
  */
 public final class MissingPython {
   private static final long PATIENCE_S = 30;
@@ -19,11 +19,11 @@ public final class MissingPython {
   private MissingPython() {}
 
   /**
-   * What is wrong with the interpreter that Spark asks for data sources, and what mends it.
+   * What is wrong with the interpreter that Spark asks for data sources, and how to fix it.
    *
-   * @param problem of a look-up; one that does not say that there is no such source is thrown as it is
-   * @param module that has the source
-   * @param product that brings the module, as pip calls it
+   * @param problem the exception of the look-up; thrown again if it does not say that there is no such source
+   * @param module the Python module with the source
+   * @param product what to install with pip to get the module
    */
   @SuppressWarnings("unchecked")
   public static <T extends Throwable> IllegalArgumentException why(Exception problem, String module, String product)
@@ -36,16 +36,16 @@ public final class MissingPython {
 
   static String why(String python, String module, String product) {
     try {
-      return "UsageError: Spark's Python has no oncelog that works; pip install \"" + product + "\" there, or set "
-          + "PYSPARK_PYTHON to an interpreter that has it, where Spark (with Spark Connect, its server) is started; "
+      return "UsageError: Spark's Python has no working oncelog; pip install \"" + product + "\" there, or start Spark "
+          + "(or the server of Spark Connect) with PYSPARK_PYTHON set to an interpreter that has it; "
           + "python=" + python + ", cause=" + lastWords(python, module);
     } catch (IOException notStarted) {
       return "UsageError: Spark's Python cannot be started; set PYSPARK_PYTHON to an interpreter that has oncelog, "
-          + "where Spark (with Spark Connect, its server) is started; python=" + python;
+          + "and start Spark (or the server of Spark Connect) again; python=" + python;
     }
   }
 
-  /** The last line that the interpreter prints when it is to import the module. */
+  /** The last line that the interpreter prints when it imports the module. */
   private static String lastWords(String python, String module) throws IOException {
     Path output = Files.createTempFile("oncelog-", ".txt");
     try {
@@ -58,7 +58,7 @@ public final class MissingPython {
       }
       List<String> lines = Files.readString(output).strip().lines().toList();
       return process.exitValue() == 0 || lines.isEmpty()
-          ? "Spark did not find it when it looked, and looks once only: start Spark again"
+          ? "Spark looks for it only once, and did not find it then: start Spark again"
           : lines.get(lines.size() - 1);
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();

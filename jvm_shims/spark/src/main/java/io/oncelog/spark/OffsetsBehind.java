@@ -6,15 +6,15 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
 import java.util.stream.LongStream;
 
-/** How far a query is behind the log, by the offsets that Python writes. */
+/** How far a query is behind the log, computed from the offsets that Python writes. */
 final class OffsetsBehind {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private OffsetsBehind() {}
 
   /**
-   * @param latest where the log ends, as Python writes an offset of the source (offsets.py)
-   * @param consumed where the query is
+   * @param latest where the log ends, in the source's format (offsets.py)
+   * @param consumed how far the query has read, in the same format
    */
   static Map<String, String> metrics(String latest, String consumed) {
     try {
@@ -25,7 +25,7 @@ final class OffsetsBehind {
     }
   }
 
-  /** Of the partitions that the query has read of. */
+  /** The distance for each partition that the query has read from. */
   private static LongStream behind(JsonNode latest, JsonNode consumed) {
     return consumed.properties().stream()
         .flatMapToLong(

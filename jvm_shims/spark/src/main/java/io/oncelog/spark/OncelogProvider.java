@@ -9,9 +9,9 @@ import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Where Spark finds {@code format("oncelog")} when this jar is on its class path: a registered JVM source comes before
- * a Python one of the same name. Being Spark's own wrapper of Python sources, it is given the name, and finds the
- * Python source by it.
+ * The entry point through which Spark finds {@code format("oncelog")} if this jar is on its class path, because a
+ * registered JVM source takes precedence over a Python source of the same name. It is Spark's own wrapper of Python
+ * sources, which finds the Python source by the same name.
  */
 public final class OncelogProvider extends PythonDataSourceV2 implements DataSourceRegister {
   static final String NAME = "oncelog";
@@ -25,7 +25,7 @@ public final class OncelogProvider extends PythonDataSourceV2 implements DataSou
   public UserDefinedPythonDataSource source() {
     try {
       return super.source();
-    } catch (Exception notFound) { // Spark's are checked, and Scala does not say so
+    } catch (Exception notFound) { // Spark throws checked exceptions, which Scala does not declare
       throw MissingPython.why(notFound, "pyspark_oncelog", "oncelog[spark]");
     }
   }

@@ -8,10 +8,10 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A read that Python plans and that shows columns.
+ * A read that Python plans and the JVM runs, in columns.
  *
- * @param python plans it; knows all columns of the table, and is told nothing of those that are left out
- * @param readSchema the columns that are shown
+ * @param python plans the read, always with all columns of the table
+ * @param readSchema the columns that the read shows
  */
 record OncelogScan(Scan python, StructType readSchema) implements Scan {
   @Override

@@ -9,9 +9,9 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The topics of one read or write as a table: the Python one, read by other tasks. */
+/** The table of one read or write: Spark's table of the Python source, but read by tasks in the JVM. */
 final class OncelogTable extends PythonTable {
-  /** Set to false, reads are those of the Python source again, for all that is planned from then on. */
+  /** If it is false, everything that is planned from then on is read by Python. */
   private static final String SWITCH = "spark.oncelog.jvmReader";
 
   private static final String OBJECT_STORE = "s3:";
@@ -23,7 +23,7 @@ final class OncelogTable extends PythonTable {
     this.schema = schema;
   }
 
-  /** Python's credentials and clients read object stores: there the socket is not what bounds a read. */
+  /** Object stores are read in Python, with its credentials and clients; there the socket is not the bottleneck. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     ScanBuilder python = super.newScanBuilder(options);
@@ -43,7 +43,7 @@ final class OncelogTable extends PythonTable {
     return Boolean.parseBoolean(SQLConf.get().getConfString(SWITCH, "true"));
   }
 
-  /** What a query's progress calls the sink. */
+  /** The name of the sink in a query's progress. */
   @Override
   public String toString() {
     return name();

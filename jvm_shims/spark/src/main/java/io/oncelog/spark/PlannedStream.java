@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
-/** The stream that Python plans, batch by batch, with other tasks. */
+/** A stream whose batches Python plans, with the tasks of this jar or of Python. */
 abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private final MicroBatchStream python;
   private final PartitionReaderFactory readers;
@@ -54,7 +54,7 @@ abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailab
     return python.latestOffset();
   }
 
-  /** Where the log ends now, or null where that is not known. */
+  /** Where the log ends now; null if that is not known. */
   abstract Offset logEnd();
 
   @Override
@@ -63,7 +63,7 @@ abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailab
     return latest;
   }
 
-  /** Spark asks behind each batch, once it knows where the log ends. */
+  /** Spark calls this after each batch, once it knows where the log ends. */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumed) {
     return latest == null || latestConsumed.isEmpty()
@@ -81,7 +81,7 @@ abstract class PlannedStream implements MicroBatchStream, SupportsTriggerAvailab
     python.stop();
   }
 
-  /** What a query's progress calls the source. */
+  /** The name of the source in a query's progress. */
   @Override
   public String toString() {
     return OncelogProvider.NAME;

@@ -7,10 +7,10 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 
-/** What Python planned, as the JSON that it wrote within a pickle (task_partition.py). */
+/** Reads what Python planned: JSON within a pickle (task_partition.py). */
 final class PythonPartitions {
   static {
-    // A pickled partition is a call of this function of Python's, with a text.
+    // A pickled partition is a call of this Python function with a text.
     Unpickler.registerConstructor("oncelog.spark.task_partition", "task_partition", arguments -> arguments[0]);
   }
 
@@ -25,7 +25,7 @@ final class PythonPartitions {
   }
 
   static IllegalStateException otherVersion(Exception problem) {
-    return new IllegalStateException("this jar and the Python package oncelog are not of one version", problem);
+    return new IllegalStateException("this jar and the Python package oncelog have different versions", problem);
   }
 
   private static byte[] pickled(InputPartition planned) {

@@ -9,8 +9,8 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * What one task reads, as Python planned it: rows of one partition of a topic, by file and byte range. Arrays of JSON
- * hold it, with the values in the order of the components here.
+ * What one task reads, as Python planned it: rows of one partition of a topic, by file and byte range. It is written as
+ * JSON arrays, with the values in the order of the components here.
  *
  * @param folder of the log
  * @param slices in order of offsets

@@ -11,11 +11,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The columns that a read shows of one partition. They are filled again for each block, as Spark allows; what is the
- * same for all rows is one value.
+ * The columns that a read shows for one partition. They are reused for each block, as Spark allows. A column that is
+ * the same for all rows is a constant.
  */
 final class SourceColumns {
-  /** Kafka's timestamp type: set by the producer. */
+  /** Kafka's timestamp type for times that the producer set. */
   private static final int CREATE_TIME = 0;
 
   private static final int FIRST_CAPACITY = 1024;
@@ -25,7 +25,7 @@ final class SourceColumns {
   private final WritableColumnVector offsets;
 
   /**
-   * @param schema columns of the source, any of them
+   * @param schema any of the source's columns
    */
   SourceColumns(StructType schema, String topic, int partition) {
     ColumnVector[] columns = new ColumnVector[schema.size()];
@@ -43,12 +43,12 @@ final class SourceColumns {
     return batch;
   }
 
-  /** Those that hold records. */
+  /** The columns that are read from the records. */
   RecordVectors records() {
     return records;
   }
 
-  /** Makes a batch of the records as they are now, which are {@code count} from {@code firstOffset} on. */
+  /** Completes the batch: {@code count} records, the first of which has {@code firstOffset}. */
   void show(long firstOffset, int count) {
     if (offsets != null) {
       offsets.reserve(count);

@@ -4,14 +4,14 @@ import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.stream.LongStream;
 
-/** What both sources report of a query, by the names of Spark's Kafka source. */
+/** What both sources report about a query, under the names of Spark's Kafka source. */
 public final class SourceMetrics {
   private SourceMetrics() {}
 
   /**
    * How far a query is behind.
    *
-   * @param behind how many offsets it has not read, of each partition; below 0 counts as 0
+   * @param behind for each partition, how many offsets the query has not read; below 0 counts as 0
    */
   public static Map<String, String> offsetsBehind(LongStream behind) {
     LongSummaryStatistics found = behind.map(count -> Math.max(count, 0)).summaryStatistics();

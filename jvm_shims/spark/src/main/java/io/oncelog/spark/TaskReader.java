@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Shows the rows of a task, a batch per block. Touches no metadata. */
+/** Reads the rows of a task, one batch for each block. Reads no metadata. */
 final class TaskReader implements PartitionReader<ColumnarBatch> {
   private final Iterator<ReadTask.Slice> slices;
   private final BlockReader blocks;

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Goes to the executors, and makes there a reader of each task. */
+/** Is sent to the executors, and creates a reader for each task there. */
 record TaskReaderFactory(StructType schema) implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {

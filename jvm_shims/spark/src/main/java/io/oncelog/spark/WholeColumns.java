@@ -9,16 +9,16 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Builds a scan of the columns that Spark asks for: those of batches; of streams it reads all. Headers keep all of
- * their fields.
+ * Builds a scan of the columns that Spark asks for. Spark prunes the columns of batches only; streams read all. Headers
+ * keep all of their fields.
  */
 public final class WholeColumns implements SupportsPushDownRequiredColumns {
   private final Function<StructType, Scan> scan;
   private StructType schema;
 
   /**
-   * @param schema of all columns
-   * @param scan of the columns that are left
+   * @param schema all columns
+   * @param scan creates the scan of the columns that are left
    */
   public WholeColumns(StructType schema, Function<StructType, Scan> scan) {
     this.schema = schema;

@@ -32,7 +32,7 @@ class MissingPythonTest {
   void anInterpreterThatHasTheModuleByNowWasAskedTooEarly() throws IOException {
     String told = MissingPython.why(interpreter("exit 0"), "m", "some[product]");
 
-    assertTrue(told.endsWith("looks once only: start Spark again"), told);
+    assertTrue(told.endsWith("did not find it then: start Spark again"), told);
   }
 
   private String interpreter(String script) throws IOException {

@@ -11,7 +11,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class ReadTaskTest {
-  /** What Python writes of such a task: test_task_partition.py compares the same file. */
+  /** A task as Python writes it; test_task_partition.py checks the same file. */
   private static String written() throws IOException {
     try (InputStream file = ReadTaskTest.class.getResourceAsStream("task.json")) {
       return new String(file.readAllBytes(), StandardCharsets.UTF_8).strip();

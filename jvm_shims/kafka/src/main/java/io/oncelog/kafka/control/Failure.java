@@ -8,16 +8,16 @@ import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.RetriableException;
 
-/** Why a request has no answer. The kinds are the branches of Python's errors. */
+/** Why a request has no answer. control.py has an error class for each kind. */
 record Failure(Kind kind, String problem) {
   enum Kind {
-    /** No broker answers, or it does not serve now. */
+    /** No broker answers, or it cannot serve the request now. */
     UNAVAILABLE,
-    /** The brokers, or who gives out the credentials, refuse this client. */
+    /** The brokers, or the issuer of its credentials, refuse this client. */
     ACCESS,
-    /** The client cannot be made of these settings. */
+    /** The client cannot be created with these settings. */
     SETTINGS,
-    /** The client is not the one this connector was built with. */
+    /** The client is not the one that this connector was built with. */
     UNKNOWN_CLIENT
   }
 

@@ -15,20 +15,21 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * The process that Python asks. Its first line names the settings: they hold passwords, which no command line may show.
+ * The process that Python sends requests to. The settings come in its first line and not as arguments, because they
+ * contain passwords, and a command line is visible to everybody.
  *
- * <p>It ends when its input does, whatever it is waiting for, and when its parent does: a fork of the parent may hold
- * the other end of the input open.
+ * <p>It ends when its input ends, whatever it is waiting for. It also ends when its parent ends, because a fork of the
+ * parent may keep the input open.
  */
 public final class Main {
   private static final JsonMapper JSON = new JsonMapper();
 
   private Main() {}
 
-  /** Serves requests of the process whose id is the only argument. */
+  /** Serves the process whose id is the only argument. */
   public static void main(String[] arguments) throws IOException {
     PrintStream answers = System.out;
-    System.setOut(System.err); // what logs to the console does not get between the answers
+    System.setOut(System.err); // keeps console logging out of the answers
     long parent = Long.parseLong(arguments[0]);
     ProcessHandle.of(parent).ifPresentOrElse(one -> one.onExit().thenRun(Main::halt), Main::halt);
     ExecutorService worker = Executors.newSingleThreadExecutor();
@@ -51,7 +52,7 @@ public final class Main {
     Runtime.getRuntime().halt(0);
   }
 
-  /** The connection, once it is open. */
+  /** Opens the connection with the first line, and answers the others. */
   private static final class Session {
     private Requests requests;
 

@@ -36,7 +36,7 @@ import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.requests.OffsetFetchRequest;
 import org.apache.kafka.common.requests.OffsetFetchResponse;
 
-/** What Python asks, as requests of Kafka's protocol; answers are given as they came, errors by Kafka's names. */
+/** Turns Python's requests into Kafka's, and returns the answers as they come, with errors by Kafka's names. */
 final class Requests {
   private static final CoordinatorType TRANSACTION = CoordinatorType.TRANSACTION;
   private static final CoordinatorType GROUP = CoordinatorType.GROUP;
@@ -47,7 +47,7 @@ final class Requests {
     this.wire = wire;
   }
 
-  /** Answers one request; see control.py, which is the only one that asks. */
+  /** Answers one request. Only control.py sends them. */
   Object answer(JsonNode request) {
     String what = request.get("ask").asText();
     return switch (what) {
@@ -227,7 +227,7 @@ final class Requests {
     return found;
   }
 
-  /** The error; if it says that the coordinator is another one, that is looked for before the next request. */
+  /** Returns the error. If it says that the coordinator moved, the next request looks the coordinator up again. */
   private Errors moved(CoordinatorType type, String key, Errors error) {
     if (error == Errors.NOT_COORDINATOR || error == Errors.COORDINATOR_NOT_AVAILABLE) {
       wire.forget(type, key);
@@ -247,7 +247,7 @@ final class Requests {
     return found;
   }
 
-  /** The same request in these versions only. */
+  /** The same request, limited to these versions. */
   private static <T extends AbstractRequest> AbstractRequest.Builder<T> bounded(
       AbstractRequest.Builder<T> builder, int least, int greatest) {
     ApiKeys key = builder.apiKey();

@@ -35,11 +35,11 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Timer;
 
 /**
- * Sends single requests to brokers and coordinators. All use of the client's internals is here: its public API has no
- * EndTxn of somebody else's transaction. One thread at a time.
+ * Sends single requests to brokers and coordinators. Only this class uses the client's internals, because its public
+ * API cannot end somebody else's transaction. For one thread at a time.
  */
 final class Wire implements AutoCloseable {
-  /** Requests that are sent before the first answer is waited for. */
+  /** How many requests are sent before waiting for the first answer. */
   private static final int IN_FLIGHT = 64;
 
   private final Time time = Time.SYSTEM;
@@ -51,7 +51,7 @@ final class Wire implements AutoCloseable {
   /** A request for the coordinator of an id or a group. */
   record Keyed(String key, AbstractRequest.Builder<?> request) {}
 
-  /** What became of a request: a response, or the name of the failure that passes. */
+  /** A response, or the passing failure of a request. */
   record Reply(AbstractResponse response, Errors failure) {}
 
   private record Key(CoordinatorType type, String name) {}
@@ -76,7 +76,7 @@ final class Wire implements AutoCloseable {
             Integer.MAX_VALUE);
     try {
       Timer timer = time.timer(connectTimeoutMs);
-      // A client that reaches none of the addresses begins with them anew, and takes that for an update.
+      // A client that reaches none of the addresses starts over with them, and counts that as an update.
       while (metadata.fetch().isBootstrapConfigured()) {
         if (!client.awaitMetadataUpdate(timer)) {
           throw new TimeoutException("no broker answered within " + connectTimeoutMs + " ms");
@@ -108,12 +108,12 @@ final class Wire implements AutoCloseable {
     return replies;
   }
 
-  /** The coordinator is looked for anew before the next request of this key. */
+  /** The next request for this key looks the coordinator up again. */
   void forget(CoordinatorType type, String key) {
     coordinators.remove(new Key(type, key));
   }
 
-  /** Sends a request to one broker, or any if it is null. */
+  /** Sends a request to a broker; null for any broker. */
   AbstractResponse ask(Node node, AbstractRequest.Builder<?> request) {
     Timer timer = time.timer(timeoutMs);
     return answer(client.send(node == null ? anyNode(timer) : node, request), timer);
@@ -149,7 +149,7 @@ final class Wire implements AutoCloseable {
     }
   }
 
-  /** Looks for those that are not known; gives what is in the way of the ones that are not found. */
+  /** Looks up the coordinators that are not known yet. Returns the errors of those that were not found. */
   private Map<String, Errors> findCoordinators(CoordinatorType type, List<Keyed> requests, Timer timer) {
     Set<String> wanted = new LinkedHashSet<>();
     for (Keyed one : requests) {
@@ -215,7 +215,7 @@ final class Wire implements AutoCloseable {
     return new MetadataRequest.Builder(List.of(), false);
   }
 
-  /** Of the cluster's brokers, and none of its topics. */
+  /** Metadata of the cluster's brokers, without topics. */
   private static final class BrokersOnly extends Metadata {
     BrokersOnly(AdminClientConfig config, long pauseMs, LogContext log) {
       super(

@@ -1,7 +1,7 @@
 /**
- * The control plane of the sink in a process of its own, for the settings that only Java's client understands.
+ * The control plane of the sink in a separate process, for settings that only Java's client supports.
  *
- * <p>Python starts {@link io.oncelog.kafka.control.Main} and asks it, one JSON line a request. Each request is sent to
- * the brokers once; what an answer means, and whether to ask again, is decided in Python.
+ * <p>Python starts {@link io.oncelog.kafka.control.Main} and sends it requests, one line of JSON each. Each request is
+ * sent to the brokers once. Python decides what an answer means, and whether to repeat the request.
  */
 package io.oncelog.kafka.control;

@@ -4,11 +4,11 @@ import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
 /**
- * Counts what the brokers acknowledged: one callback for all sends of a task, so that nothing is kept for a record.
+ * Counts the acknowledged records. All sends of a task share this callback, so no memory is needed per record.
  *
- * <p>Kafka's client calls it from its own thread, and from the sender's for records it refuses at once. The count is
- * only written by the former; {@code flush} returns after the last call for a batch, hence what is read behind it is
- * complete.
+ * <p>Kafka's client calls it from its own thread, and from the sending thread for records that it refuses immediately.
+ * Only the client's thread writes the count, and {@code flush} returns after its last call for a batch. Hence the count
+ * is complete after {@code flush}.
  */
 final class Acknowledgements implements Callback {
   private long count;

@@ -11,7 +11,7 @@ import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** {@code df.write}: all rows are written, or none. Like any batch write it appends again when it is run again. */
+/** {@code df.write}: writes all rows or none. Like any batch write, it appends again if it is run again. */
 public final class BatchWrite {
   private BatchWrite() {}
 
@@ -19,7 +19,7 @@ public final class BatchWrite {
       SQLContext context, SaveMode mode, scala.collection.immutable.Map<String, String> options, Dataset<Row> rows) {
     if (mode == SaveMode.Overwrite || mode == SaveMode.Ignore) {
       throw new IllegalArgumentException(
-          "topics are appended to; leave the mode out, or use mode(\"append\"); mode=" + mode);
+          "a topic can only be appended to; leave the mode out, or use mode(\"append\"); mode=" + mode);
     }
     PythonSteps python = new PythonSteps(rows.schema(), CollectionConverters.asJava(options));
     ObjectNode request = PythonSteps.newObject();

@@ -11,16 +11,16 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * Writes the rows of one micro-batch into open transactions, one for each task that has rows. Called from the driver's
- * Python side.
+ * Writes the rows of one micro-batch into open transactions, one for each task that has rows. The driver's Python side
+ * calls it.
  */
 public final class BatchWriter {
   private BatchWriter() {}
 
   /**
-   * Run the plan of {@code rows} once, each task preparing one participant.
+   * Runs the plan of {@code rows} once; each task prepares one participant.
    *
-   * @param rows with the columns that the settings name, in their order; key and value are binary
+   * @param rows with the columns that the settings name, in that order; key and value are binary
    * @param settings JSON, see {@link SinkSettings}
    * @return JSON: a list of {@link TaskOutcome}, one for each task that had something to write
    */
@@ -38,7 +38,7 @@ public final class BatchWriter {
     return TaskOutcome.toJson(plan.mapPartitions(task).collect());
   }
 
-  /** A plan without a task: what the batch carries beside its rows is prepared here. */
+  /** A plan without tasks: the source's offsets, if the batch has any, are prepared here. */
   private static List<TaskOutcome> withoutRows(SinkSettings settings) {
     if (!settings.carriesOffsets(0)) {
       return List.of();

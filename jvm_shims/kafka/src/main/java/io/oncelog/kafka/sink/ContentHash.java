@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * A hash over records that does not depend on their order: the sum of the records' own hashes. A sum, and not an
- * exclusive or, so that a record that is there twice counts twice.
+ * A hash of records that does not depend on their order: the sum of the records' hashes. It is a sum and not an
+ * exclusive or, so that a record that occurs twice counts twice.
  */
 final class ContentHash {
   private static final long SEED = 42L;

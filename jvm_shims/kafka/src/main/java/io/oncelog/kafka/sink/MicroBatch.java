@@ -17,18 +17,18 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 
 /**
- * One micro-batch of a streaming write: Python plans it before its tasks, and decides and commits it behind them.
+ * One micro-batch of a streaming write: Python plans it before its tasks, and decides and commits it after them.
  *
- * <p>The tasks' messages are of a class of Spark's: the thread that takes results in does not see a jar that was added
- * to a running session.
+ * <p>The tasks' messages use a class of Spark, because the thread that receives results does not see a jar that was
+ * added to a running session.
  */
 final class MicroBatch implements StreamingWrite {
   private final SinkState state;
   private final PythonSteps python;
   private final Integer buckets;
 
-  private ObjectNode asked; // what every step is told
-  private JsonNode attempt; // null where nothing is open
+  private ObjectNode asked; // the fields that every step gets
+  private JsonNode attempt; // null if nothing is open
   private long beganNanos;
 
   MicroBatch(SinkState state, PythonSteps python, Integer buckets) {
@@ -37,13 +37,13 @@ final class MicroBatch implements StreamingWrite {
     this.buckets = buckets;
   }
 
-  /** Retries and copies of tasks have transactional ids of their own; the driver aborts those that did not win. */
+  /** Retries and speculative copies have their own transactional ids; the driver aborts those that did not win. */
   @Override
   public boolean useCommitCoordinator() {
     return false;
   }
 
-  /** Spark calls it on the query's thread, before the tasks. */
+  /** Spark calls this on the query's thread, before the tasks. */
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
     SparkContext context = SparkContext.getOrCreate();
@@ -79,7 +79,7 @@ final class MicroBatch implements StreamingWrite {
     batchIsDone(python.ask("commit", request));
   }
 
-  /** Also on a thread that {@code stop()} interrupted: what is open would stay so until its time-out. */
+  /** Works on a thread that {@code stop()} interrupted too; otherwise transactions stayed open until their time-out. */
   @Override
   public void abort(long epochId, WriterCommitMessage[] messages) {
     if (attempt == null) {
@@ -95,7 +95,7 @@ final class MicroBatch implements StreamingWrite {
     }
   }
 
-  /** Spark's log calls the sink by this. */
+  /** The name of the sink in Spark's log. */
   @Override
   public String toString() {
     return KafkaProvider.NAME;

@@ -17,12 +17,12 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * One participant of a batch: a transaction that a task opens, fills and leaves open, prepared.
+ * One participant of a batch: a transaction that a task opens, fills, and leaves open and prepared.
  *
  * <p>Prepared means: every send succeeded, as many records were acknowledged as rows were sent, the token is part of
- * the transaction, and the client is in no error state. All of it is asked for, because {@code flush} does not throw
- * for failed sends, and whoever ends the transaction from outside would commit what is left without them. Then the
- * producer is closed with a zero time-out: a graceful close would abort.
+ * the transaction, and the client is in no error state. All of this is checked, because {@code flush} does not throw
+ * for failed sends, and whoever ends the transaction from outside would commit it without their records. Then the
+ * producer is closed with a zero time-out, because a graceful close would abort the transaction.
  */
 final class Participant {
   private final SinkSettings settings;
@@ -117,15 +117,15 @@ final class Participant {
               (topic, numbers) ->
                   numbers.forEach(
                       (number, offset) ->
-                          // The metadata says that these offsets are a sink's: the source leaves them alone.
+                          // The metadata marks these offsets as a sink's, so that the source leaves them alone.
                           offsets.put(
                               new TopicPartition(topic, number), new OffsetAndMetadata(offset, settings.token()))));
       producer.sendOffsetsToTransaction(offsets, group(settings.sourceGroup()));
     }
   }
 
-  /** A group without members: nobody consumes by it, or Spark's sources do, which join none. */
-  @SuppressWarnings("removal") // the only way to name such a group; what replaces it comes from a consumer
+  /** A group without members: nobody consumes with it, or only Spark's sources, which do not join groups. */
+  @SuppressWarnings("removal") // the only way to name such a group; its replacement needs a consumer
   private static ConsumerGroupMetadata group(String groupId) {
     return new ConsumerGroupMetadata(groupId);
   }

@@ -4,9 +4,9 @@ import java.util.Iterator;
 import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** The rows of a task, with a mark on what fails in the plan that makes them: that is no failure of Kafka's client. */
+/** The rows of a task. Marks failures of the plan that produces them, to tell them from failures of Kafka's client. */
 final class PlanRows implements Iterator<InternalRow> {
-  /** What the plan threw; Spark and the user get it as it was. */
+  /** What the plan threw; Spark and the user get it unchanged. */
   static final class Failure extends RuntimeException {
     private final RuntimeException thrown;
 

@@ -1,18 +1,17 @@
 package io.oncelog.kafka.sink;
 
 /**
- * One prepared participant: an open transaction that holds all rows of one task, and nothing of it can fail any more
- * but by time. The names of the components are those of the JSON that the driver reads.
+ * One prepared participant: an open transaction with all rows of one task. The driver reads it as JSON, with the names
+ * of the components.
  *
- * @param transactionalId of the participant
  * @param partition of the batch, as Spark numbers it
- * @param producerId names the transaction, with the epoch
- * @param epoch names the transaction, with the producer id
- * @param transactionVersion 2 if the broker bumps the epoch with every transaction, else 1
- * @param rows of the participant
+ * @param producerId identifies the transaction, together with the epoch
+ * @param epoch see {@code producerId}
+ * @param transactionVersion 2 if the broker raises the epoch with every transaction, else 1
+ * @param rows number of rows
  * @param contentHash sum of the rows' hashes; 0 if they were not hashed
- * @param tokenTopic partition 0 of it carries the token in the participant's group
- * @param isFirstAttempt false if Spark tried this task, or its stage, before
+ * @param tokenTopic the token is an offset of this topic's partition 0, in the participant's group
+ * @param isFirstAttempt false if Spark ran this task, or its stage, before
  */
 public record Prepared(
     String transactionalId,

@@ -6,11 +6,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
- * What Kafka's producer knows and does not tell: its producer id, epoch and transaction version, and whether it is in
- * an error state. All reflection on the client is here.
+ * Reads internals of Kafka's producer: its producer id, epoch and transaction version, and whether it is in an error
+ * state. All reflection on the client is here.
  *
- * <p>KIP-939 would make it public API; until a release carries that, an unknown client fails here by name, before any
- * row is sent.
+ * <p>KIP-939 will add these to the public API. Until a release has it, an unknown client fails here with a clear error,
+ * before any row is sent.
  */
 final class ProducerInternals {
   private final Object transactionManager;
@@ -23,7 +23,7 @@ final class ProducerInternals {
     } catch (ReflectiveOperationException problem) {
       throw unknownClient(problem);
     }
-    // What is missing is found now and not after the rows were sent.
+    // Find out now, and not after the rows were sent, whether something is missing.
     hasError();
     isTransactionV2();
     method("lastError");
@@ -38,7 +38,7 @@ final class ProducerInternals {
     return ((Number) identity("epoch")).intValue();
   }
 
-  /** Whether the broker gives every transaction an epoch of its own (transaction.version 2). */
+  /** Whether every transaction has its own epoch (transaction.version 2). */
   boolean isTransactionV2() {
     return (boolean) call("isTransactionV2Enabled");
   }
@@ -84,8 +84,8 @@ final class ProducerInternals {
   private static SinkException unknownClient(Exception problem) {
     return new SinkException(
         SinkException.Kind.UNKNOWN_CLIENT,
-        "the Kafka client is not the one this connector was built with, so it cannot say what it prepared; use the "
-            + "connector's own jar unchanged (client found: "
+        "the Kafka client is not the one that this connector was built with, so it cannot say what it prepared; use "
+            + "the connector's own jar unchanged (client found: "
             + AppInfoParser.getVersion()
             + ")",
         problem);

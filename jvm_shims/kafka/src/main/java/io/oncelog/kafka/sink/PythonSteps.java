@@ -19,28 +19,28 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The way to the connector's Python side ({@code oncelog_kafka.data_source}), which decides everything: Spark asks a
- * Python data source for a writer, and the writer that comes back is a text. There is no Python program to call back,
- * as under foreachBatch, so this works on Spark Connect's servers too.
+ * Calls the connector's Python side ({@code oncelog_kafka.data_source}), which makes all decisions. It has Spark ask a
+ * Python data source for a writer, and the writer that comes back contains the answer as text. Unlike foreachBatch,
+ * this needs no running Python program to call back, so it also works on Spark Connect's servers.
  */
 final class PythonSteps {
   private static final String REQUEST = "@request";
 
-  /** Where a login of the user's own is looked for: Python's processes are told nothing of Spark's jars. */
+  /** Where a user's own login module is looked for, because Python's processes do not know Spark's jars. */
   private static final String LOGIN_JARS = "admin.jars";
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
   static {
-    // A pickled answer is a call of this function of Python's, with a text.
+    // A pickled answer is a call of this Python function with a text.
     Unpickler.registerConstructor("oncelog_kafka.data_source", "answer", arguments -> arguments[0]);
   }
 
-  /** What Python refused, by the name of its error. PySpark shows an exception of this kind as its message alone. */
+  /** An error of the Python side, with the name of its class. PySpark shows only the message of such an exception. */
   private static final class RefusedException extends IllegalArgumentException {
     RefusedException(String message) {
       super(message);
-      setStackTrace(new StackTraceElement[0]); // the sentence says it all, and Spark's log would bury it in frames
+      setStackTrace(new StackTraceElement[0]); // the message is enough, and frames would bury it in Spark's log
     }
   }
 
@@ -77,7 +77,7 @@ final class PythonSteps {
     python.setShortName(KafkaProvider.NAME);
     try {
       return python.source();
-    } catch (Exception notFound) { // Spark's are checked, and Scala does not say so
+    } catch (Exception notFound) { // Spark throws checked exceptions, which Scala does not declare
       throw MissingPython.why(notFound, "pyspark_oncelog_kafka", "oncelog[spark,kafka]");
     }
   }
@@ -86,7 +86,7 @@ final class PythonSteps {
     return SparkContext.getOrCreate().getConf().get("spark.jars", "").replaceAll("(^|,)(file|local):(//)?", "$1");
   }
 
-  /** Have a process import what it needs, and connect. What is wrong shows at the first step that asks for more. */
+  /** Lets a Python process import its modules and connect. Errors are ignored: the first real step shows them. */
   void warmUp() {
     try {
       ask("warm", newObject());
@@ -120,6 +120,6 @@ final class PythonSteps {
   }
 
   private static IllegalStateException otherVersion(Exception problem) {
-    return new IllegalStateException("this jar and the Python package oncelog_kafka are not of one version", problem);
+    return new IllegalStateException("this jar and the Python package oncelog_kafka have different versions", problem);
   }
 }

@@ -64,11 +64,12 @@ final class Rows {
     return number;
   }
 
-  /** The topic of a row. Rows of one topic mostly follow each other, and Spark reuses the memory of a row. */
+  /** The topic of a row; kept, because the next row usually has the same, and copied, because Spark reuses memory. */
   private String topicOf(InternalRow row) {
     if (row.isNullAt(topic)) {
       throw new SinkException(
-          SinkException.Kind.INVALID_ROW, "a row names no topic; give every row one, or set the sink's option topic");
+          SinkException.Kind.INVALID_ROW,
+          "a row names no topic; give every row a topic, or set the sink's option topic");
     }
     UTF8String bytes = row.getUTF8String(topic);
     if (!bytes.equals(lastTopicBytes)) {

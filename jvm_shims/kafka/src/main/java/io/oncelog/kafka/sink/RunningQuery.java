@@ -14,8 +14,8 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 
 /**
- * The streaming query that runs on this thread, as Python's {@code oncelog.spark.kit.context} wants to know it. What
- * Spark shows in no API is asked for by name: its classes changed their packages between releases.
+ * The streaming query that runs on this thread, with the facts that Python's {@code oncelog.spark.kit.context} needs.
+ * Uses reflection where Spark has no API, because its classes changed their packages between releases.
  */
 record RunningQuery(Object execution, long batchId, String defaultPlace, Configuration hadoop) {
 
@@ -64,7 +64,7 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
 
   private static IllegalStateException unknownInternals(String what, Exception problem) {
     return new IllegalStateException(
-        "Spark's internals differ from those oncelog knows; use a supported version of Spark, or upgrade oncelog; "
+        "Spark's internals differ from those that oncelog knows; use a supported version of Spark, or upgrade oncelog; "
             + what,
         problem);
   }

@@ -13,11 +13,9 @@ import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/**
- * Why a participant could not be prepared: what the driver's Python side makes an error of.
- */
+/** Why a participant could not be prepared. The driver's Python side turns it into an error. */
 final class SinkException extends RuntimeException {
-  /** What the driver tells apart. */
+  /** outcomes.py has an error class for each of them. */
   enum Kind {
     INVALID_ROW,
     RECORD_TOO_LARGE,
@@ -43,7 +41,7 @@ final class SinkException extends RuntimeException {
   private static final Pattern NO_PARTITION =
       Pattern.compile("Partition -?\\d+ of topic \\S+ .*not present in metadata.*", Pattern.DOTALL);
 
-  /** The client has no error of its own for an offset's topic that it may not read. */
+  /** The client has no error class for an offset's topic that it may not read. */
   private static final Pattern NOT_AUTHORISED = Pattern.compile("Unexpected error in .*authorization failed.*");
 
   SinkException(Kind kind, String message, Throwable cause) {
@@ -59,7 +57,7 @@ final class SinkException extends RuntimeException {
     return kind;
   }
 
-  /** A failure of Kafka's client, by its kind. */
+  /** The exception for a failure of Kafka's client. */
   static SinkException of(Throwable problem, String transactionalId) {
     if (problem instanceof SinkException known) {
       return known;
@@ -68,7 +66,7 @@ final class SinkException extends RuntimeException {
     return new SinkException(kindOf(root), oneLine(root) + " (transactional id " + transactionalId + ")", problem);
   }
 
-  /** The first cause that has a kind of its own: Kafka's client wraps errors into bare KafkaExceptions. */
+  /** The first cause with a known kind, because Kafka's client wraps errors into plain KafkaExceptions. */
   private static Throwable root(Throwable problem) {
     for (Throwable cause = problem; cause != null; cause = cause.getCause()) {
       if (kindOf(cause) != Kind.FAILED) {

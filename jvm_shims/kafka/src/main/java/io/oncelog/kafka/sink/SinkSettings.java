@@ -9,20 +9,19 @@ import java.util.Set;
 import java.util.TreeMap;
 
 /**
- * What the tasks of one batch need to know; read from the JSON that the driver's Python side writes.
+ * What the tasks of one batch need to know. The driver's Python side writes it as JSON.
  *
- * @param transactionalIdPrefix of the participants
- * @param lease number that the participants' ids carry; a newer driver has another
- * @param producer settings of Kafka's producer, complete but for the transactional id
- * @param columns the columns of the rows, in their order: value, any of key, topic, partition, headers, and others
+ * @param lease the number in the participants' ids; a newer driver has another one
+ * @param producer settings of Kafka's producer, without the transactional id
+ * @param columns the columns of the rows, in order: value, any of key, topic, partition, headers, and others
  * @param topic of all rows; null if each row names its own
  * @param tokenGroupPrefix participant {@code p} writes its token to the group {@code <this>-<p>}
- * @param token what the token says, and its offset: the batch id
- * @param batchId of the micro-batch
- * @param sourceGroup group whose source offsets the batch carries; null without one
+ * @param token the metadata of the tokens
+ * @param batchId of the micro-batch; the offset of the tokens
+ * @param sourceGroup the group that the batch commits source offsets to; null without one
  * @param sourceOffsets these offsets, by topic and partition
- * @param only partitions that write; null for all of them
- * @param isHashed whether the participants' content is hashed
+ * @param only the partitions that write; null for all of them
+ * @param isHashed whether to hash the participants' content
  */
 record SinkSettings(
     String transactionalIdPrefix,
@@ -44,8 +43,7 @@ record SinkSettings(
   /**
    * A column of the rows.
    *
-   * @param name of the column
-   * @param type as Spark calls it
+   * @param type Spark's name of the type
    */
   record Column(String name, String type) implements Serializable {}
 
@@ -69,12 +67,12 @@ record SinkSettings(
         root.get("isHashed").asBoolean());
   }
 
-  /** Whether partition {@code number} of the batch is to be written. */
+  /** Whether partition {@code number} of the batch has to be written. */
   boolean writes(int number) {
     return only == null || only.contains(number);
   }
 
-  /** Whether partition {@code number} carries the source's offsets: one participant does, even without a row. */
+  /** Whether partition {@code number} commits the source's offsets: one participant does, even without rows. */
   boolean carriesOffsets(int number) {
     return sourceGroup != null && number == 0;
   }

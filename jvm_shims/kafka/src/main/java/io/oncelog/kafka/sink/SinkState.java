@@ -7,7 +7,7 @@ import java.util.Map;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What a streaming write keeps from batch to batch. Spark makes a new write for each batch, and keeps the table. */
+/** What a streaming write keeps between batches. Spark creates a new write for each batch, but keeps the table. */
 public final class SinkState {
   private final Thread warmUp;
   private Long lease;
@@ -18,8 +18,8 @@ public final class SinkState {
   }
 
   /**
-   * The state of a table that may be one of a write. Where the options are those of a stream's write, Python is started
-   * beside Spark's own first steps: a process of its own, with what it imports, takes a second.
+   * The state of a table, which may be one of a write. If the options are those of a streaming write, this starts
+   * Python in the background while Spark starts the query, because the process and its imports take a second.
    */
   public static SinkState of(Map<String, String> options) {
     Thread warmUp = null;
@@ -32,7 +32,7 @@ public final class SinkState {
     return new SinkState(warmUp);
   }
 
-  /** Wait for the process that was started beforehand: another one would start as slowly. */
+  /** Waits for the process that was started in advance, because another one would take as long. */
   void awaitWarmUp() {
     try {
       if (warmUp != null) {
@@ -40,11 +40,11 @@ public final class SinkState {
       }
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
-      throw new UncheckedIOException(new ClosedByInterruptException()); // by which Spark knows its own stop()
+      throw new UncheckedIOException(new ClosedByInterruptException()); // Spark recognises its own stop() by this
     }
   }
 
-  /** The lease of the run's batches before; null to begin one, as whatever fails on its way makes the next do. */
+  /** The lease of the run's last batch, if the next one may use it; null to take a new lease. */
   synchronized Long takeLease() {
     Long held = lease;
     lease = null;
@@ -56,7 +56,7 @@ public final class SinkState {
     this.metrics = metrics;
   }
 
-  /** What the last batch's report says, by the names of its fields. */
+  /** The fields of the last batch's report. */
   public synchronized Map<String, String> metrics() {
     return metrics;
   }

@@ -19,7 +19,7 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A streaming write in any output mode: what a mode makes of a batch is appended, as by Spark's own Kafka sink. */
+/** A streaming write in any output mode: the rows of a batch are appended, as in Spark's own Kafka sink. */
 public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate, SupportsStreamingUpdateAsAppend {
   private final SinkState state;
   private final LogicalWriteInfo info;
@@ -40,8 +40,8 @@ public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate,
   }
 
   /**
-   * One batch's write. Where lost participants may be written again, which of them holds a row must depend on the row's
-   * content only: Spark promises nothing of the kind for a replay.
+   * The write of one batch. If lost participants may be written again, a row's participant must depend only on the
+   * row's content, which Spark does not promise for a replay by itself.
    */
   private record StreamWrite(SinkState state, StructType schema, CaseInsensitiveStringMap options)
       implements RequiresDistributionAndOrdering {
@@ -87,7 +87,7 @@ public final class StreamWriteBuilder implements WriteBuilder, SupportsTruncate,
       return Arrays.asList(schema.fieldNames()).contains(column);
     }
 
-    /** How many participants a batch has whose rows are spread by content; null if Spark's partitions are they. */
+    /** The number of content-hash participants; null if Spark's partitions are the participants. */
     private Integer buckets() {
       if (!options.getOrDefault("onTimedOutParticipant", "").strip().equalsIgnoreCase("rewrite")) {
         return null;

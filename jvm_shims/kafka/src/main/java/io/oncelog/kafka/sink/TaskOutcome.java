@@ -12,12 +12,12 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * How a task ended that had something to write: it prepared a participant, or says why it could not. A failure that no
- * other attempt mends is an outcome too, and no failure of the task: Spark would try again, and give the driver a page
- * of text where one sentence says it.
+ * The outcome of a task that had something to write: it prepared a participant, or says why it could not. If another
+ * attempt cannot succeed, the task reports this outcome instead of failing. Otherwise Spark would try it again, and
+ * give the driver a page of text instead of one sentence.
  *
- * @param prepared null where it failed
- * @param kind of the failure; null where it did not fail
+ * @param prepared null if the task failed
+ * @param kind of the failure; null if there was none
  * @param problem one sentence
  */
 record TaskOutcome(Prepared prepared, SinkException.Kind kind, String problem) implements java.io.Serializable {
@@ -52,7 +52,7 @@ record TaskOutcome(Prepared prepared, SinkException.Kind kind, String problem) i
     return json(outcomes);
   }
 
-  /** Whether Spark would not try the task again: {@code local[2]} never does, and {@code local[2,4]} says how often. */
+  /** Whether Spark would not try the task again: {@code local[2]} never does, {@code local[2,4]} says how often. */
   private static boolean isLast(TaskContext task) {
     SparkConf conf = SparkEnv.get().conf();
     Matcher local = LOCAL.matcher(conf.get("spark.master", ""));

@@ -11,10 +11,10 @@ import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 
 /**
- * Makes the tasks' writers.
+ * Creates the tasks' writers.
  *
- * @param settings null for a batch that was decided before: nothing is written
- * @param hasState whether the query keeps state: its stores want every row to pass, of a replay too
+ * @param settings null for a batch that was decided before, of which nothing is written
+ * @param hasState whether the query keeps state: its stores need all rows to be consumed, even in a replay
  */
 record TaskWriters(SinkSettings settings, boolean hasState) implements StreamingDataWriterFactory {
   private static final PythonWriterCommitMessage NOTHING = new PythonWriterCommitMessage(new byte[0]);
@@ -50,7 +50,7 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
 
     @Override
     public void write(InternalRow row) {
-      throw new UnsupportedOperationException("Spark 4 gives a task's rows to writeAll");
+      throw new UnsupportedOperationException("Spark 4 passes a task's rows to writeAll");
     }
 
     @Override
@@ -58,7 +58,7 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
       return message;
     }
 
-    /** The transaction stays as it is: the driver aborts what did not win. */
+    /** Leaves the transaction open: the driver aborts those that did not win. */
     @Override
     public void abort() {}
 

@@ -10,21 +10,21 @@ import java.util.Map;
 import java.util.zip.CRC32;
 import org.apache.kafka.common.TopicPartition;
 
-/** How much of what is there goes into one micro-batch. Pure. */
+/** Decides how many of the available offsets go into one micro-batch. Pure. */
 final class Admission {
   private Admission() {}
 
-  /** How many offsets lie between the two. */
+  /** The number of offsets between {@code from} and {@code to}. */
   static long backlog(Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
     return to.entrySet().stream().mapToLong(entry -> sizeOf(entry.getKey(), from, to)).sum();
   }
 
   /**
-   * Ends that take at most {@code most} offsets, each partition by its share of the backlog.
+   * The ends of a batch of at most {@code most} offsets, in which each partition gets its share of the backlog.
    *
-   * <p>Shares are rounded down. What that leaves over goes offset by offset to the partitions with the smallest shares:
-   * hence the batch has exactly {@code most} offsets if there are as many, and a partition with little is not starved
-   * by one with much. Where there is not one for each, another partition is first in each batch.
+   * <p>Shares are rounded down. The remainder is given one by one to the partitions with the smallest shares. Hence the
+   * batch has exactly {@code most} offsets if that many are available, and a partition with few is not starved by one
+   * with many. If there are more partitions than offsets, each batch begins with another partition.
    */
   static Map<TopicPartition, Long> limit(long most, Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
     long backlog = backlog(from, to);
@@ -63,7 +63,7 @@ final class Admission {
     }
   }
 
-  /** A number below {@code count} that is another one, as likely as not, whenever the offsets changed. */
+  /** A number below {@code count} that probably changes whenever the offsets change. */
   private static int turn(Map<TopicPartition, Long> offsets, int count) {
     CRC32 mixed = new CRC32();
     mixed.update(new KafkaOffset(offsets).json().getBytes(StandardCharsets.UTF_8));

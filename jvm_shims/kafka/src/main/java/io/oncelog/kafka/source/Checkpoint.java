@@ -16,10 +16,10 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * What this source keeps in its folder of a query's checkpoint: the initial offsets, so that a crash in the first batch
- * does not move the start, and the ids of the topics, so that a topic created again under its name is noticed.
+ * does not move the start, and the ids of the topics, so that a topic that was created again is noticed.
  *
- * <p>Each file is written once and never replaced: not every file system does that in one step, and what a crash lost
- * in between would go unnoticed. The file of the initial offsets is the one that Spark's own Kafka source writes.
+ * <p>Each file is written once and never replaced. Not every file system can replace a file in one step, and a loss by
+ * a crash in between would go unnoticed. The file of the initial offsets is the one that Spark's own Kafka source uses.
  */
 final class Checkpoint {
   private static final String INITIAL_OFFSETS = "0";
@@ -27,7 +27,7 @@ final class Checkpoint {
 
   private final Path folder;
   private final Configuration hadoop;
-  private int topicIdFiles; // that were read or written
+  private int topicIdFiles; // how many were read or written
 
   Checkpoint(String location, Configuration hadoop) {
     folder = new Path(location);
@@ -39,8 +39,8 @@ final class Checkpoint {
   }
 
   /**
-   * After the first byte comes a line with the version, then JSON. Spark 2.1.0 wrote no version: its first byte is of
-   * the JSON's length, and may be anything.
+   * The first byte is followed by a line with the version, then by JSON. Spark 2.1.0 wrote no version, and its first
+   * byte is part of the JSON's length, so it may be anything.
    */
   private KafkaOffset parseInitialOffsets(byte[] bytes) {
     String text = new String(bytes, Math.min(1, bytes.length), Math.max(0, bytes.length - 1), StandardCharsets.UTF_8);
@@ -67,7 +67,7 @@ final class Checkpoint {
     write(INITIAL_OFFSETS, "\0" + VERSION + "\n" + offsets.json());
   }
 
-  /** The ids that the query's topics had at first, by name. */
+  /** The first ids of the query's topics, by name. */
   SortedMap<String, String> topicIds() {
     SortedMap<String, String> ids = new TreeMap<>();
     Optional<byte[]> bytes = read(topicIdFile(topicIdFiles));
@@ -79,7 +79,7 @@ final class Checkpoint {
     return ids;
   }
 
-  /** Adds the ids of topics that are not in {@link #topicIds}, which was asked before. */
+  /** Adds the ids of topics that are not in {@link #topicIds}. Call that before. */
   void addTopicIds(SortedMap<String, String> ids) {
     write(topicIdFile(topicIdFiles), Json.formatTexts(ids));
     topicIdFiles++;
@@ -99,7 +99,7 @@ final class Checkpoint {
     }
   }
 
-  /** Writes a file whole or not at all: a crash leaves at most a stray file with a name of its own. */
+  /** Writes a file whole or not at all; a crash leaves at most a stray temporary file. */
   private void write(String name, String text) {
     Path fresh = path("." + name + "." + UUID.randomUUID() + ".tmp");
     try {

@@ -40,15 +40,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What the driver asks the brokers. Every question is repeated a few times ({@code fetchOffset.numRetries}) before it
- * fails; one that permissions forbid fails at once. Not for several threads.
+ * The driver's requests to the brokers. Each is repeated a few times ({@code fetchOffset.numRetries}) before it fails,
+ * except if permissions forbid it. Not thread-safe.
  */
 final class Cluster implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Cluster.class);
   private static final String API_TIMEOUT = "default.api.timeout.ms";
   private static final String API_TIMEOUT_MS = "30000";
 
-  /** A topic as it is now. A topic that was deleted and created again has another id. */
+  /** A topic. One that was deleted and created again has another id. */
   record Topic(String name, String id, int partitions) {}
 
   private final SourceOptions options;
@@ -59,7 +59,7 @@ final class Cluster implements AutoCloseable {
     this.options = options;
   }
 
-  /** The topics of the subscription, by name; for a list of partitions, the topics that they are of. */
+  /** The topics of the subscription, by name; for a list of partitions, their topics. */
   SortedMap<String, Topic> topics() {
     return ask(
         "the topics cannot be looked up",
@@ -74,7 +74,7 @@ final class Cluster implements AutoCloseable {
         });
   }
 
-  /** The partitions that the subscription reads of {@code topics}. */
+  /** The partitions of {@code topics} that the subscription reads. */
   Set<TopicPartition> partitions(Map<String, Topic> topics) {
     if (options.subscription instanceof Subscription.Assigned assigned) {
       return assigned.partitions().stream()
@@ -95,7 +95,7 @@ final class Cluster implements AutoCloseable {
     return offsets(partitions, p -> OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED);
   }
 
-  /** How far each log can be read: its last stable offset, or under read_uncommitted its end. */
+  /** How far each log can be read: to its last stable offset, or under read_uncommitted to its end. */
   Map<TopicPartition, Long> latest(Collection<TopicPartition> partitions) {
     return offsets(partitions, p -> OffsetSpec.latest(), options.isolationLevel());
   }
@@ -105,15 +105,15 @@ final class Cluster implements AutoCloseable {
     return offsets(partitions, p -> OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
   }
 
-  /** The first readable record at or after each partition's time; -1 where there is none. */
+  /** The first readable record at or after each partition's time; -1 if there is none. */
   Map<TopicPartition, Long> atTimes(Map<TopicPartition, Long> timestampsMs) {
     return offsets(
         timestampsMs.keySet(), p -> OffsetSpec.forTimestamp(timestampsMs.get(p)), options.isolationLevel());
   }
 
   /**
-   * What the group has committed of {@code partitions}: null where it never did. A partition whose offset hangs on an
-   * undecided transaction is left out: of those Kafka's client says no more than that.
+   * What the group has committed for {@code partitions}; null for those without a committed offset. A partition whose
+   * offset depends on an undecided transaction is left out, because Kafka's client reports nothing else about it.
    */
   Map<TopicPartition, OffsetAndMetadata> committed(String groupId, Collection<TopicPartition> partitions) {
     return ask(
@@ -127,7 +127,7 @@ final class Cluster implements AutoCloseable {
                 .get());
   }
 
-  /** The same of all {@code partitions}: waits for the transactions that carry their offsets. */
+  /** The same for all {@code partitions}: waits for undecided transactions that contain their offsets. */
   Map<TopicPartition, OffsetAndMetadata> committedStable(String groupId, Collection<TopicPartition> partitions) {
     long patienceMs = Long.parseLong(options.clientSettings.getOrDefault(API_TIMEOUT, API_TIMEOUT_MS));
     long deadlineNs = System.nanoTime() + patienceMs * 1_000_000;
@@ -136,8 +136,8 @@ final class Cluster implements AutoCloseable {
       if (System.nanoTime() > deadlineNs) {
         throw new IllegalStateException(
             Problems.message(
-                "the group's offsets cannot be read: a transaction that carries some of them is undecided; end its "
-                    + "producer, or finish the sink's batch, and start again",
+                "the group's offsets cannot be read: some of them are in an undecided transaction; end its producer, "
+                    + "or finish the sink's batch, and start again",
                 "group", groupId,
                 "waited", patienceMs + " ms"));
       }
@@ -152,7 +152,7 @@ final class Cluster implements AutoCloseable {
     return admin().alterConsumerGroupOffsets(groupId, offsets).all();
   }
 
-  /** The transactional id of the producer whose open transaction begins at {@code offset}, if it can be found out. */
+  /** The transactional id of the producer whose open transaction begins at {@code offset}, if it can be found. */
   Optional<String> openTransaction(TopicPartition partition, long offset) throws Exception {
     List<ProducerState> producers =
         admin().describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers();
@@ -195,7 +195,7 @@ final class Cluster implements AutoCloseable {
         .partitions().stream().map(TopicPartition::topic).collect(Collectors.toSet());
   }
 
-  /** The topic, or nothing if it is not there: whether that is an error depends on whether it ever was. */
+  /** The topic, or nothing if it does not exist. Whether that is an error depends on whether it existed before. */
   private static Optional<Topic> describe(String name, KafkaFuture<TopicDescription> answer) throws Exception {
     try {
       TopicDescription topic = answer.get();
@@ -240,7 +240,7 @@ final class Cluster implements AutoCloseable {
         if (configProblem(problem) != null) {
           throw Problems.option("a setting of Kafka's client is wrong", "cause", configProblem(problem).getMessage());
         }
-        if (!wasAnswered && problem instanceof TimeoutException) { // the client asked again all the time
+        if (!wasAnswered && problem instanceof TimeoutException) { // the client itself has retried until now
           String silence = "no broker answers; check kafka.bootstrap.servers, and that its brokers can be reached";
           throw Problems.cluster(silence, problem, "read", options.description(), "brokers", brokers());
         }
@@ -249,7 +249,7 @@ final class Cluster implements AutoCloseable {
               failure, problem, "read", options.description(), "brokers", brokers(), "tries", attempt);
         }
         LOG.warn("{}, asking again: {}", failure, problem.toString());
-        close(); // a fresh client: the old one may hold on to what is gone
+        close(); // the next try uses a new client, because the old one may have outdated metadata
         pause();
       }
     }
@@ -301,12 +301,12 @@ final class Cluster implements AutoCloseable {
   /** A client for questions to the brokers. */
   static Admin connect(Map<String, String> clientSettings) {
     Map<String, Object> settings = new HashMap<>(clientSettings);
-    // The admin client's own time-outs are a minute: too long to tell a user that no broker is there.
+    // The admin client's default time-outs are a minute, which is too long to tell a user that no broker answers.
     settings.putIfAbsent(API_TIMEOUT, API_TIMEOUT_MS);
     settings.putIfAbsent("request.timeout.ms", "15000");
     try {
       return Clients.create(settings, Admin::create);
-    } catch (KafkaException problem) { // no broker was asked yet: it is a setting, such as a key store
+    } catch (KafkaException problem) { // no request was sent yet, so a setting is wrong, such as a key store
       throw new ConfigException(innermost(problem).toString());
     }
   }

@@ -7,11 +7,11 @@ import java.util.SortedMap;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * The idle consumers of this executor. A stream reads the same partitions again and again: a consumer that stays at its
- * place has the next records at hand, and needs no connection, no metadata and no fetch session of its own anew.
+ * The idle consumers of this executor. A stream reads the same partitions again and again. A consumer that is kept has
+ * already fetched the next records, and needs no new connection, metadata and fetch session.
  */
 final class ConsumerCache {
-  /** More idle ones than this are closed, oldest first: each holds a connection and up to one fetch of records. */
+  /** The most idle consumers; the oldest are closed first. Each has a connection and up to one fetch of records. */
   private static final int MOST_IDLE = 64;
 
   private static final long IDLE_FOR_MS = 5 * 60_000;
@@ -19,7 +19,7 @@ final class ConsumerCache {
 
   private static final ConsumerCache INSTANCE = new ConsumerCache();
 
-  /** What a consumer is good for. A topic that was created again is another one. */
+  /** What a consumer can be used for. A topic that was created again has another id. */
   private record Key(SortedMap<String, String> settings, TopicPartition partition, String topicId) {}
 
   private record Idle(Key key, PolledPartition consumer, long sinceMs) {}
@@ -31,7 +31,7 @@ final class ConsumerCache {
     return INSTANCE;
   }
 
-  /** A consumer at the range's start, for this task alone until it gives it back. */
+  /** A consumer at the range's start; it belongs to the task until {@link #give}. */
   PolledPartition take(SortedMap<String, String> settings, OffsetRange range) {
     PolledPartition found = takeIdle(new Key(settings, range.topicPartition(), range.topicId()), range.start());
     PolledPartition consumer = found != null ? found : new PolledPartition(settings, range.topicPartition());
@@ -39,7 +39,7 @@ final class ConsumerCache {
     return consumer;
   }
 
-  /** Gives a consumer back that did its work; one that failed is closed instead. */
+  /** Returns a consumer to the cache; one that failed must be closed instead. */
   void give(SortedMap<String, String> settings, OffsetRange range, PolledPartition consumer) {
     Key key = new Key(settings, range.topicPartition(), range.topicId());
     PolledPartition surplus = null;
@@ -55,7 +55,7 @@ final class ConsumerCache {
     }
   }
 
-  /** One that stands at {@code start}, else any of the partition. */
+  /** A consumer that is at {@code start}, else any consumer of the partition. */
   private synchronized PolledPartition takeIdle(Key key, long start) {
     Idle best = null;
     for (Iterator<Idle> each = idle.descendingIterator(); each.hasNext(); ) {
@@ -88,7 +88,7 @@ final class ConsumerCache {
       try {
         Thread.sleep(CHECK_EACH_MS);
       } catch (InterruptedException stopped) {
-        // swept once more, then again after the pause
+        // sweep now, and again after the next pause
       }
       Deque<PolledPartition> old = new ArrayDeque<>();
       boolean isLast;

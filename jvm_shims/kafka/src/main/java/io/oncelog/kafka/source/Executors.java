@@ -7,11 +7,11 @@ import org.apache.spark.storage.BlockManager;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The executors there are, and which of them should read which partition: the same one each time, as it has the
- * consumer that stands at the next record ({@link ConsumerCache}).
+ * The executors, and which of them should read which partition: always the same one, because it has the consumer that
+ * is at the next record ({@link ConsumerCache}).
  */
 final class Executors {
-  private final List<String> locations; // as Spark's scheduler writes them
+  private final List<String> locations; // in the form that Spark's scheduler uses
 
   private Executors(List<String> locations) {
     this.locations = locations;
@@ -26,7 +26,7 @@ final class Executors {
             .toList());
   }
 
-  /** The location of a partition's executor; null where the driver runs the tasks itself. */
+  /** The location of a partition's executor; null if the driver runs the tasks itself. */
   String locationOf(TopicPartition partition) {
     if (locations.isEmpty()) {
       return null;

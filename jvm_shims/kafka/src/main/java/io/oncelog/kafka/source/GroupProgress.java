@@ -8,12 +8,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Tells a consumer group how far the query is, for the eyes of lag tools: the query itself goes by its checkpoint. What
- * fails is left to the next batch.
+ * Commits the query's progress to a consumer group, for lag tools only: the query itself uses its checkpoint. A failed
+ * commit is left to the next batch.
  *
- * <p>A partition whose offset somebody else committed with metadata of their own, such as an exactly-once sink that
- * commits the offsets in its transactions, is theirs: a late plain commit would move it back. So is one whose offset
- * hangs on an undecided transaction.
+ * <p>A partition is left alone if somebody else committed its offset with their own metadata, such as an exactly-once
+ * sink that commits offsets in its transactions: a late plain commit would move it back. So is a partition whose offset
+ * depends on an undecided transaction.
  */
 final class GroupProgress {
   private static final Logger LOG = LoggerFactory.getLogger(GroupProgress.class);

@@ -13,7 +13,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.TopicPartition;
 
-/** The JSON of options and checkpoints. Its shapes are those of Spark's own source, but for what begins with @. */
+/** The JSON of options and checkpoints, in the format of Spark's own source, except for names that begin with @. */
 final class Json {
   static final String OFFSETS_SHAPE = "{\"topic\":{\"0\":23,\"1\":-2}}";
   static final String TIMESTAMPS_SHAPE = "{\"topic\":{\"0\":1700000000000,\"1\":1700000000000}}";
@@ -22,7 +22,7 @@ final class Json {
   private static final String OFFSET_SHAPE =
       "{\"topic\":{\"0\":23},\"@absent\":{\"unseen\":{\"0\":7}},\"@topicIds\":{\"topic\":\"id\"}}";
 
-  /** These stand beside the topics in an offset. No topic has such a name. */
+  /** Names next to the topics in an offset; no topic can have such a name. */
   private static final String ABSENT = "@absent";
 
   private static final String TOPIC_IDS = "@topicIds";
@@ -40,8 +40,7 @@ final class Json {
   }
 
   /**
-   * Reads {@code {"topic":{"0":23},"@absent":{"unseen":{"0":7}},"@topicIds":{"topic":"id"}}}, of which all may be
-   * missing.
+   * Reads {@code {"topic":{"0":23},"@absent":{"unseen":{"0":7}},"@topicIds":{"topic":"id"}}}; every part is optional.
    */
   static KafkaOffset parseOffset(String text) {
     ObjectNode topics = parseObject(text, OFFSET_SHAPE);
@@ -85,7 +84,7 @@ final class Json {
     return partitions;
   }
 
-  /** Writes what {@link #parseOffset} reads; equal offsets make equal texts, since Spark compares those. */
+  /** Writes what {@link #parseOffset} reads. Equal offsets have equal texts, because Spark compares the texts. */
   static String format(KafkaOffset offset) {
     ObjectNode topics = MAPPER.createObjectNode();
     put(offset.partitions(), topics);
@@ -130,7 +129,7 @@ final class Json {
     try {
       root = MAPPER.readTree(text);
     } catch (JsonProcessingException problem) {
-      // no JSON, or a key twice: said below
+      // no JSON, or a duplicate key: the error follows
     }
     expect(root instanceof ObjectNode, text, shape);
     return (ObjectNode) root;

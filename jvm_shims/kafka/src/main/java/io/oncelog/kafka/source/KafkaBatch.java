@@ -10,7 +10,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 
-/** One read of what is there. Start and end are found once, when Spark first plans it. */
+/** A batch read. Its start and end are determined once, when Spark first plans it. */
 final class KafkaBatch implements Batch {
   private final SourceOptions options;
   private final StructType schema;

@@ -28,10 +28,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A stream's source on the driver: says how far the logs can be read, and cuts what a batch reads into ranges.
+ * A stream's source on the driver: finds how far the logs can be read, and divides what a batch reads into ranges.
  *
- * <p>Spark logs a batch's end before the batch runs, and after a crash asks for the same batch again, from the offsets'
- * JSON and without {@link #latestOffset}. Hence nothing that a plan needs may live in memory only.
+ * <p>Spark logs a batch's end before the batch runs. After a crash it asks for the same batch again, with the offsets'
+ * JSON and without {@link #latestOffset}. Hence nothing that a plan needs may be kept in memory only.
  */
 final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(KafkaMicroBatchStream.class);
@@ -44,11 +44,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private final OpenTransactions transactions;
   private final Optional<GroupProgress> progress;
 
-  private Map<TopicPartition, Long> latest; // null until first looked at
+  private Map<TopicPartition, Long> latest; // null before the first look at the cluster
   private Map<TopicPartition, Long> ends = Map.of();
   private boolean isAvailableNow;
-  private KafkaOffset frozen; // what Trigger.AvailableNow reads up to; null until first looked at
-  private Long lastTriggerMs; // null before the first, which waits for nothing
+  private KafkaOffset frozen; // what Trigger.AvailableNow reads up to; null before the first look
+  private Long lastTriggerMs; // null before the first trigger, which does not wait
 
   KafkaMicroBatchStream(SourceOptions options, StructType schema, Checkpoint checkpoint) {
     this.options = options;
@@ -94,7 +94,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   @Override
   public Offset latestOffset() {
-    throw new UnsupportedOperationException("Spark asks latestOffset(start, limit)");
+    throw new UnsupportedOperationException("Spark calls latestOffset(start, limit)");
   }
 
   @Override
@@ -137,7 +137,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     if (latest == null) { // a batch that is replayed
       checkAsLong(watch.ends(to));
     }
-    // Of a topic that was created again since the batch was planned there is nothing to read: the next batch begins it.
+    // If a topic was created again since the batch was planned, this batch reads nothing of it; the next one begins it.
     Ranges ranges = new Ranges(options, cluster, watch.topics());
     return ranges.plan(watch.starts(from), watch.ends(to)).toArray(new InputPartition[0]);
   }
@@ -152,7 +152,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return Json.parseOffset(json);
   }
 
-  /** Comes when the next batch begins, and never for the last one. */
+  /** Spark calls this when the next batch begins, and never for the last batch. */
   @Override
   public void commit(Offset end) {
     progress.ifPresent(group -> group.commit(watch.ends(KafkaOffset.of(end))));
@@ -168,7 +168,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return "oncelog-kafka[" + options.description() + "]";
   }
 
-  /** How far behind the query is, under the names that Spark's own source uses, and who holds it back. */
+  /** How far behind the query is, under the names of Spark's own source, and which transactions hold it back. */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumed) {
     if (latestConsumed.isEmpty() || latest == null || latest.isEmpty()) {
@@ -187,7 +187,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   // Looking at the cluster --------------------------------------------------------------------------------------------
 
-  /** How far each partition can be read now. It never goes back, but for a topic that was created again. */
+  /** How far each partition can be read now. It never moves backwards, except if a topic was created again. */
   private Map<TopicPartition, Long> readable(KafkaOffset known) {
     Set<TopicPartition> partitions = cluster.partitions(watch.topics());
     Map<TopicPartition, Long> found = notBehind(partitions, watch.starts(known));
@@ -200,7 +200,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return found;
   }
 
-  /** What is left of {@code wanted}: a topic that is not seen now is waited for, one created again is another one. */
+  /** What is left of {@code wanted}, without topics that were created again or are not seen now. */
   private Map<TopicPartition, Long> leftOf(KafkaOffset wanted) {
     watch.checkSame(wanted);
     Map<TopicPartition, Long> left = watch.ends(wanted);
@@ -209,8 +209,9 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   }
 
   /**
-   * Looks once more before tasks are made. A topic that was seen when the batch was planned and is not seen now keeps
-   * its ranges: its tasks wait for it. A batch that is replayed has no such look, and goes by what it finds.
+   * Looks at the cluster again before the tasks are created. A topic that was seen when the batch was planned, and is
+   * not seen now, keeps its ranges, and its tasks wait for it. A replayed batch was not planned in this process, so it
+   * only knows the topics that it sees now.
    */
   private void lookAgain(KafkaOffset from, KafkaOffset to) {
     SortedMap<String, Cluster.Topic> topics = new TreeMap<>(watch.topics());
@@ -221,18 +222,18 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     watch.checkSame(to);
   }
 
-  /** A batch that is planned again must still be there as a whole. */
+  /** Checks that the logs still have all of a batch that is planned again. */
   private void checkAsLong(Map<TopicPartition, Long> planned) {
     Set<TopicPartition> there = new HashSet<>(planned.keySet());
     there.retainAll(cluster.partitions(watch.topics()));
     notBehind(there, planned);
   }
 
-  /** How far {@code partitions} can be read, and at least as far as they are known. */
+  /** How far {@code partitions} can be read, but at least {@code known}. */
   private Map<TopicPartition, Long> notBehind(Set<TopicPartition> partitions, Map<TopicPartition, Long> known) {
     Map<TopicPartition, Long> stable = cluster.latest(partitions);
     for (int attempt = 1; attempt < options.fetchOffsetRetries && isBehind(stable, known); attempt++) {
-      cluster.pause(); // a new leader of a partition may not know yet how far it is
+      cluster.pause(); // a new leader of a partition may not know the end yet
       stable = cluster.latest(partitions);
     }
     Map<TopicPartition, Long> found = new HashMap<>(stable);
@@ -260,7 +261,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     LOG.warn("{}; failOnDataLoss is false: waiting until it is that long again", Problems.message(text, fields));
   }
 
-  /** Where each of {@code partitions} goes on: new ones begin at their earliest offset. */
+  /** Where each of {@code partitions} continues; new ones begin at their earliest offset. */
   private Map<TopicPartition, Long> startsOf(Map<TopicPartition, Long> known, Set<TopicPartition> partitions) {
     Set<TopicPartition> fresh = new HashSet<>(partitions);
     fresh.removeAll(known.keySet());
@@ -269,7 +270,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     return starts;
   }
 
-  /** Whether fewer than minOffsetsPerTrigger offsets wait, and not for longer than maxTriggerDelay. */
+  /** Whether fewer than minOffsetsPerTrigger offsets are available, and maxTriggerDelay is not over. */
   private boolean mustWait(ReadMinRows least, Map<TopicPartition, Long> from) {
     boolean isDue = lastTriggerMs == null || nowMs() - lastTriggerMs >= least.maxTriggerDelayMs();
     if (!isDue && Admission.backlog(from, latest) < least.minRows()) {

@@ -8,12 +8,12 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * How far a stream is: for each partition the offset that is read next.
+ * How far a stream has read: the next offset of each partition.
  *
  * <p>Its JSON is that of Spark's own source, until a topic of the query is deleted and created again. From then on the
- * offset names the new topic's id too: by it a batch that begins in one topic and ends in the next is told from one
- * within a topic, also when it is planned again after a crash. A partition that the query does not see keeps its
- * offset apart from the others: nothing is read of it, and it goes on there when it is seen again.
+ * offset also contains the new topic's id. So a batch that begins in the old topic and ends in the new one can be told
+ * from a batch within one topic, even if it is planned again after a crash. The offset of a partition that the query
+ * does not see now is kept separately: nothing is read from it until it is seen again, and then it continues there.
  */
 final class KafkaOffset extends Offset {
   static final KafkaOffset NONE = new KafkaOffset(Map.of());
@@ -27,8 +27,8 @@ final class KafkaOffset extends Offset {
   }
 
   /**
-   * @param absent partitions that the query read and does not see now; none of {@code partitions} is among them
-   * @param topicIds of the topics that are not those which the query read first under their names
+   * @param absent partitions that the query has read and does not see now; disjoint from {@code partitions}
+   * @param topicIds the ids of topics that were created again since the query first read a topic of that name
    */
   KafkaOffset(
       Map<TopicPartition, Long> partitions, Map<TopicPartition, Long> absent, Map<String, String> topicIds) {
@@ -43,7 +43,7 @@ final class KafkaOffset extends Offset {
     return sorted;
   }
 
-  /** Any offset of this source: after a restart Spark hands out its own class with the same JSON. */
+  /** Converts any offset of this source; after a restart Spark passes its own class with the same JSON. */
   static KafkaOffset of(Offset offset) {
     return offset instanceof KafkaOffset known ? known : Json.parseOffset(offset.json());
   }
@@ -56,14 +56,14 @@ final class KafkaOffset extends Offset {
     return absent;
   }
 
-  /** Where the query goes on, in absent partitions too. */
+  /** Where the query continues, including absent partitions. */
   SortedMap<TopicPartition, Long> positions() {
     SortedMap<TopicPartition, Long> positions = sorted(partitions);
     positions.putAll(absent);
     return positions;
   }
 
-  /** The ids that it names, by topic; of other topics it means the first one that the query read. */
+  /** The ids in this offset, by topic; for other names it means the first topic that the query read. */
   SortedMap<String, String> topicIds() {
     return topicIds;
   }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A read before it is known whether it is a batch or a stream. */
+/** A read, before it is known whether it is a batch or a stream. */
 record KafkaScan(CaseInsensitiveStringMap options, StructType readSchema) implements Scan {
   @Override
   public Batch toBatch() {

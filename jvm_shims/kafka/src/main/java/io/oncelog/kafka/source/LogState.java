@@ -15,16 +15,16 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A partition's log, as a task looks at it when the broker gives nothing. A fetch at the end of a log is answered with
- * nothing too, whatever was planned: hence only this tells a log to wait for from one that will never have the range.
+ * The state of a partition's log, which a task looks up when the broker returns no records. A fetch at the end of a log
+ * returns nothing either, whatever was planned. Hence only this tells whether the range may still come or is lost.
  *
- * @param topicId of the topic that has the partition's name now
- * @param end where the log ends, open transactions included
+ * @param topicId of the topic that has this name now
+ * @param end where the log ends, including open transactions
  */
 record LogState(String topicId, long end) {
   private static final int TIMEOUT_MS = 5_000;
 
-  /** Asks the brokers. Comes so seldom that it is not worth a client that stays. */
+  /** Asks the brokers. This is rare, so no client is kept for it. */
   static LogState ask(SortedMap<String, String> clientSettings, TopicPartition partition) throws Exception {
     Admin admin = Cluster.connect(clientSettings);
     try {
@@ -48,13 +48,13 @@ record LogState(String topicId, long end) {
   }
 
   /**
-   * Why the range from {@code position} on is lost; nothing while it may still come.
+   * Why the range from {@code position} on is lost; empty while it may still come.
    *
-   * <p>Records that are in the log may still come: its leader may be out of reach, or their transaction open. Those
-   * that a log is too short for may come too, since a new leader can take a moment to know how long it is; but not in a
-   * topic that was created again.
+   * <p>Records in the log may still come: its leader may be unreachable, or their transaction open. Records beyond the
+   * log's end may still come too, because a new leader may need a moment to know the end, but not if the topic was
+   * created again.
    *
-   * @param isLast whether the reader waits no longer
+   * @param isLast whether the reader stops waiting
    */
   Optional<String> loss(OffsetRange range, long position, boolean isLast) {
     if (end > position) {

@@ -9,10 +9,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * The offsets {@code [start, end)} of one partition: what one task reads.
+ * The offsets {@code [start, end)} of one partition that one task reads.
  *
- * @param topicId of the topic when the range was planned; one of the same name with another id is another topic
- * @param location of the executor that should read it; null if any will do
+ * @param topicId of the topic when the range was planned; a topic that was created again has another id
+ * @param location of the executor that should read it; null for any executor
  */
 record OffsetRange(String topic, int partition, String topicId, long start, long end, String location)
     implements InputPartition {
@@ -30,8 +30,8 @@ record OffsetRange(String topic, int partition, String topicId, long start, long
   }
 
   /**
-   * Cuts ranges so that there are about {@code least} of them if there are fewer, big ones into more parts, and none
-   * has more than {@code most} offsets. Empty ones are left out.
+   * Splits ranges, large ones into more parts, so that there are about {@code least} of them and none has more than
+   * {@code most} offsets. Empty ranges are left out.
    */
   static List<OffsetRange> split(Collection<OffsetRange> ranges, OptionalInt least, OptionalLong most) {
     List<OffsetRange> full = ranges.stream().filter(range -> range.size() > 0).toList();
@@ -46,7 +46,7 @@ record OffsetRange(String topic, int partition, String topicId, long start, long
     return parts;
   }
 
-  /** Parts that any executor may read: together on one they would wait for each other. */
+  /** Parts that any executor may read; on one executor they would wait for each other. */
   private List<OffsetRange> cut(long count) {
     if (count == 1) {
       return List.of(this);

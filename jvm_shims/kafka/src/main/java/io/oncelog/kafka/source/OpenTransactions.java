@@ -8,23 +8,23 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Names who holds a read_committed reader back: an open transaction keeps the last stable offset at its first record,
- * and all that was committed behind it is invisible, however long its producer takes.
+ * Finds the transactions that hold back a read_committed reader. An open transaction keeps the last stable offset at
+ * its first record, and everything that was committed after that is invisible until the transaction ends.
  */
 final class OpenTransactions {
   private static final Logger LOG = LoggerFactory.getLogger(OpenTransactions.class);
 
-  /** Transactions of an ordinary length are not asked about. */
+  /** Transactions that are open for a shorter time are normal, and not looked up. */
   private static final long ASK_AFTER_MS = 1_000;
 
   private static final long WARN_AFTER_MS = 30_000;
   private static final long WARN_AGAIN_AFTER_MS = 5 * 60_000;
 
-  /** A partition whose last stable offset stays where it is, behind the log's end. */
+  /** A partition whose last stable offset does not move, although the log goes on after it. */
   private static final class Held {
     final long offset;
     final long sinceMs;
-    String holder; // null until asked
+    String holder; // null before it is looked up
     long warnedMs;
 
     Held(long offset, long sinceMs) {
@@ -41,10 +41,10 @@ final class OpenTransactions {
   }
 
   /**
-   * Takes note of where the logs are now.
+   * Notes where the logs are now.
    *
-   * @param stable how far each can be read
-   * @param ends where each ends
+   * @param stable how far each log can be read
+   * @param ends where each log ends
    */
   void observe(Map<TopicPartition, Long> stable, Map<TopicPartition, Long> ends, long nowMs) {
     held.keySet().retainAll(stable.keySet());
@@ -59,7 +59,7 @@ final class OpenTransactions {
     held.forEach((partition, at) -> tell(partition, at, ends.get(partition), nowMs));
   }
 
-  /** For the progress of the query: who holds which partition, and for how long. Empty if nobody does. */
+  /** For the query's progress: which transaction holds which partition, and for how long; empty if there is none. */
   Map<String, String> metrics(long nowMs) {
     StringJoiner holders = new StringJoiner(", ");
     held.forEach(
@@ -80,14 +80,14 @@ final class OpenTransactions {
     if (at.holder != null && isDue) {
       at.warnedMs = nowMs;
       LOG.warn(
-          "an open transaction holds back what is committed behind it; end its producer, or abort it with "
+          "an open transaction holds back what was committed after it; end its producer, or abort it with "
               + "kafka-transactions; "
               + "transactional id={}, partition={}, last stable offset={}, log end={}, held for={} ms",
           at.holder, partition, at.offset, end, nowMs - at.sinceMs);
     }
   }
 
-  /** What it cannot find out for want of permissions it says, and reading goes on. */
+  /** The holder, or why it cannot be found, such as a missing permission; that does not stop the read. */
   private String ask(TopicPartition partition, long offset) {
     try {
       return cluster.openTransaction(partition, offset).orElse(null);

@@ -11,10 +11,10 @@ import java.util.Locale;
 import java.util.Optional;
 
 /**
- * Every option of the source but those that begin with {@code kafka.}.
+ * The options of the source, except those that begin with {@code kafka.}.
  *
- * <p>Spelling, default and meaning of each are in {@code options.json} beside this class, from which {@code make docs}
- * writes docs/reference/options.md too.
+ * <p>The spelling, default and meaning of each are in {@code options.json} next to this class; {@code make docs} writes
+ * docs/reference/options.md from the same file.
  */
 enum Option {
   SUBSCRIBE,
@@ -40,7 +40,7 @@ enum Option {
   FETCH_OFFSET_RETRIES,
   FETCH_OFFSET_RETRY_INTERVAL_MS;
 
-  /** The documented spelling; users may write it in any case. */
+  /** The documented spelling; users may use any case. */
   final String text;
 
   private final Optional<String> streamDefault;
@@ -53,7 +53,7 @@ enum Option {
     batchDefault = Optional.ofNullable(row.get("batchDefault")).map(JsonNode::asText).or(() -> streamDefault);
   }
 
-  /** What counts when the option is not given; empty if nothing does. */
+  /** The text that is used if the option is not given; empty if there is no default. */
   Optional<String> defaultText(boolean isStream) {
     return isStream ? streamDefault : batchDefault;
   }
@@ -62,7 +62,7 @@ enum Option {
     return Arrays.stream(values()).anyMatch(name -> name.text.equalsIgnoreCase(key));
   }
 
-  /** The spelling that is the fewest changes away. */
+  /** The most similar spelling. */
   static String nearest(String key) {
     return Arrays.stream(values())
         .map(name -> name.text)
@@ -87,7 +87,7 @@ enum Option {
     return row[other.length()];
   }
 
-  /** The rows of options.json, by the constants' names. An enum's constructor cannot see its own static fields. */
+  /** The rows of options.json, by constant. An enum's constructor cannot use the enum's own static fields. */
   static final class Table {
     static final JsonNode ROWS = read();
 

@@ -8,8 +8,8 @@ import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The values of a read's options, each as a user gave it or as its default says. One that cannot be read is an error
- * that names the option, what was found and what was expected.
+ * The values of a read's options, given by the user or by default. A malformed value is an error that names the option,
+ * what was found and what was expected.
  */
 final class OptionValues {
   private final CaseInsensitiveStringMap options;
@@ -46,7 +46,7 @@ final class OptionValues {
     return Boolean.parseBoolean(text);
   }
 
-  /** A number from 1 on, of 32 bits. */
+  /** A 32-bit number of at least 1. */
   OptionalInt count(Option option) {
     OptionalLong number = number(option, 1, Integer.MAX_VALUE);
     return number.isPresent() ? OptionalInt.of(Math.toIntExact(number.getAsLong())) : OptionalInt.empty();
@@ -71,7 +71,7 @@ final class OptionValues {
         return OptionalLong.of(number);
       }
     } catch (NumberFormatException problem) {
-      // no number, or more than 64 bits of one: said below
+      // not a number, or more than 64 bits: the error follows
     }
     throw wrong(option, "a whole number from " + least + " to " + most);
   }
@@ -84,7 +84,7 @@ final class OptionValues {
         return ms;
       }
     } catch (NumberFormatException problem) {
-      // said below
+      // the error follows
     }
     throw wrong(option, "a duration such as 15m, 30s or 500ms");
   }

@@ -15,19 +15,19 @@ import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A consumer of one partition. It keeps what it polled beyond a range's end, so that the next range goes on without
- * asking the broker again. For one thread at a time.
+ * A consumer of one partition. It keeps records that it polled beyond a range's end, so that the next range does not
+ * fetch them again. For one thread at a time.
  */
 final class PolledPartition implements AutoCloseable {
-  /** Settings for throughput, and against work that nobody sees; a user's own come first. */
+  /** Settings for throughput, and against unnecessary work; the user's settings override them. */
   private static final Map<String, String> DEFAULTS =
       Map.of(
-          ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "8192", // rows of a columnar batch; Kafka's 500 makes small ones
-          ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, String.valueOf(4 << 20), // one partition is all there is
+          ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "8192", // rows of a columnar batch; Kafka's default is 500
+          ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, String.valueOf(4 << 20), // there is only one partition
           ConsumerConfig.RECEIVE_BUFFER_CONFIG, String.valueOf(1 << 20),
-          ConsumerConfig.METRIC_REPORTER_CLASSES_CONFIG, "", // no bean for each consumer
-          ConsumerConfig.ENABLE_METRICS_PUSH_CONFIG, "false", // and no subscription at the broker
-          ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false"); // a read makes no topic
+          ConsumerConfig.METRIC_REPORTER_CLASSES_CONFIG, "", // no JMX bean for each consumer
+          ConsumerConfig.ENABLE_METRICS_PUSH_CONFIG, "false", // no metrics subscription at the broker
+          ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false"); // a read creates no topic
 
   @SuppressWarnings({"unchecked", "rawtypes"})
   static final ConsumerRecord<byte[], byte[]>[] NONE = new ConsumerRecord[0];
@@ -43,7 +43,7 @@ final class PolledPartition implements AutoCloseable {
     Map<String, Object> settings = new HashMap<>(DEFAULTS);
     settings.putAll(clientSettings);
     settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
-    settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // where to go on is our decision, never the client's
+    settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // the source decides where to continue
     consumer =
         Clients.create(
             settings,
@@ -51,12 +51,12 @@ final class PolledPartition implements AutoCloseable {
     consumer.assign(Set.of(partition));
   }
 
-  /** The offset that is read next. */
+  /** The next offset to read. */
   long position() {
     return position;
   }
 
-  /** Go on at {@code offset}; what was polled already and lies there is kept. */
+  /** Continues at {@code offset}; keeps the records that were polled if that is the position already. */
   void seek(long offset) {
     if (offset == position) {
       return;
@@ -68,10 +68,10 @@ final class PolledPartition implements AutoCloseable {
   }
 
   /**
-   * The next records below {@code end}, in order. None means only that nothing came within the time or that what came
-   * was markers and aborted records: the position tells.
+   * The next records below {@code end}, in order. An empty result means that nothing came in time, or only markers and
+   * aborted records; in the latter case the position has moved.
    *
-   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException the log does not hold the position
+   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException the log does not have the position
    */
   ConsumerRecord<byte[], byte[]>[] poll(long end, Duration timeout) {
     if (next == polled.length) {
@@ -80,21 +80,21 @@ final class PolledPartition implements AutoCloseable {
     int first = next;
     next = firstAtOrAfter(end);
     if (next < polled.length) {
-      position = end; // the record at or after the end stays for the next range
+      position = end; // records at or after the end are kept for the next range
     } else {
       position = consumer.position(partition);
     }
     return first == 0 && next == polled.length ? polled : java.util.Arrays.copyOfRange(polled, first, next);
   }
 
-  /** Where the log begins and ends now; the end for this consumer's isolation level. */
+  /** Where the log begins and ends now; the end is that of this consumer's isolation level. */
   long[] bounds() {
     long begin = consumer.beginningOffsets(Set.of(partition)).get(partition);
     long end = consumer.endOffsets(Set.of(partition)).get(partition);
     return new long[] {begin, end};
   }
 
-  /** Closes without waiting: a plain close at the log's end waits for the fetch that is under way. */
+  /** Closes without waiting; a plain close at the log's end would wait for the current fetch. */
   @Override
   public void close() {
     boolean isInterrupted = Thread.interrupted();
@@ -116,7 +116,7 @@ final class PolledPartition implements AutoCloseable {
     next = 0;
   }
 
-  /** The index of the first polled record at or after {@code offset}, from the next one on. */
+  /** The index of the first record at or after {@code offset} among those not read yet. */
   private int firstAtOrAfter(long offset) {
     int low = next;
     int high = polled.length;

@@ -3,9 +3,9 @@ package io.oncelog.kafka.source;
 import java.util.SortedMap;
 import org.apache.kafka.common.TopicPartition;
 
-/** Where a read begins or ends, as a user says it. What it means on a given cluster, {@link Positions} finds out. */
+/** Where a read starts or ends, as a user gives it. {@link Positions} resolves it on a cluster. */
 sealed interface Position {
-  /** Stand-ins for an offset in JSON. */
+  /** What stands for an offset in a user's JSON. */
   long LATEST_OFFSET = -1;
 
   long EARLIEST_OFFSET = -2;
@@ -14,15 +14,15 @@ sealed interface Position {
 
   record Latest() implements Position {}
 
-  /** What the group has committed; earliest where it has not. */
+  /** What the group has committed; earliest for partitions without a committed offset. */
   record Group() implements Position {}
 
-  /** An offset for each partition, or a stand-in. */
+  /** An offset for each partition, or one of the two numbers above. */
   record AtOffsets(SortedMap<TopicPartition, Long> offsets) implements Position {}
 
-  /** The first record of each partition at or after one time. */
+  /** In each partition, the first record at or after the same time. */
   record AtTimestamp(long timestampMs) implements Position {}
 
-  /** The first record at or after a time of its own for each partition. */
+  /** In each partition, the first record at or after that partition's time. */
   record AtTimestamps(SortedMap<TopicPartition, Long> timestampsMs) implements Position {}
 }

@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 
-/** Finds the offsets that a {@link Position} means on a cluster now. */
+/** Resolves a {@link Position} to offsets on the cluster. */
 final class Positions {
   private final SourceOptions options;
   private final Cluster cluster;

@@ -2,21 +2,21 @@ package io.oncelog.kafka.source;
 
 import java.util.concurrent.ExecutionException;
 
-/** How this source fails: a static text that says what to do, then the values that matter. */
+/** Creates this source's errors: a static text that says what to do, then named values. */
 final class Problems {
   private Problems() {}
 
-  /** An option is wrong; nothing was read. */
+  /** An error in an option; nothing was read. */
   static IllegalArgumentException option(String text, Object... fields) {
     return new IllegalArgumentException(message(text, fields));
   }
 
-  /** Kafka cannot be asked, or does not answer. */
+  /** An error in a request to Kafka. */
   static IllegalStateException cluster(String text, Throwable cause, Object... fields) {
     return new IllegalStateException(message(text, fields) + "; cause: " + cause, cause);
   }
 
-  /** {@code text; name=value, name=value}, of names and values in turn. */
+  /** {@code text; name=value, name=value}; the fields are names and values in turn. */
   static String message(String text, Object... fields) {
     StringBuilder built = new StringBuilder(text);
     for (int i = 0; i < fields.length; i += 2) {
@@ -25,12 +25,12 @@ final class Problems {
     return built.toString();
   }
 
-  /** The cause that a future's failure wraps. */
+  /** The cause of a future's failure. */
   static Throwable unwrapped(Throwable problem) {
     return problem instanceof ExecutionException && problem.getCause() != null ? problem.getCause() : problem;
   }
 
-  /** Throws {@code problem}, checked or not: Spark knows its own stop by the very InterruptedException. */
+  /** Throws {@code problem} even if it is checked: Spark recognises its own stop by the bare InterruptedException. */
   @SuppressWarnings("unchecked")
   static <T extends Throwable> RuntimeException sneak(Throwable problem) throws T {
     throw (T) problem;

@@ -15,9 +15,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads one range of a partition.
  *
- * <p>Offsets without a record are nothing to wonder at: they were control markers, aborted, or compacted away. Of a
- * position that the log does not hold any more the broker says so, but for one at its very end: there it says nothing,
- * and {@link LogState} tells whether to wait.
+ * <p>Offsets without a record are normal: they were control markers, aborted, or compacted away. If the log no longer
+ * has a position, the broker answers with an error, except at the very end of the log. There it returns nothing, and
+ * {@link LogState} tells whether to wait.
  */
 final class RangeReader implements PartitionReader<ColumnarBatch> {
   private static final Logger LOG = LoggerFactory.getLogger(RangeReader.class);
@@ -61,7 +61,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     return batch;
   }
 
-  /** Keeps the consumer for the next range if this one was read to its end; a half-read one may be in any state. */
+  /** Keeps the consumer for the next range, but only if this range was read to its end. */
   @Override
   public void close() {
     PolledPartition used = consumer;
@@ -94,7 +94,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     long position = consumer.position();
     long[] bounds = consumer.bounds();
     report(
-        "the log does not hold a planned offset any more",
+        "the log no longer has a planned offset",
         "topic", range.topic(),
         "partition", range.partition(),
         "offset", position,
@@ -103,7 +103,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     consumer.seek(bounds[0] > position ? Math.min(bounds[0], range.end()) : range.end());
   }
 
-  /** Whether the rest of the range will ever come: goes on behind what will not, and fails where time is up. */
+  /** Finds out whether the rest of the range may still come. Skips it if not, and fails if the time is up. */
   private void lookAtLog(boolean isLast) {
     LogState log = null;
     try {
@@ -112,7 +112,7 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
       throw Problems.<RuntimeException>sneak(stopped);
     } catch (Exception problem) {
       LOG.warn(
-          "a partition gives nothing, and its log cannot be looked at; partition={}, cause={}",
+          "a partition returns no records, and the state of its log cannot be read; partition={}, cause={}",
           range.topicPartition(), Problems.unwrapped(problem).toString());
     }
     Optional<String> loss = log == null ? Optional.empty() : log.loss(range, consumer.position(), isLast);
@@ -136,14 +136,14 @@ final class RangeReader implements PartitionReader<ColumnarBatch> {
     if (reading.failOnDataLoss()) {
       throw new DataLossException(text, fields);
     }
-    LOG.warn("{}; failOnDataLoss is false: going on", Problems.message(text, fields));
+    LOG.warn("{}; failOnDataLoss is false: continuing", Problems.message(text, fields));
   }
 
   private RuntimeException tooLate() {
     return new IllegalStateException(
         Problems.message(
-            "the broker gave nothing of a planned range within kafkaConsumer.pollTimeoutMs; is it reachable from "
-                + "executors, does the topic still have this partition, or is its end behind an open transaction?",
+            "no records of a planned range came within kafkaConsumer.pollTimeoutMs; check that executors can reach the "
+                + "broker, that the topic still has this partition, and that no open transaction holds the range back",
             "partition", range.topicPartition(),
             "offset", consumer.position(),
             "end", range.end(),

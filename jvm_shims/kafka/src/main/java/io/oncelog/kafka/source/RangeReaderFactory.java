@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Goes to the executors, and makes there a reader of each range. */
+/** Is sent to the executors, and creates a reader for each range there. */
 record RangeReaderFactory(SourceOptions.Reading reading, StructType schema) implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {

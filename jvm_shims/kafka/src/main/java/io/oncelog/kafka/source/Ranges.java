@@ -10,7 +10,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Makes the ranges that tasks read of a batch's starts and ends. */
+/** Turns a batch's starts and ends into the ranges that tasks read. */
 final class Ranges {
   private static final Logger LOG = LoggerFactory.getLogger(Ranges.class);
 
@@ -27,9 +27,10 @@ final class Ranges {
   /**
    * The ranges of {@code [from, to)}, split as the options say.
    *
-   * @param from where each partition goes on; one that is not named is new, and begins at its earliest offset
+   * @param from where each partition continues; a partition that is missing here is new, and begins at its earliest
+   *     offset
    * @param to where each partition ends
-   * @throws DataLossException a log begins after its start, and failOnDataLoss says to stop for that
+   * @throws DataLossException a log begins after its start, and failOnDataLoss is on
    */
   List<OffsetRange> plan(Map<TopicPartition, Long> from, Map<TopicPartition, Long> to) {
     Set<TopicPartition> moving = new HashSet<>(cluster.partitions(topics));
@@ -57,10 +58,10 @@ final class Ranges {
     Object[] fields = {
       "topic", partition.topic(), "partition", partition.partition(), "offset", wanted, "log start", logStart
     };
-    String text = "the log begins after the offset that is to be read: retention or a deletion was faster";
+    String text = "the log begins after the next offset to read: retention or a deletion removed records";
     if (options.failOnDataLoss) {
       throw new DataLossException(text, fields);
     }
-    LOG.warn("{}; failOnDataLoss is false: going on at the log's start", Problems.message(text, fields));
+    LOG.warn("{}; failOnDataLoss is false: continuing at the log's start", Problems.message(text, fields));
   }
 }

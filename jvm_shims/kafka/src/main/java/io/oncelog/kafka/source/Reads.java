@@ -5,7 +5,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The door of the source: what {@code format("oncelog-kafka")} reads. */
+/** The entry point of the source: reads of {@code format("oncelog-kafka")}. */
 public final class Reads {
   private Reads() {}
 
@@ -14,7 +14,7 @@ public final class Reads {
     return RecordColumns.schema(SourceOptions.includesHeaders(options));
   }
 
-  /** A read of these columns, of which Spark may leave out some. */
+  /** A read of these columns; Spark may prune some. */
   public static ScanBuilder builder(CaseInsensitiveStringMap options, StructType schema) {
     return new WholeColumns(schema, columns -> new KafkaScan(options, columns));
   }

@@ -13,8 +13,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Records of one partition as Spark's columns. A column looks into the records when Spark asks for a value: one that
- * nobody asks for costs nothing, and none is copied.
+ * Shows records of one partition as Spark's columns. A column reads from the records when Spark asks for a value, so
+ * nothing is copied, and a value that is not used costs nothing.
  */
 final class RecordColumns {
   static final String KEY = "key";
@@ -36,7 +36,7 @@ final class RecordColumns {
   private final int partition;
 
   /**
-   * @param schema the columns that are wanted, in order
+   * @param schema the wanted columns, in order
    */
   RecordColumns(StructType schema, String topic, int partition) {
     this.schema = schema;
@@ -44,7 +44,7 @@ final class RecordColumns {
     this.partition = partition;
   }
 
-  /** The source's columns: those of Spark's Kafka source. What is never null says so, which saves Spark asking. */
+  /** The columns of Spark's Kafka source. Those that are never null are declared so, which saves Spark the checks. */
   static StructType schema(boolean includeHeaders) {
     StructType schema =
         new StructType()
@@ -89,7 +89,7 @@ final class RecordColumns {
     };
   }
 
-  /** A column that has values of one type only, and none to free. */
+  /** A column with values of one type only, and nothing to free. */
   private abstract static class Column extends ColumnVector {
     Column(DataType type) {
       super(type);
@@ -202,7 +202,7 @@ final class RecordColumns {
 
     @Override
     public boolean hasNull() {
-      return true; // counting costs more than asking
+      return true; // counting would cost more than the null checks
     }
 
     @Override
@@ -274,8 +274,8 @@ final class RecordColumns {
     private static ArithmeticException tooFar(ConsumerRecord<byte[], byte[]> record) {
       return new ArithmeticException(
           Problems.message(
-              "the timestamp of a record is beyond Spark's, which count microseconds in 64 bits; read without the "
-                  + "column timestamp, start behind the record, or delete the partition's records up to it",
+              "the timestamp of a record is beyond Spark's range, microseconds in 64 bits; read without the column "
+                  + "timestamp, start after the record, or delete the partition's records up to it",
               "topic", record.topic(),
               "partition", record.partition(),
               "offset", record.offset(),
@@ -306,7 +306,7 @@ final class RecordColumns {
     }
   }
 
-  /** Headers of all records in two flat columns, laid out when Spark first asks; null for a record without any. */
+  /** Headers of all records in two flat columns, built when Spark first asks; null for a record without headers. */
   private static final class Headers extends Column {
     private final ConsumerRecord<byte[], byte[]>[] records;
     private HeaderStructs flat;

@@ -4,9 +4,9 @@ import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How long a partition has given nothing: says when to look at its log, and when to give up. Looks come after a second,
- * then each at twice the time, and one at the end. What a look takes does not count, as nobody waits for records then.
- * Times are of {@link System#nanoTime}. Pure.
+ * How long a partition has returned no records: says when to look at its log, and when to give up. The first look is
+ * after one second, each further one after twice the time, and the last one at the end. The time that a look takes does
+ * not count, because nobody waits for records then. Times are those of {@link System#nanoTime}. Pure.
  */
 final class Silence {
   private static final long FIRST_LOOK_NS = TimeUnit.SECONDS.toNanos(1);
@@ -30,7 +30,7 @@ final class Silence {
     return timeNs - startNs >= lookAfterNs;
   }
 
-  /** The patience is over: the look that is due is the last one. */
+  /** Whether the patience is over, so that the next look is the last one. */
   boolean isOver(long timeNs) {
     return timeNs - startNs >= patienceNs;
   }

@@ -22,8 +22,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The options of a read, parsed and checked: those of Spark's Kafka source, and {@code groupId}. An option that nothing
- * reads is an error, and so is the end of a stream; a batch ignores what only streams have.
+ * The options of a read, parsed and checked: those of Spark's Kafka source, and {@code groupId}. An unknown option is
+ * an error, and so is an end for a stream; a batch ignores the options of streams.
  */
 final class SourceOptions {
   private final OptionValues values;
@@ -77,7 +77,7 @@ final class SourceOptions {
     return new SourceOptions(options, false);
   }
 
-  /** What decides the columns. All options are checked when it is known whether this is a stream. */
+  /** The one option that decides the columns. All are checked later, when it is known whether this is a stream. */
   static boolean includesHeaders(CaseInsensitiveStringMap options) {
     return Boolean.parseBoolean(options.getOrDefault(Option.INCLUDE_HEADERS.text, "").strip());
   }
@@ -91,7 +91,7 @@ final class SourceOptions {
         clientSettings.get(ConsumerConfig.ISOLATION_LEVEL_CONFIG).trim().toUpperCase(Locale.ROOT));
   }
 
-  /** What is read, for people: the node of the plan in Spark's pages. */
+  /** What is read, as the plan in Spark's UI shows it. */
   String description() {
     if (subscription instanceof Subscription.Topics topics) {
       return "subscribe " + String.join(",", topics.names());
@@ -114,7 +114,7 @@ final class SourceOptions {
 
   private SortedMap<String, String> checkedClientSettings(CaseInsensitiveStringMap options) {
     SortedMap<String, String> settings = new TreeMap<>(ClientSettings.of(options));
-    refuse(settings, ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "where a query starts is said by startingOffsets");
+    refuse(settings, ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "startingOffsets says where a query starts");
     refuse(settings, ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, "keys come as bytes; cast or decode the column");
     refuse(settings, ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, "values come as bytes; cast or decode the column");
     refuse(
@@ -149,7 +149,7 @@ final class SourceOptions {
   private Subscription parseSubscription() {
     long given = Stream.of(Option.SUBSCRIBE, Option.SUBSCRIBE_PATTERN, Option.ASSIGN).filter(values::isGiven).count();
     if (given != 1) {
-      throw Problems.option("exactly one of subscribe, subscribePattern and assign says what to read", "given", given);
+      throw Problems.option("give exactly one of subscribe, subscribePattern and assign", "given", given);
     }
     if (values.isGiven(Option.SUBSCRIBE)) {
       TreeSet<String> names = new TreeSet<>(Arrays.asList(values.raw(Option.SUBSCRIBE).split("[,\\s]+")));
@@ -167,7 +167,7 @@ final class SourceOptions {
 
   private static Pattern pattern(String text) {
     if (text.isEmpty()) {
-      throw new IllegalArgumentException("expected a regular expression that whole topic names match");
+      throw new IllegalArgumentException("expected a regular expression for whole topic names");
     }
     try {
       return Pattern.compile(text);
@@ -244,7 +244,7 @@ final class SourceOptions {
 
   private void checkTogether() {
     if (starting instanceof Position.Group && groupId.isEmpty()) {
-      throw Problems.option("startingOffsets=group starts at what a group committed; name it", "missing", "groupId");
+      throw Problems.option("startingOffsets=group needs the option groupId", "missing", "groupId");
     }
     if (isStream) {
       for (Option end : List.of(Option.ENDING_OFFSETS, Option.ENDING_TIMESTAMP, Option.ENDING_OFFSETS_BY_TIMESTAMP)) {

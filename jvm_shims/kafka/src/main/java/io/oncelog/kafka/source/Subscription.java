@@ -9,7 +9,7 @@ sealed interface Subscription {
   /** All partitions of these topics. */
   record Topics(SortedSet<String> names) implements Subscription {}
 
-  /** All partitions of all topics whose whole name matches, also of ones created later. */
+  /** All partitions of all topics whose whole name matches, including topics that are created later. */
   record Matching(Pattern pattern) implements Subscription {}
 
   /** These partitions. */

@@ -13,19 +13,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Looks whether the topics are still those that the query began with. A topic that was deleted and created again has
- * offsets that mean other records.
+ * Checks whether the topics are still those that the query began with. After a topic was deleted and created again, its
+ * offsets mean other records.
  *
- * <p>The checkpoint keeps the id that each topic had at first. Offsets of a later topic of that name bear its id, so
- * that each offset tells of which topic it is.
+ * <p>The checkpoint keeps the first id of each topic. Offsets of a later topic with that name contain its id, so every
+ * offset says which topic it belongs to.
  */
 final class TopicWatch {
   private static final Logger LOG = LoggerFactory.getLogger(TopicWatch.class);
 
   private final SourceOptions options;
   private final Checkpoint checkpoint;
-  private final Set<String> toldIds = new HashSet<>(); // of topics created again: a query may wait long for their rows
-  private SortedMap<String, String> firstIds; // null until first looked at
+  private final Set<String> toldIds = new HashSet<>(); // new ids that a warning was logged for
+  private SortedMap<String, String> firstIds; // null before the first look
   private SortedMap<String, Cluster.Topic> topics = new TreeMap<>();
 
   TopicWatch(SourceOptions options, Checkpoint checkpoint) {
@@ -33,17 +33,17 @@ final class TopicWatch {
     this.checkpoint = checkpoint;
   }
 
-  /** The topics that were there at the last look. */
+  /** The topics that existed at the last look. */
   SortedMap<String, Cluster.Topic> topics() {
     return topics;
   }
 
   /**
-   * Takes {@code found} for the topics there are, and remembers new ones.
+   * Takes {@code found} as the existing topics, and remembers new ones.
    *
-   * @param expected the partitions that were there at the query's last look
-   * @param known the partitions that the query has offsets of: these, and absent ones
-   * @throws DataLossException an expected one is gone, and failOnDataLoss says to stop for that
+   * @param expected the partitions that existed at the query's last look
+   * @param known the partitions that the query has offsets of: the expected ones, and absent ones
+   * @throws DataLossException an expected partition is gone, and failOnDataLoss is on
    */
   void look(SortedMap<String, Cluster.Topic> found, Set<TopicPartition> expected, Set<TopicPartition> known) {
     if (firstIds == null) {
@@ -62,9 +62,9 @@ final class TopicWatch {
   }
 
   /**
-   * Looks whether {@code offset} is of the topics there are.
+   * Checks that {@code offset} belongs to the existing topics.
    *
-   * @throws DataLossException a topic was created again since, and failOnDataLoss says to stop for that
+   * @throws DataLossException a topic was created again since, and failOnDataLoss is on
    */
   void checkSame(KafkaOffset offset) {
     Set<String> names = new TreeSet<>();
@@ -78,12 +78,12 @@ final class TopicWatch {
     }
   }
 
-  /** How far {@code offset} is, without topics that were created again since. */
+  /** How far {@code offset} has read, without topics that were created again since. */
   Map<TopicPartition, Long> ends(KafkaOffset offset) {
     return ofSameTopics(offset.partitions(), offset);
   }
 
-  /** Where a query that is at {@code offset} goes on, also in partitions that were absent then. */
+  /** Where a query that is at {@code offset} continues, including partitions that were absent then. */
   Map<TopicPartition, Long> starts(KafkaOffset offset) {
     return ofSameTopics(offset.positions(), offset);
   }
@@ -95,9 +95,9 @@ final class TopicWatch {
   }
 
   /**
-   * Offsets in the topics there are.
+   * An offset for the existing topics.
    *
-   * @param before where the query was: what it says of other partitions is kept until they are seen again
+   * @param before where the query was; its positions in other partitions are kept until those are seen again
    */
   KafkaOffset offset(Map<TopicPartition, Long> partitions, KafkaOffset before) {
     Map<TopicPartition, Long> absent = starts(before);
@@ -132,12 +132,12 @@ final class TopicWatch {
     }
   }
 
-  /** Refuses a subscription that names what is not there. */
+  /** Refuses a subscription that names a topic or partition that does not exist. */
   static void checkNamed(Subscription subscription, SortedMap<String, Cluster.Topic> topics) {
     checkNamed(subscription, topics, Set.of());
   }
 
-  /** The same, but for what {@code known} names: that was there once, and its absence is loss of data. */
+  /** The same, except for {@code known} partitions: those existed before, so their absence is data loss. */
   private static void checkNamed(
       Subscription subscription, SortedMap<String, Cluster.Topic> topics, Set<TopicPartition> known) {
     if (subscription instanceof Subscription.Topics subscribed) {
@@ -168,6 +168,6 @@ final class TopicWatch {
     if (options.failOnDataLoss) {
       throw new DataLossException(text, fields);
     }
-    LOG.warn("{}; failOnDataLoss is false: going on", Problems.message(text, fields));
+    LOG.warn("{}; failOnDataLoss is false: continuing", Problems.message(text, fields));
   }
 }

@@ -36,7 +36,7 @@ class CheckpointTest {
     assertEquals(Optional.of(Json.parseOffset("{\"t\":{\"0\":7}}")), checkpoint.initialOffsets());
   }
 
-  /** Spark 2.1.0 wrote the length's last byte, whatever it means as a character, and no version. */
+  /** Spark 2.1.0 wrote no version, and the last byte of the length, which may be any character. */
   @ParameterizedTest
   @ValueSource(ints = {0, '2', 'v', '\n', '{', 0x80, 0xC8, 0xFF})
   void initialOffsetsOfSpark210BeginWithAByteOfTheirLength(int length) throws Exception {

@@ -14,8 +14,8 @@ class LogStateTest {
   @CsvSource({
     // topic id, log end, last look, why the range from 5 on is lost
     "planned, 6, false, ",
-    "planned, 6, true, ", // out of reach, or of an open transaction
-    "another, 6, false, ", // the look may be at a broker that is behind
+    "planned, 6, true, ", // unreachable, or in an open transaction
+    "another, 6, false, ", // the broker may have outdated metadata
     "another, 6, true, ",
     "planned, 5, false, ",
     "planned, 5, true, the log ends before",

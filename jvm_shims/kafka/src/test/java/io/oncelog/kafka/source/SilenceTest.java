@@ -13,7 +13,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class SilenceTest {
-  /** The clock begins anywhere, also shortly before its numbers turn negative. */
+  /** The clock may begin anywhere, even shortly before its numbers overflow. */
   @ParameterizedTest
   @ValueSource(longs = {0, -1, Long.MIN_VALUE, Long.MAX_VALUE - 5})
   void looksComeAtTwiceTheTimeEachAndOneAtTheEnd(long startNs) {

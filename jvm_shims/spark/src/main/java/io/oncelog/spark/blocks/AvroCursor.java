@@ -3,7 +3,7 @@ package io.oncelog.spark.blocks;
 import java.io.EOFException;
 import java.io.IOException;
 
-/** Reads Avro's integers out of bytes, and knows where it is; Avro's own decoder does not tell. */
+/** Reads Avro integers from bytes, and tells its position, which Avro's own decoder does not. */
 final class AvroCursor {
   private final byte[] bytes;
   private final int end;
@@ -18,7 +18,7 @@ final class AvroCursor {
     return position;
   }
 
-  /** Avro's {@code long}: zigzag, seven bits a byte, lowest first. */
+  /** Avro's {@code long}: zigzag, seven bits per byte, lowest first. */
   long readLong() throws IOException {
     long coded = 0;
     for (int shift = 0; shift < Long.SIZE; shift += 7) {
@@ -42,7 +42,7 @@ final class AvroCursor {
     return (int) found;
   }
 
-  /** The branch of a union of null and something: whether there is something. */
+  /** The branch of a union of null and a value: whether there is a value. */
   boolean readIsPresent() throws IOException {
     long branch = readLong();
     if (branch < 0 || branch > 1) {

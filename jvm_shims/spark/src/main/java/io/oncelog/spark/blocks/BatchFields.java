@@ -3,8 +3,8 @@ package io.oncelog.spark.blocks;
 import java.io.IOException;
 
 /**
- * The Avro record of a batch but its version and its body, which stand before and behind. Docs: data-format.md; in
- * Python: columns.BATCH_SCHEMA. A column is null where all of its entries are.
+ * The Avro record of a batch, without the version before it and the body after it. Described in data-format.md; in
+ * Python it is columns.BATCH_SCHEMA. A column is null if all of its entries are.
  */
 record BatchFields(
     int count,
@@ -16,7 +16,7 @@ record BatchFields(
     Binary value,
     Headers headers) {
 
-  /** Bytes {@code [position, position + length)} of the body; compressed, unless they are {@code size} already. */
+  /** Bytes {@code [position, position + length)} of the body; compressed unless {@code length} equals {@code size}. */
   record Buffer(long position, long length, long size) {
     private static Buffer read(AvroCursor from) throws IOException {
       return new Buffer(from.readLong(), from.readLong(), from.readLong());
@@ -27,7 +27,7 @@ record BatchFields(
     }
   }
 
-  /** A column of byte strings. Without a validity nothing is null, without lengths all are equally long. */
+  /** A column of byte strings. Without validity nothing is null; without lengths all have the same length. */
   record Binary(Buffer validity, Buffer lengths, Buffer values) {
     private static Binary read(AvroCursor from) throws IOException {
       return new Binary(Buffer.readOptional(from), Buffer.readOptional(from), Buffer.read(from));
@@ -38,7 +38,7 @@ record BatchFields(
     }
   }
 
-  /** A column of lists of headers; keys and values of all lists one after another. */
+  /** A column of lists of headers, with the keys and values of all lists one after another. */
   record Headers(Buffer validity, Buffer lengths, Binary keys, Binary values) {
     private static Headers readOptional(AvroCursor from) throws IOException {
       return from.readIsPresent()

@@ -7,8 +7,8 @@ import java.nio.file.Path;
 import java.util.zip.CRC32;
 
 /**
- * Reads blocks that the index names, one after another. Nothing of a block is used before its bytes are known to be
- * those that were written.
+ * Reads blocks that the index names, one after another. A block is used only after a check that its bytes are those
+ * that were written.
  */
 public final class BlockReader implements Closeable {
   static final int MAX_ENTRIES = 1 << 24;
@@ -55,7 +55,7 @@ public final class BlockReader implements Closeable {
     files.close();
   }
 
-  /** The length in the index may be a damaged one: never more is allocated than there is. */
+  /** Allocates no more than the file has, because the length in the index may be damaged. */
   private void load(Block block) {
     int available = files.available(block);
     if (bytes.length < available) {
@@ -68,7 +68,7 @@ public final class BlockReader implements Closeable {
   }
 
   private void decode(Block block, long first, long end, RecordVectors into) throws IOException {
-    int length = (int) block.length(); // so many were read
+    int length = (int) block.length(); // load() has read this many bytes
     AvroCursor cursor = new AvroCursor(bytes, length);
     long contentEnd = framing(cursor, length);
     checkVersion(block, cursor.readInt());
@@ -88,7 +88,7 @@ public final class BlockReader implements Closeable {
     new RecordDecoder(fields, body, Math.toIntExact(first), Math.toIntExact(end)).decode(into);
   }
 
-  /** Passes the framing of a block; returns where its content ends. */
+  /** Skips the framing of a block; returns where its content ends. */
   private static long framing(AvroCursor cursor, int length) throws IOException {
     long count = cursor.readLong();
     long contentLength = cursor.readLong();

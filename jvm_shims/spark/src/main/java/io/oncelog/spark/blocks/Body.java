@@ -4,9 +4,9 @@ import io.oncelog.spark.blocks.BatchFields.Binary;
 import io.oncelog.spark.blocks.BatchFields.Buffer;
 import java.io.IOException;
 
-/** The buffers of a batch. What a method returns lives until the next one is called. */
+/** The buffers of a batch. What a method returns is valid until the next call. */
 final class Body {
-  /** Python's columns.MAX_BUFFER_BYTES. */
+  /** The same as Python's columns.MAX_BUFFER_BYTES. */
   private static final int MAX_BUFFER_BYTES = 64 << 20;
 
   private final Bytes body;
@@ -19,7 +19,7 @@ final class Body {
     this.decompressor = decompressor;
   }
 
-  /** The bytes of a buffer, decompressed; where they were not compressed, as they lie in the block. */
+  /** The bytes of a buffer, decompressed; not copied if they were not compressed. */
   Bytes get(Buffer buffer) throws IOException {
     long length = buffer.length();
     if (buffer.position() < 0 || length < 0 || buffer.position() > body.size() - length) {
@@ -35,7 +35,7 @@ final class Body {
     return decompressor.decompress(compression, stored, (int) buffer.size());
   }
 
-  /** As many integers, in as many bytes each as the buffer has for them. */
+  /** {@code count} integers, whose width is the buffer's size divided by {@code count}. */
   Integers integers(Buffer buffer, int count) throws IOException {
     Bytes raw = get(buffer);
     int width = count == 0 ? 1 : raw.size() / count;
@@ -54,7 +54,7 @@ final class Body {
     return found;
   }
 
-  /** The lengths of the byte strings of a column, which add up to its values. */
+  /** The lengths of a column's byte strings, which add up to the size of its values. */
   Integers lengths(Binary column, int count) throws IOException {
     long size = column.values().size();
     Integers found =

@@ -7,7 +7,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 
-/** The data files below a folder. Blocks of one file come one after another: it stays open until another is read. */
+/** The data files under a folder. A file stays open until another one is read, because its blocks come in a row. */
 final class DataFiles implements Closeable {
   private final Path folder;
   private String name;
@@ -17,12 +17,12 @@ final class DataFiles implements Closeable {
     this.folder = folder;
   }
 
-  /** How many bytes of a block the file has. */
+  /** How many bytes of the block the file has. */
   int available(Block block) {
     return reading(block, () -> (int) Math.max(0, Math.min(block.length(), open(block).size() - block.position())));
   }
 
-  /** Fills {@code bytes} from where a block begins, as far as the file reaches; returns how far that is. */
+  /** Fills {@code bytes} from the start of the block, as far as the file goes; returns how many were read. */
   int read(Block block, ByteBuffer bytes) {
     return reading(
         block,

@@ -5,15 +5,15 @@ import com.github.luben.zstd.ZstdException;
 import java.io.Closeable;
 import java.io.IOException;
 
-/** Decompresses buffers into an array that it keeps: one result lives until the next. */
+/** Decompresses buffers into an array that it reuses: a result is valid until the next call. */
 final class Decompressor implements Closeable {
   private final ZstdDecompressCtx zstd = new ZstdDecompressCtx();
   private byte[] result = new byte[0];
 
   /**
-   * What the bytes hold, which must be {@code size} bytes.
+   * Decompresses the bytes, which must give {@code size} bytes.
    *
-   * @throws IOException they hold anything else
+   * @throws IOException they give anything else
    */
   Bytes decompress(Compression compression, Bytes stored, int size) throws IOException {
     if (result.length < size) {

@@ -4,7 +4,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 
-/** Unsigned integers of 1, 2, 4 or 8 bytes each, or the same one again and again. */
+/** Unsigned integers of 1, 2, 4 or 8 bytes each, or one integer that is repeated. */
 final class Integers {
   private static final VarHandle SHORT = MethodHandles.byteArrayViewVarHandle(short[].class, ByteOrder.LITTLE_ENDIAN);
   private static final VarHandle INT = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
@@ -46,7 +46,7 @@ final class Integers {
     };
   }
 
-  /** Of those at {@code [from, to)}. */
+  /** The sum of the integers at {@code [from, to)}. */
   long sum(int from, int to) {
     if (width == SAME) {
       return same * (to - from);

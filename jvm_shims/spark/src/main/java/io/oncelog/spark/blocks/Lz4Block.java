@@ -6,30 +6,30 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 
-/** Decodes a block of LZ4 behind what earlier ones gave, to which its matches may reach back. */
+/** Decodes an LZ4 block after the output of earlier blocks, to which its matches may refer. */
 final class Lz4Block {
   private static final VarHandle SHORT = MethodHandles.byteArrayViewVarHandle(short[].class, ByteOrder.LITTLE_ENDIAN);
   private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
-  /** Of a token's half: the length goes on in further bytes, the last of which is less than 255. */
+  /** In either half of a token: the length continues in further bytes, the last of which is less than 255. */
   private static final int MORE = 15;
 
   private static final int LEAST_MATCH = 4;
 
-  /** What follows literals that are not the last ones: a distance, a token, and five literals at the end. */
+  /** The least that follows literals that are not the last ones: a distance, a token, and five literals at the end. */
   private static final int LEAST_REST = Short.BYTES + 1 + 5;
 
-  /** Most copies are as short, and are made as two longs where the arrays reach as far. */
+  /** Most copies are at most this long, and are made as two longs if the arrays are long enough. */
   private static final int SHORT_COPY = 2 * Long.BYTES;
 
   private Lz4Block() {}
 
   /**
-   * Writes what a block of at most 4 MiB holds to {@code result[at, limit)}; no match begins before {@code first}.
-   * Bytes of the result behind the limit may change.
+   * Decodes a block of at most 4 MiB to {@code result[at, limit)}; no match begins before {@code first}. Bytes of the
+   * result after the limit may change.
    *
-   * @return where it ends
-   * @throws IOException it is damaged, or holds more
+   * @return where the output ends
+   * @throws IOException the block is damaged, or its output is too long
    */
   static int decompress(Bytes block, byte[] result, int first, int at, int limit) throws IOException {
     byte[] bytes = block.array();
@@ -73,7 +73,7 @@ final class Lz4Block {
     throw new EOFException("a block of LZ4 ends before its last literals");
   }
 
-  /** How many bytes of 255 come before another one. */
+  /** How many bytes of 255 come before a different byte. */
   private static int fullBytes(byte[] bytes, int position, int end) throws IOException {
     for (int next = position; next < end; next++) {
       if (bytes[next] != -1) {
@@ -92,7 +92,7 @@ final class Lz4Block {
     }
   }
 
-  /** Where a match overlaps what it gives, it repeats: each copy finds twice as much as the one before. */
+  /** A match that overlaps its own output repeats it, so each copy can be twice as long as the one before. */
   private static void copyMatch(byte[] result, int at, int distance, int length) {
     int from = at - distance;
     if (length <= SHORT_COPY && distance >= Long.BYTES && result.length - at >= SHORT_COPY) {

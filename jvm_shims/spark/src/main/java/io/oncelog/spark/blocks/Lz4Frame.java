@@ -9,8 +9,8 @@ import net.jpountz.xxhash.XXHash32;
 import net.jpountz.xxhash.XXHashFactory;
 
 /**
- * Decodes an LZ4 frame, with blocks that are linked or independent. pyarrow links them in buffers of more than 64 KiB,
- * and lz4-java's reader of frames knows none that are.
+ * Decodes an LZ4 frame with linked or independent blocks. pyarrow links the blocks of buffers of more than 64 KiB,
+ * which lz4-java's frame reader does not support.
  */
 final class Lz4Frame {
   private static final VarHandle INT = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
@@ -44,10 +44,10 @@ final class Lz4Frame {
   }
 
   /**
-   * Writes what a frame holds to {@code result[0, size)}; bytes behind that may change.
+   * Decodes a frame to {@code result[0, size)}; bytes after that may change.
    *
-   * @return how many bytes it holds
-   * @throws IOException it is damaged, or holds more
+   * @return how many bytes it gives
+   * @throws IOException the frame is damaged, or its output is too long
    */
   static int decompress(Bytes frame, byte[] result, int size) throws IOException {
     return new Lz4Frame(frame, result, size).decode();
@@ -92,7 +92,7 @@ final class Lz4Frame {
     }
   }
 
-  /** Appends a block to the bytes that were found; returns how many there are then. */
+  /** Appends the output of a block to the first {@code found} bytes; returns how many there are then. */
   private int readBlock(int head, int found) throws IOException {
     boolean isStored = head < 0;
     int length = head & Integer.MAX_VALUE;
@@ -118,7 +118,7 @@ final class Lz4Frame {
     return (flags & flag) != 0;
   }
 
-  /** Compares bytes with the checksum that is next in the frame. */
+  /** Compares bytes with the next checksum in the frame. */
   private void checkHash(byte[] of, int start, int length) throws IOException {
     if (readInt() != HASH.hash(of, start, length, 0)) {
       throw new IOException("bytes of LZ4 with another checksum");
@@ -129,7 +129,7 @@ final class Lz4Frame {
     return (int) INT.get(bytes, take(Integer.BYTES));
   }
 
-  /** Passes some bytes; returns where they are. */
+  /** Skips some bytes; returns where they begin. */
   private int take(int count) throws IOException {
     if (count > end - position) {
       throw new EOFException("an LZ4 frame ends early");

@@ -6,8 +6,8 @@ import org.apache.spark.SparkRuntimeException;
 import scala.collection.immutable.Map;
 
 /**
- * The name of an error, a static text that says what happened and what to do, and the values that matter as named
- * fields behind it. Being one of Spark's exceptions, it reaches Python as one of PySpark's, with this text and no more.
+ * An error with a name, a static text that says what happened and what to do, and named fields. It is one of Spark's
+ * exceptions, so it reaches Python as one of PySpark's, with this text only.
  */
 public abstract class OncelogError extends SparkRuntimeException {
   private static final String CONDITION = "USER_RAISED_EXCEPTION";

@@ -7,8 +7,8 @@ import java.io.IOException;
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
 
 /**
- * Lays some rows of a batch out as Spark's columns. Bytes of values are copied once, all together: a column of Spark's
- * keeps them as the block does, one after another, with offsets and lengths beside them.
+ * Decodes some rows of a batch into Spark's columns. The bytes of values are copied once, all together, because Spark's
+ * columns store them as the block does: one after another, with offsets and lengths.
  */
 final class RecordDecoder {
   private static final long MICROS_PER_MILLI = 1_000;
@@ -66,7 +66,7 @@ final class RecordDecoder {
     nulls(column.validity(), count, from, until, to);
   }
 
-  /** A record without headers shows null, as in Spark's Kafka source. */
+  /** A record without headers is null, as in Spark's Kafka source. */
   private void headers(Headers column, WritableColumnVector to) throws IOException {
     prepare(to, end - first);
     if (column == null) {
@@ -92,7 +92,7 @@ final class RecordDecoder {
     binary(column.values(), (int) total, start, start + count, headers.getChild(1));
   }
 
-  /** Says where the entries of each row are, the first one's at 0; returns how many there are. */
+  /** Sets where the entries of each row are, beginning at 0; returns how many there are. */
   private static int entries(Integers lengths, int from, int until, WritableColumnVector to) {
     int position = 0;
     for (int row = from; row < until; row++) {

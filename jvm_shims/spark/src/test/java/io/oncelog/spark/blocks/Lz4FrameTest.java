@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Against lz4-java, which writes all but linked blocks. */
+/** Compares with lz4-java, which writes everything except linked blocks. */
 class Lz4FrameTest {
   private static final Random RANDOM = new Random(20261124);
 
@@ -92,12 +92,12 @@ class Lz4FrameTest {
   @Test
   void aMatchMayOverlapWhatItGivesAndReachIntoTheBlockBefore() throws IOException {
     byte[] result = {'a', 'b', 'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    // No literals and a match of 7, three back; then the five literals that end a block.
+    // No literals and a match of length 7 at distance 3; then the five literals that end a block.
     byte[] block = {0x03, 3, 0, 0x50, 'v', 'w', 'x', 'y', 'z'};
 
     assertEquals(15, Lz4Block.decompress(new Bytes(block, 0, block.length), result, 0, 3, 15));
     assertEquals("abcabcabcavwxyz", new String(result, java.nio.charset.StandardCharsets.US_ASCII));
-    assertThrows( // an independent block reaches no further back than to its own start
+    assertThrows( // an independent block must not refer to anything before its own start
         IOException.class, () -> Lz4Block.decompress(new Bytes(block, 0, block.length), result, 3, 3, 15));
   }
 
@@ -118,7 +118,7 @@ class Lz4FrameTest {
     return bytes.toByteArray();
   }
 
-  /** Bytes that repeat themselves at many distances. */
+  /** Bytes that repeat at many distances. */
   private static byte[] repetitive(int size, int letters) {
     byte[] bytes = new byte[size];
     for (int at = 0; at < size; at++) {

@@ -16,8 +16,8 @@ import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /**
- * Stands in the place of Spark's class of this name, by which its suites find the Kafka source in a query's plan. It
- * passes every call on to oncelog's stream, and gives offsets the class that the suites compare with.
+ * Replaces Spark's class of the same name, by which its suites find the Kafka source in a query's plan. It passes every
+ * call on to oncelog's stream, and converts offsets to the class that the suites compare with.
  */
 public final class KafkaMicroBatchStream
     implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
@@ -93,8 +93,8 @@ public final class KafkaMicroBatchStream
   }
 
   /**
-   * Spark's offset of the same partitions. It equals what the suites expect of these partitions, whatever else oncelog
-   * wrote into its JSON, and another one of oncelog's if all of their JSON is equal.
+   * Spark's offset of the same partitions. It equals the suites' offset for these partitions, whatever else is in
+   * oncelog's JSON. It equals another one of oncelog's only if all of their JSON is equal.
    */
   private static final class Comparable extends KafkaSourceOffset {
     private static final JsonMapper MAPPER = new JsonMapper();
@@ -126,7 +126,7 @@ public final class KafkaMicroBatchStream
     private static scala.collection.immutable.Map<TopicPartition, Object> partitions(String json) {
       try {
         ObjectNode topics = (ObjectNode) MAPPER.readTree(json);
-        topics.remove(List.of("@absent", "@topicIds")); // what oncelog knows besides
+        topics.remove(List.of("@absent", "@topicIds")); // which only oncelog has
         return JsonUtils$.MODULE$.partitionOffsets(topics.toString());
       } catch (JsonProcessingException problem) {
         throw new IllegalArgumentException(problem);

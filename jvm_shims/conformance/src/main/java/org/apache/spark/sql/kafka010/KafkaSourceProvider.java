@@ -32,9 +32,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Stands in the place of Spark's class of this name, under which its suites and the short name {@code kafka} find the
- * connector: what they write is written by oncelog's sink, and what they read is read by oncelog. The suites of the
- * sink read by Spark's own source instead, as it judges the sink better, and as they run one DataFrame several times.
+ * Replaces Spark's class of the same name, by which its suites and the short name {@code kafka} find the connector.
+ * What the suites write is written by oncelog's sink, and what they read is read by oncelog's source. But the sink's
+ * suites read with Spark's own source: it is a more independent check, and they run one DataFrame several times.
  */
 public final class KafkaSourceProvider
     implements TableProvider, RelationProvider, CreatableRelationProvider, DataSourceRegister {
@@ -58,7 +58,7 @@ public final class KafkaSourceProvider
     return new KafkaTable(table, sparks == null ? table : sparks.getTable(schema, partitioning, properties));
   }
 
-  /** The suites ask for a table in this way too. */
+  /** The suites also ask for a table in this way. */
   public KafkaTable getTable(CaseInsensitiveStringMap options) {
     return (KafkaTable) getTable(inferSchema(options), new Transform[0], options);
   }
@@ -75,7 +75,7 @@ public final class KafkaSourceProvider
     return oncelog.createRelation(context, mode, toScala(withLedger(CollectionConverters.asJava(options))), rows);
   }
 
-  /** Oncelog's table under the class of Spark's. */
+  /** Oncelog's table, as an instance of the class that the suites look for. */
   public record KafkaTable(Table oncelog, Table reads)
       implements Table, SupportsRead, SupportsWrite, ReportsSinkMetrics {
     @Override
@@ -124,7 +124,7 @@ public final class KafkaSourceProvider
     }
   }
 
-  /** Oncelog's scan, whose streams have the class that the suites look for. */
+  /** Oncelog's scan, whose streams are instances of the class that the suites look for. */
   private record StreamsByName(Scan oncelog) implements Scan {
     @Override
     public StructType readSchema() {
@@ -152,7 +152,7 @@ public final class KafkaSourceProvider
     }
   }
 
-  /** A write with what only oncelog's sink asks for. */
+  /** A write with the options that only oncelog's sink needs. */
   private record InLedger(LogicalWriteInfo info) implements LogicalWriteInfo {
     @Override
     public String queryId() {
@@ -170,13 +170,13 @@ public final class KafkaSourceProvider
     }
   }
 
-  /** The sink's options, with the one that Spark's has not: each of the brokers that suites start has a ledger. */
+  /** The sink's options, with a ledger for each broker that the suites start; Spark's sink has no such option. */
   private static Map<String, String> withLedger(Map<String, String> options) {
     String brokers = new CaseInsensitiveStringMap(options).getOrDefault("kafka.bootstrap.servers", "none");
     return with(options, "znodes", System.getProperty("java.io.tmpdir") + "/ledgers/" + brokers.replace(':', '-'));
   }
 
-  /** A reader's options for what the sink wrote: it knows of transactions, as docs/guides/kafka.md asks for. */
+  /** The options of a reader of the sink's output, which must be read_committed (docs/guides/kafka.md). */
   private static Map<String, String> committed(Map<String, String> options) {
     return with(options, "kafka.isolation.level", "read_committed");
   }
