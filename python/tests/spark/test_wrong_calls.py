@@ -86,9 +86,9 @@ CALLS = {
     "read().load()": "a required option is missing [option='path', use='read']",
     'read(subscribe="in").load()': "a required option is missing [option='path', use='read']",
     'read(subscribe="in").load("h1:9092")':
-        "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka:",
+        "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka:",
     'read(subscribe="in").load("/nowhere/at/all")':
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`",
+        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
     'read(subscribe="in", **{"kafka.bootstrap.servers": "h1:9092"}).load()':
         "unknown option [option='kafka.bootstrap.servers', use='read', did_you_mean='path']",
     "read(**at).load()":

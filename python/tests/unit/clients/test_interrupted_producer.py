@@ -193,7 +193,7 @@ def test_an_abort_after_an_interrupted_commit_does_not_commit(
     (producer.close if is_closed else producer.abort_transaction)()
 
     assert values(log) == []
-    with pytest.raises(OncelogError, match="dropped with its transaction"):
+    with pytest.raises(OncelogError, match="dropped because its transaction was aborted"):
         receipt.result()
 
 

@@ -42,7 +42,7 @@ def test_a_folder_whose_metadata_is_elsewhere_gets_none_of_its_own(tmp_path: Pat
     oncelog.open(tmp_path / "log", elsewhere(tmp_path)).close()
     before = sorted(file.name for file in (tmp_path / "log").iterdir())
 
-    with pytest.raises(UsageError, match="metadata is elsewhere: say where, by znodes"):
+    with pytest.raises(UsageError, match="metadata is elsewhere; name that store with znodes"):
         oncelog.open(tmp_path / "log")
 
     assert sorted(file.name for file in (tmp_path / "log").iterdir()) == before
