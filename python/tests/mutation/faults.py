@@ -800,7 +800,7 @@ SETTLING = [
     Fault(
         "a file that may still be named is remembered as unnamed",
         "log/collection.py",
-        "            young.append(name)  # somebody may be about to name it\n            continue\n",
+        "            young.append(name)  # its writer may still name it\n            continue\n",
         "            young.append(name)\n",
         ("unit/log/test_collection.py",),
     ),
