@@ -1201,8 +1201,8 @@ OPENING = [
     Fault(
         "a package may take the place of a built-in store",
         "znodes/schemes.py",
-        '        if claims:\n            raise UsageError(\n                "a package claims',
-        '        if False:\n            raise UsageError(\n                "a package claims',
+        '        if claims:\n            raise UsageError(\n                "a package registers',
+        '        if False:\n            raise UsageError(\n                "a package registers',
         ("unit/znodes/test_schemes.py",),
     ),
     Fault(

@@ -139,7 +139,7 @@ CALLS = {
     'read(**at, subscribe="in", includeHeaders="yes").load()':
         "the option's value is malformed [option='includeHeaders', value='yes', expected='true or false']",
     'read(path=at["path"], znodes="h1:2181", subscribe="in").load()':
-        "a znode store of several hosts is named by its scheme [znodes='h1:2181', write='zk://h1:2181']",
+        "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181', write='zk://h1:2181']",
     'read(path=at["path"], znodes="sqlit", subscribe="in").load()':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another",
     'read(**at, subscribe="in").schema("value string").load()':

@@ -40,7 +40,7 @@ CALLS = {
     'oncelog.open({"bootstrap.servers": "localhost:9092"})': "path must be str or PathLike",
     'oncelog.open("log", "zookeeper://h1:2181")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
-    'oncelog.open("log", "h1:2181")': "a znode store of several hosts is named by its scheme [znodes='h1:2181'",
+    'oncelog.open("log", "h1:2181")': "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181'",
     'oncelog.open("log", znodes="znodes")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
     'oncelog.open("log", znodes="")':
