@@ -289,7 +289,7 @@ def test_deleting_a_group_with_pending_offsets_is_to_be_tried_again(shell: Shell
     write_open(copier := started(log), b"a")
     copier.send_offsets_to_transaction({tp(): 1}, "readers")
 
-    assert "not decided yet" in shell.refused("group", "delete", "readers", exit_code=3)
+    assert "in an undecided transaction" in shell.refused("group", "delete", "readers", exit_code=3)
 
     copier.commit_transaction()
     assert shell.lines("group", "delete", "readers") == ["deleted group readers with offsets of 1 partition"]

@@ -246,7 +246,7 @@ def test_an_interrupt_in_the_commit_of_the_context_leaves_the_same_commit_to_be_
 
 def test_an_interrupt_behind_a_commit_leaves_a_producer_that_goes_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = started(log)
-    interrupt(monkeypatch, TransactionManager, "_go_on_as")
+    interrupt(monkeypatch, TransactionManager, "_continue_as")
     with pytest.raises(KeyboardInterrupt), producer.transaction():
         producer.send(TOPIC, b"value", partition=0)
     assert producer._transactions.state is ClientState.COMMITTING_TRANSACTION
