@@ -30,7 +30,7 @@ def check_name(kind: str, name: object) -> str:
         raise UsageError(f"a {kind} must be valid Unicode, without unpaired surrogates", found=name) from None
     if size_bytes > limits.MAX_NAME_BYTES:
         raise UsageError(
-            f"the {kind} is too long; each byte that is not a letter or digit counts as three",
+            f"the {kind} is too long; each byte other than ASCII letters, digits and - . _ ~ counts as three",
             found=f"{name[:100]}...",
             size_bytes=size_bytes,
             maximum_bytes=limits.MAX_NAME_BYTES,

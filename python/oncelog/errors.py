@@ -123,7 +123,7 @@ class ConcurrentTransactionsError(RetriableError):
 
 
 class UnstableOffsetCommitError(RetriableError):
-    """The group has offsets in a transaction that is not decided yet."""
+    """The group has offsets in an undecided transaction."""
 
 
 class PlanOvertakenError(RetriableError):
@@ -131,7 +131,7 @@ class PlanOvertakenError(RetriableError):
 
 
 class PartitionPinnedError(RetriableError):
-    """Too many unsettled transactions in one partition; the error names the one that holds up the others."""
+    """Too many unsettled transactions in one partition; the error names the one that holds back the others."""
 
 
 class LogInUseError(RetriableError):
@@ -239,7 +239,7 @@ class WrongArgumentsError(UsageError, TypeError):
 
 
 class UnknownNameError(UsageError, AttributeError):
-    """There is no such method or field. If another client calls it so, the error says its name here."""
+    """There is no such method or field. If Kafka's clients have it, the error says what to write instead."""
 
 
 class UnknownTopicError(UsageError):

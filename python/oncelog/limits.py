@@ -18,7 +18,7 @@ they name (about two thousand), a group's partition's with pending offsets. Writ
 refused, so that a step that ends a transaction always fits into a multi: one of each kind fits, with its tail node."""
 
 MAX_NAME_BYTES = 1024
-"""A transactional id, a group id or a prefix, as it stands in a path: percent-encoded except for letters and digits."""
+"""A transactional id, a group id or a prefix, as encoded in a path: each byte that needs encoding counts as three."""
 
 MAX_OFFSET_METADATA_BYTES = 4096
 """Kafka's offset.metadata.max.bytes."""

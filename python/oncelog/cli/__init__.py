@@ -1,7 +1,7 @@
 """The command ``oncelog``, which administers a log from a shell. docs/reference/cli.md describes it for users.
 
 Each command group has a file. All of them share `shell` (settings, exit codes, errors) and `output` (tables, JSON,
-progress). Commands have no logic of their own: they open the log, call its admin client, and show the result.
+progress). Commands contain no logic: they open the log, call its admin client, and show the result.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def produce(
     with settings.open() as log:
         partition_reads.identify(log.services.store, topic, shape["partition"] or 0)
         with (
-            _told_of_parts() if transactional_id is None else nullcontext(),
+            _without_retry_advice() if transactional_id is None else nullcontext(),
             log.producer(transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout) as producer,
             _transaction(producer, transactional_id),
         ):
@@ -100,7 +100,7 @@ def produce(
 
 
 @contextmanager
-def _told_of_parts() -> Iterator[None]:
+def _without_retry_advice() -> Iterator[None]:
     """Without a transaction, do not advise to run the command again: some lines would be written twice."""
     try:
         yield

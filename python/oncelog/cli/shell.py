@@ -174,19 +174,19 @@ class Root(Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments; ``--help`` is written here."""
-        with _while_read():
+        with _ending_with_reader():
             return super().make_context(*args, **extra)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command."""
-        with _while_read():
+        with _ending_with_reader():
             answer = super().invoke(context)
             sys.stdout.flush()
             return answer
 
 
 @contextmanager
-def _while_read() -> Iterator[None]:
+def _ending_with_reader() -> Iterator[None]:
     """Exit without an error message if the reader of stdout has left (``| head``)."""
     try:
         yield

@@ -116,7 +116,7 @@ def find_hanging(settings: Settings, max_age: int | None) -> ExitCode:
 
     Finds transactions and undecided micro-batches. Exit code 1 if there are any.
 
-    They hold up every read_committed reader of their partitions. Readers and writers of these partitions will abort
+    They hold back every read_committed reader of their partitions. Readers and writers of these partitions will abort
     them; `oncelog gc` and `oncelog txn abort` do it now.
     """
     with settings.open() as log:

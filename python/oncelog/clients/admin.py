@@ -1,7 +1,7 @@
 """The admin client: topics, offsets, transactions, groups, ledgers and upkeep of one log, for tools and operators.
 
-It has no logic of its own: it only calls coordinator/, log/ and the modules beside it. Nothing runs in the background
-of a log, so somebody must call `upkeep` regularly (``oncelog gc`` does).
+It contains no logic: it only calls coordinator/, log/ and other modules of clients/. Nothing runs in the background of
+a log, so somebody must call `upkeep` regularly (``oncelog gc`` does).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Admin(Guided):
             isolation_level: with read_committed, ``latest`` is the partition's last stable offset, planned alone.
 
         Returns:
-            the offsets; for a timestamp, the first record with it or a later one, or None if there is none.
+            the offsets; for a timestamp, that of the first record with it or a later one, or None if there is none.
 
         Raises:
             UnknownTopicError, UnknownPartitionError: the topic or partition does not exist.

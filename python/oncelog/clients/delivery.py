@@ -207,7 +207,7 @@ class Delivery:
             else:
                 last.records.failed(error)
             raise
-        last.records.failed(UnknownTopicError("the record's topic was deleted before its transaction committed"))
+        last.records.failed(UnknownTopicError("the transaction committed, but the record's topic was deleted since"))
         self._unfinished = None
         return identity
 

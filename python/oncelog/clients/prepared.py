@@ -13,7 +13,7 @@ from oncelog.types import MAX_LONG, ProducerIdAndEpoch
 @checked
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction(Guided):
-    """The token of a prepared transaction; whoever completes the transaction needs it (KIP-939).
+    """The token of a prepared transaction. The process that completes the transaction needs it (KIP-939).
 
     Use `str(token)` and `PreparedTransaction.parse` to store it in another database.
     """

@@ -131,7 +131,7 @@ class Producer(Guided):
         transactions.send_offsets(group_id, staged)
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Flush and prepare the transaction, so that whoever has the token can commit it (KIP-939).
+        """Flush and prepare the transaction, so that any process with the token can commit it (KIP-939).
 
         A prepared transaction never times out and takes no more writes.
 

@@ -89,7 +89,7 @@ class TransactionManager:
                 transactional_id, timeout_ms=self._timeout_ms, keep_prepared=keep_prepared
             )
         kept = initialised.prepared
-        self._go_on_as(
+        self._continue_as(
             initialised.producer, ClientState.READY if kept is None else ClientState.PREPARED_TRANSACTION, kept
         )
         return kept
@@ -136,7 +136,7 @@ class TransactionManager:
             self._may_be_committed = might_be_committed
             raise
         reach(CrashPoint.PRODUCER_ENDED)
-        self._go_on_as(identity, ClientState.READY)
+        self._continue_as(identity, ClientState.READY)
         return True
 
     def end_txn(self, *, commit: bool) -> ProducerIdAndEpoch:
@@ -151,7 +151,7 @@ class TransactionManager:
             identity = self._coordinator.complete_transaction(
                 self.need_id("complete_transaction"), self.need_identity(), token
             )
-        self._go_on_as(identity, ClientState.READY)
+        self._continue_as(identity, ClientState.READY)
         return is_commit
 
     @property
@@ -178,7 +178,7 @@ class TransactionManager:
         elif self.state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
             self.state = client_state.after_error(self.state, abortable(error))
 
-    def _go_on_as(
+    def _continue_as(
         self, identity: ProducerIdAndEpoch, target: ClientState, prepared: ProducerIdAndEpoch | None = None
     ) -> None:
         """Continue with another identity. The state is set last, so that an interrupted call can be made again."""

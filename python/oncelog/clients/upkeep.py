@@ -1,6 +1,6 @@
 """Upkeep that every client does as a by-product, since there is no server.
 
-It settles what is decided, and aborts what is beyond its time-out and holds up readers. The caller does not depend on
+It settles what is decided, and aborts what is beyond its time-out and holds back readers. The caller does not depend on
 any of it, so errors are ignored, and the next client tries again: a commit must never look failed because the settling
 after it failed. Only a violated invariant (a bug in oncelog) is logged.
 """
@@ -21,7 +21,7 @@ from oncelog.types import TopicIdPartition
 _log = logging.getLogger(__name__)
 
 SWEEP_PAUSE_MS = 1000
-"""Pause between two checks of the time-outs of what holds up a reader."""
+"""Pause between two checks of the time-outs of what holds back a reader."""
 
 
 class Upkeep:
@@ -34,11 +34,11 @@ class Upkeep:
 
     def after_writing(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle what `partitions` list, if that is due."""
-        with _failing_nobody():
+        with _ignoring_errors():
             self._settler.settle_if_due(partitions)
 
     def after_planning(self, seen: LogSnapshot) -> None:
-        """Settle what a plan saw, if that is due, and time out what held it up."""
+        """Settle what a plan saw, if that is due, and time out what held it back."""
         self.after_writing(seen.partitions)
         now_ms = self._services.clock.monotonic_ms()
         if seen.plan.blockers and now_ms - self._swept_ms >= SWEEP_PAUSE_MS:
@@ -47,19 +47,19 @@ class Upkeep:
 
     def sweep(self, owners: Iterable[str]) -> None:
         """Time out those of `owners` that are overdue."""
-        with _failing_nobody():
+        with _ignoring_errors():
             sweeper.sweep_owners(self._services.store, self._services.coordinator, owners)
 
     def unblock(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Make room in partitions that list too many owners: time out what is overdue, settle what is decided."""
         blocked = list(partitions)
-        with _failing_nobody():
+        with _ignoring_errors():
             sweeper.sweep(self._services.store, self._services.coordinator, blocked)
             self._settler.settle_now(blocked)
 
 
 @contextmanager
-def _failing_nobody() -> Iterator[None]:
+def _ignoring_errors() -> Iterator[None]:
     try:
         yield
     except OncelogError:

@@ -122,7 +122,7 @@ def raised(store: ZnodeStore, now_ms: int, *, dry_run: bool = False) -> tuple[in
     return store.transact(step), ()
 
 
-# Writers at work ------------------------------------------------------------------------------------------------------
+# Running writers ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def _check_not_pinned(state: PartitionState, grown_bytes: int, partition: TopicI
     """Refuse one more owner if the partition lists too many, or if its znode would be too large."""
     if state.owners and (len(state.owners) >= limits.MAX_UNSETTLED_OWNERS or grown_bytes > limits.MAX_PARTITION_BYTES):
         raise PartitionPinnedError(
-            "too many unsettled transactions in this partition; the named one may hold up the others: let it finish, "
+            "too many unsettled transactions in this partition; the named one may hold back the others: let it finish, "
             "or abort it with `oncelog txn abort`",
             partition=str(partition),
             owner=min(state.owners, key=lambda span: span.first).owner,

@@ -243,8 +243,8 @@ def read_owners(reader: ZnodeReader, names: list[str]) -> dict[str, OwnerState]:
 def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int, end: int) -> None:
     if start < state.log_start:
         raise DataLossError(
-            "records that were still to be read are gone: retention removed them; raise the topic's retention, or go "
-            "on without them with failOnDataLoss=false",
+            "records that were still to be read are gone: retention removed them; raise the topic's retention, or "
+            "continue without them with failOnDataLoss=false",
             topic=partition.topic,
             partition=partition.partition,
             wanted_offset=start,
@@ -253,7 +253,7 @@ def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int
     if end > state.log_end:
         raise DataLossError(
             "the log ends before the range to be read: it is an older copy (restored from a backup?); read the newest "
-            "one, or begin anew with a new checkpoint; failOnDataLoss=false goes on at the end of this copy",
+            "copy, or start with a new checkpoint; failOnDataLoss=false continues at the end of this copy",
             topic=partition.topic,
             partition=partition.partition,
             wanted_end=end,

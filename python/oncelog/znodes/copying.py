@@ -19,9 +19,9 @@ Decisions. Let d be the zxid of the write that decided an owner (the mzxid of it
 for every decided owner, and a plan in the old store takes all of them as decided. An owner's outcome is in its data,
 which is copied unchanged. In the new store, the last multi sets ``/commits`` after all owners were created, and every
 plan reads S after that. Hence d < S for every decided owner in the new store: what was committed is visible, and what
-was aborted is not. An open owner is open by its data, whatever its zxid, and holds up readers as before. The spans that
-partitions list are copied unchanged, so last stable offsets are equal, too. Settled data has its markers in the index,
-which does not depend on zxids.
+was aborted is not. An open owner is open by its data, whatever its zxid, and holds back readers as before. The spans
+that partitions list are copied unchanged, so last stable offsets are equal, too. Settled data has its markers in the
+index, which does not depend on zxids.
 
 Trim. A partition's trim is a zxid of the old store. It makes readers whose S is older than a settle start over.
 Assumption: every reader of the new store has an S from the last multi or later, when all these settles were done. Hence

@@ -19,8 +19,8 @@
     /queries/<prefix>                            QueryLedger
     /queries/<prefix>/rounds/<n>                 owner of one round of a micro-batch
 
-Names that users choose (transactional ids, groups, prefixes) are percent-encoded, except for letters, digits, dots,
-dashes and underscores. Reading never guesses: a payload that cannot be parsed is a CorruptDataError with the path.
+Names that users choose (transactional ids, groups, prefixes) are percent-encoded, except for ASCII letters, digits and
+``-._~``. Reading never guesses: a payload that cannot be parsed is a CorruptDataError with the path.
 """
 
 from __future__ import annotations
