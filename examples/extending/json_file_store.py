@@ -56,7 +56,7 @@ class JsonFileStore(Transacting):
         with self._locked():
             tree = self._load()
             if not is_fresh():
-                raise StaleStepError("the step read its znodes too long ago to write by them")
+                raise StaleStepError("the step's reads are too old for it to write")
             if tree.apply(ops, self.timing.now_ms()):
                 self._save(tree)
 

@@ -5,8 +5,8 @@
     log = oncelog.open("/data/log")
     log.create_topic("flights", partitions=4)
 
-`open` gives a `Log`, which makes producers, consumers and the admin client. `oncelog.spark` has the Structured
-Streaming source and sinks, and needs the extra ``oncelog[spark]``.
+`open` returns a `Log`, which makes producers and consumers and has the admin client. `oncelog.spark` has the Structured
+Streaming source and sinks; it needs the extra ``oncelog[spark]``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HOMES = {
     "RecordMetadata": "types",
     "TopicPartition": "types",
 }
-"""Loaded when they are asked for: Spark starts a Python to look for a data source, and imports this package there."""
+"""Loaded on first use, because Spark starts a Python process and imports this package only to look up a data source."""
 
 _MODULES = {"errors", "spark", "types"}
 

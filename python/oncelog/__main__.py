@@ -1,4 +1,4 @@
-"""``python -m oncelog`` is the command ``oncelog``."""
+"""``python -m oncelog`` runs the command ``oncelog``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users pass in: names, numbers, choices. Checked at the door, so that nothing odd is ever stored."""
+"""Checks names, numbers and choices that users pass in, before any of them is stored."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def check_name(kind: str, name: object) -> str:
-    """A name that a znode's path can hold.
+    """Return `name` if a znode's path can hold it.
 
     Args:
-        kind: what it names, for the error: "transactional id", "group id".
-        name: any text that is not empty.
+        kind: what the name is, for the error: "transactional id", "group id".
 
     Raises:
-        UsageError: it is no text, empty, holds half a surrogate, or is too long.
+        UsageError: `name` is not text, is empty or too long, or has an unpaired surrogate.
     """
     if not isinstance(name, str) or not name:
-        raise UsageError(f"a {kind} is text, and not empty", found=Shown(repr(name)))
+        raise UsageError(f"a {kind} must be text, and not empty", found=Shown(repr(name)))
     try:
         size_bytes = len(paths.segment(name))
     except UnicodeEncodeError:
-        raise UsageError(f"a {kind} is text that can be encoded; half a surrogate cannot", found=name) from None
+        raise UsageError(f"a {kind} must be valid Unicode, without unpaired surrogates", found=name) from None
     if size_bytes > limits.MAX_NAME_BYTES:
         raise UsageError(
-            f"the {kind} is too long; what is no letter or digit counts three times a byte",
+            f"the {kind} is too long; each byte other than ASCII letters, digits and - . _ ~ counts as three",
             found=f"{name[:100]}...",
             size_bytes=size_bytes,
             maximum_bytes=limits.MAX_NAME_BYTES,
@@ -40,16 +39,14 @@ def check_name(kind: str, name: object) -> str:
 
 
 def check_number(name: str, number: object, *, least: int = 0, most: int = MAX_LONG, **fields: object) -> int:
-    """A whole number: no truth value, and no float that happens to be one.
+    """Return `number` if it is an int within bounds. A bool or a float is refused, even if it equals an int.
 
     Args:
-        name: of the argument.
-        number: what was passed.
-        least, most: its bounds.
-        fields: what else the error names.
+        name: of the argument, for the error.
+        fields: other fields for the error.
 
     Raises:
-        UsageError: it is none, or out of bounds.
+        UsageError: `number` is not an int, or out of bounds.
     """
     is_whole = isinstance(number, int) and not isinstance(number, bool)
     if is_whole and least <= number <= most:  # type: ignore[operator]
@@ -61,12 +58,12 @@ def check_number(name: str, number: object, *, least: int = 0, most: int = MAX_L
 
 
 def check_choice(name: str, choices: type[Choice], value: object) -> Choice:
-    """One of the members of `choices`, or its value in any case.
+    """The member of `choices` that `value` is or names, in upper or lower case.
 
     Raises:
-        InvalidOptionError: it is none.
+        InvalidOptionError: there is no such member.
     """
-    try:  # what is no text is no member, either
+    try:
         return choices(value.lower() if isinstance(value, str) else value)  # type: ignore[arg-type]
     except ValueError:
         unknown = f"unknown {name.replace('_', ' ')}"

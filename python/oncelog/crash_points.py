@@ -1,8 +1,7 @@
-"""Named places at which a test may kill the process: the boundaries that the crash arguments of the code speak of.
+"""Named points in the code at which a test may kill the process, between the steps that must be crash-safe.
 
-`reach` costs one look at a variable unless a fault is armed: by `arm`, or by the environment variable
-``ONCELOG_CRASH_AT``, which forked and pickled-into workers inherit. Used by tests and by the demonstration job only;
-`oncelog.testing.faults` has the tools around it.
+`reach` only reads a variable unless a fault is armed: by `arm`, or by the environment variable ``ONCELOG_CRASH_AT``,
+which child processes inherit. Only tests and the demonstration job arm faults; `oncelog.testing.faults` has the tools.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ VARIABLE = "ONCELOG_CRASH_AT"
 
 
 class CrashPoint(StrEnum):
-    """Every named place, in the order in which a batch or a transaction passes them; connectors have more."""
+    """Every crash point, in the order in which a batch or a transaction reaches them. Connectors have more."""
 
     SOURCE_PLAN = "source.plan"
     TASK_READ = "task.read"
@@ -57,7 +56,7 @@ def reach(point: str) -> None:
 
 
 def arm(action: Callable[[str], None] | None) -> None:
-    """Call `action` at every point from now on; None disarms."""
+    """Call `action` at every crash point from now on; None disarms."""
     global _armed  # noqa: PLW0603 - one per process, like a signal handler
     _armed = action
 
@@ -66,10 +65,10 @@ def kill_once_at(point: str, pid: int, mark: Path) -> Callable[[str], None]:
     """An action that kills this process with SIGKILL at `point`, unless the file `mark` exists.
 
     Args:
-        point: where.
-        pid: a process to kill before this one: the driver that works through this process. 0 for none; a negative one
-            is a process group, as `os.kill` has it (the driver with its JVM).
-        mark: is created just before the kill.
+        point: the name of the crash point.
+        pid: a process to kill before this one, such as the driver of a worker; 0 for none. A negative number is a
+            process group, as in `os.kill` (the driver with its JVM).
+        mark: created just before the kill.
     """
 
     def action(reached: str) -> None:

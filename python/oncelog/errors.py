@@ -1,38 +1,38 @@
-"""Every error oncelog raises, as a tree branched by what the caller must do next.
+"""Every error that oncelog raises, as a tree. Its branches say what the caller must do next.
 
     OncelogError
     ├── RetriableError              wait, then make the same call again
     │   ├── StoreUnavailableError       the znode store cannot be reached or stays busy
     │   ├── FileUnavailableError        a file cannot be read or removed now (I/O error, permissions)
-    │   ├── TransactConflictError       others kept changing what a step had read, until its deadline
-    │   ├── ConcurrentTransactionsError another transition of the same transactional id is under way
+    │   ├── TransactConflictError       other writers kept changing what a step had read, until its deadline
+    │   ├── ConcurrentTransactionsError another state change of the same transactional id is in progress
     │   ├── UnstableOffsetCommitError   a group has offsets in an undecided transaction
-    │   ├── PlanOvertakenError          settling overtook a reader's plan every time
+    │   ├── PlanOvertakenError          settling overtook a reader's plan on every attempt
     │   ├── PartitionPinnedError        too many unsettled transactions in one partition
-    │   ├── LogInUseError               somebody used the log during work that needs it at rest
+    │   ├── LogInUseError               the log was used during work that needs exclusive access
     ├── AbortableError              abort the transaction, then begin it again
     │   ├── TransactionAbortableError   a send of this transaction failed
     │   ├── FileWriteError              a file could not be written (disk full, I/O error) and was discarded
-    │   ├── StaleFileError              a data file waited across two collections: write it again
-    │   ├── StepTooLargeError           it spans more partitions than one step of the store takes
+    │   ├── StaleFileError              a data file is older than the previous generation: write it again
+    │   ├── StepTooLargeError           a step is larger than one multi of the store: use fewer partitions at a time
     │   ├── RoundAbortedError           a micro-batch's round timed out or was aborted: run the batch again
     │   └── NotPreparedError            a participant of a Kafka batch is not prepared: run the batch again
-    ├── FatalError                  close this client; a new one may go on
-    │   ├── ProducerFencedError         a newer incarnation of the transactional id exists
+    ├── FatalError                  close this client; a new one may continue
+    │   ├── ProducerFencedError         a newer producer with the same transactional id exists
     │   ├── InvalidTxnStateError        the coordinator's state forbids the step
     │   ├── InvalidProducerIdMappingError  the transactional id is unknown or expired
-    │   ├── OutOfOrderSequenceError     a batch before this one is missing
+    │   ├── OutOfOrderSequenceError     the batch does not follow its producer's last one
     │   ├── RunSupersededError          a newer run of the same query took over
     │   ├── BatchRefusedError           the ledger's history contradicts this batch
     │   ├── GroupOwnedError             a sink owns the group's offsets
-    │   ├── DataLossError               records a reader still needed are gone
+    │   ├── DataLossError               records that a reader still needed are gone
     │   ├── CorruptDataError            a file or znode does not hold what was written
-    │   ├── UnsupportedFormatError      a file or store written by a newer oncelog
-    │   ├── StoreHostError              the embedded store belongs to another host or file system
-    │   ├── StoreAccessError            the znode store does not let this process in, or is gone
-    │   ├── SparkInternalsError         Spark's internals are not as this oncelog knows them
+    │   ├── UnsupportedFormatError      a newer oncelog wrote the file or store
+    │   ├── StoreHostError              the embedded store belongs to another host, or is on an unsafe file system
+    │   ├── StoreAccessError            this process may not use the znode store, or the store is gone
+    │   ├── SparkInternalsError         this oncelog does not know the internals of this Spark
     ├── OutcomeUnknownError         the write may or may not have happened: run the same step again
-    └── UsageError                  the call is wrong: mend the named argument; nothing was written
+    └── UsageError                  the call is wrong: correct the named argument; nothing was written
         ├── InvalidOptionError
         ├── WrongArgumentsError
         ├── UnknownNameError
@@ -48,8 +48,8 @@
         └── IllegalStateTransitionError  a client method called in a state that does not allow it
     InvariantViolation              a bug in oncelog: report it; nothing was written
 
-A message is static text; the values that matter are named fields behind it, so that logs can be searched and
-errors survive pickling between Spark's processes.
+A message is static text, followed by the values as named fields. So logs can be searched, and errors survive pickling
+between Spark's processes.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class OncelogError(Exception):
     """Root of every error of oncelog.
 
     Args:
-        message: static text that says what happened and what to do.
-        fields: the values concerned, by name; appended to the text as ``name=value``.
+        message: static text: what happened and what to do.
+        fields: the values, by name; shown after the text as ``name=value``.
     """
 
     def __init__(self, message: str, **fields: Any) -> None:
@@ -85,14 +85,14 @@ class OncelogError(Exception):
 
 
 class Shown(str):
-    """A text in an error's fields that is shown without quotation marks: it is the representation of something."""
+    """Text in an error's fields that is shown without quotation marks, because it already is a ``repr``."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
 def _shown(value: object) -> str:
-    """A member of an enumeration is shown as users write it."""
+    """A field's value; an enum member as users write it."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_shown, value))}]"
     return repr(value.value if isinstance(value, Enum) else value)
@@ -111,31 +111,31 @@ class StoreUnavailableError(RetriableError):
 
 
 class FileUnavailableError(RetriableError):
-    """A file cannot be read, listed or removed now; the reason is the file system's."""
+    """A file cannot be read, listed or removed now; the error has the file system's reason."""
 
 
 class TransactConflictError(RetriableError):
-    """Others kept changing what a step had read until its deadline. Nothing was written."""
+    """Other writers kept changing what a step had read, until its deadline. Nothing was written."""
 
 
 class ConcurrentTransactionsError(RetriableError):
-    """Another transition of the same transactional id is under way."""
+    """Another state change of the same transactional id is in progress."""
 
 
 class UnstableOffsetCommitError(RetriableError):
-    """The group has offsets in a transaction that is not decided yet."""
+    """The group has offsets in an undecided transaction."""
 
 
 class PlanOvertakenError(RetriableError):
-    """Settling overtook a reader's plan every time. Keep the previous ends, or plan again."""
+    """Settling overtook a reader's plan on every attempt. Keep the previous end offsets, or plan again."""
 
 
 class PartitionPinnedError(RetriableError):
-    """Too many unsettled transactions in one partition; the error names the one that pins it."""
+    """Too many unsettled transactions in one partition; the error names the one that holds back the others."""
 
 
 class LogInUseError(RetriableError):
-    """Somebody used the log during work that needs it at rest. Stop every process that uses it, then try again."""
+    """The log was used during work that needs exclusive access. Stop every process that uses it, then try again."""
 
 
 class AbortableError(OncelogError):
@@ -147,15 +147,15 @@ class TransactionAbortableError(AbortableError):
 
 
 class FileWriteError(AbortableError):
-    """A file could not be written and was discarded. Mend what the reason says, and write the data again."""
+    """A file could not be written and was discarded. Fix the stated reason, and write the data again."""
 
 
 class StaleFileError(AbortableError):
-    """A data file was written too long ago to be named: collection may have removed it. Write the data again."""
+    """A data file is too old to be appended: collection may have removed it already. Write the data again."""
 
 
 class StepTooLargeError(AbortableError):
-    """More than one step of the metadata store takes: write to fewer partitions at a time, or under shorter names."""
+    """A step is too large for the metadata store: write to fewer partitions at a time, or use shorter names."""
 
 
 class RoundAbortedError(AbortableError):
@@ -167,11 +167,11 @@ class NotPreparedError(AbortableError):
 
 
 class FatalError(OncelogError):
-    """Close this client. A new one may go on."""
+    """Close this client. A new one may continue."""
 
 
 class ProducerFencedError(FatalError):
-    """A newer incarnation of the transactional id (a higher epoch) exists."""
+    """A newer producer with the same transactional id (a higher epoch) exists."""
 
 
 class InvalidTxnStateError(FatalError):
@@ -187,15 +187,15 @@ class OutOfOrderSequenceError(FatalError):
 
 
 class RunSupersededError(FatalError):
-    """A newer run of the same streaming query took over its prefix."""
+    """A newer run of the same streaming query took over the prefix."""
 
 
 class BatchRefusedError(FatalError):
-    """The batch ledger's history contradicts this batch; the text says what to do."""
+    """The ledger's history contradicts this batch; the message says what to do."""
 
 
 class GroupOwnedError(FatalError):
-    """The offsets of the group belong to a sink, which alone may commit them."""
+    """A sink owns the group's offsets; nothing else may commit them."""
 
 
 class DataLossError(FatalError):
@@ -207,19 +207,19 @@ class CorruptDataError(FatalError):
 
 
 class UnsupportedFormatError(FatalError):
-    """A file or store of a format version this oncelog does not know: upgrade oncelog."""
+    """This oncelog does not know the format version of a file or store: upgrade oncelog."""
 
 
 class StoreHostError(FatalError):
-    """The embedded store belongs to another host, or its file system cannot keep it safe."""
+    """The embedded store belongs to another host, or is on a file system that cannot keep it safe."""
 
 
 class StoreAccessError(FatalError):
-    """The znode store does not let this process in (file permissions, ZooKeeper's ACLs), or was taken away."""
+    """This process may not use the znode store (file permissions, ZooKeeper ACLs), or the store is gone."""
 
 
 class SparkInternalsError(FatalError):
-    """Spark's internals are not as this oncelog knows them: use a Spark that it supports, or upgrade oncelog."""
+    """This oncelog does not know the internals of this Spark: use a supported Spark, or upgrade oncelog."""
 
 
 class OutcomeUnknownError(OncelogError):
@@ -227,7 +227,7 @@ class OutcomeUnknownError(OncelogError):
 
 
 class UsageError(OncelogError, ValueError):
-    """The call is wrong. Mend the named argument; nothing was written."""
+    """The call is wrong. Correct the named argument; nothing was written."""
 
 
 class InvalidOptionError(UsageError):
@@ -235,11 +235,11 @@ class InvalidOptionError(UsageError):
 
 
 class WrongArgumentsError(UsageError, TypeError):
-    """The call does not take an argument of this name, or so many, or it lacks one."""
+    """The call got an unknown argument or too many, or one is missing."""
 
 
 class UnknownNameError(UsageError, AttributeError):
-    """There is no such call or field; what another client calls so has another name here."""
+    """There is no such method or field. If Kafka's clients have it, the error says what to write instead."""
 
 
 class UnknownTopicError(UsageError):
@@ -251,11 +251,11 @@ class TopicExistsError(UsageError):
 
 
 class UnknownPartitionError(UsageError):
-    """The topic has no partition of this number."""
+    """The topic has no partition with this number."""
 
 
 class UnknownGroupError(UsageError):
-    """No consumer group of this name has offsets."""
+    """No consumer group of this name has committed offsets."""
 
 
 class UnknownPrefixError(UsageError):
@@ -283,11 +283,11 @@ class IllegalStateTransitionError(UsageError):
 
 
 class InvariantViolation(Exception):  # noqa: N818 - it names a broken law, not a failed request
-    """A bug in oncelog itself. Nothing was written; please report it with the text."""
+    """A bug in oncelog itself. Nothing was written; please report it with its message."""
 
 
 def ensure(condition: bool, law: str, **fields: Any) -> None:
-    """Raise `InvariantViolation` unless `condition` holds. On in production."""
+    """Raise `InvariantViolation` unless `condition` holds. Always checked, in production too."""
     if not condition:
         details = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         raise InvariantViolation(f"{law} [{details}]" if details else law)

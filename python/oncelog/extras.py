@@ -1,4 +1,4 @@
-"""What a part of oncelog says where a package that an extra brings is not installed."""
+"""The error for a part of oncelog whose extra is not installed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from contextlib import contextmanager
 
 @contextmanager
 def extras(names: str, *, part: str) -> Iterator[None]:
-    """Import in this block what extras bring. Where it is missing, the error says what to install.
+    """Import an extra's packages in this block. If one is missing, the error says what to install.
 
     Args:
-        names: of the extras, separated by commas.
-        part: of oncelog that needs them, as the user imports it.
+        names: the extras, separated by commas.
+        part: the module of oncelog that needs them, as the user imports it.
 
     Raises:
-        ModuleNotFoundError: a package is not installed. Python's own error would name one the user never asked for.
+        ModuleNotFoundError: a package is not installed. Python's own error would only name a package that the user
+            never asked for.
 
     Example:
         with extras("testing", part="oncelog.testing.simulation"):

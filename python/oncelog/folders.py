@@ -1,6 +1,6 @@
-"""Folders that outlive a power failure, and what users write for them.
+"""Local folders: parses the paths and URIs that users write, and creates folders that survive a power failure.
 
-A file system keeps a new name for sure once its folder is fsynced.
+A new name in a folder is durable only after the folder itself is fsynced.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ _SERVERS = re.compile(f"{_SERVER}(?:,{_SERVER})*")
 
 
 def make(folder: Path) -> None:
-    """Create a folder and those above it, as far as they are missing, durably.
-
-    Raises:
-        OSError: it cannot be created.
-    """
+    """Create a folder and its missing parents, durably."""
     if not folder.is_dir():
         make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -44,10 +40,10 @@ def sync(folder: Path) -> None:
 
 
 def usable(path: str) -> str:
-    """A path that the system takes: without NUL, and in characters that it can write.
+    """Return `path` if the operating system accepts it: without NUL, and encodable.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the path cannot be used.
     """
     try:
         if b"\0" not in os.fsencode(path):
@@ -58,14 +54,14 @@ def usable(path: str) -> str:
 
 
 def local_path(uri: str | os.PathLike[str]) -> Path:
-    """The folder that a user's path or URI names, as other processes find it, which have other working folders.
+    """The absolute path of the folder that a user's path or URI names.
 
     Args:
-        uri: a path, or ``file:/path`` or ``file:///path``; a relative path counts from the present working folder, and
+        uri: a path, or ``file:/path`` or ``file:///path``. A relative path is relative to the working folder, and
             ``~`` is the home folder.
 
     Raises:
-        UsageError: not a local path.
+        UsageError: `uri` is not the path of a local folder.
     """
     text = os.fspath(uri)
     is_uri = text.startswith("file:")
@@ -73,26 +69,26 @@ def local_path(uri: str | os.PathLike[str]) -> Path:
         _check_is_a_path(text)
     path = Path(usable(_path_of_file_uri(text))) if is_uri else absolute(text)
     if {"*", "?"} & set(str(path)):
-        raise UsageError("a log is one folder, and * and ? stand for many names; write the folder's name", path=text)
+        raise UsageError("a log is one folder, so * and ? are not allowed in its path", path=text)
     if os.path.isfile(path):  # noqa: PTH113 - Path.is_file() fails on a name that is too long
-        raise UsageError("a folder is wanted, and this is a file", path=text)
+        raise UsageError("the path of a log must be a folder, and this is a file", path=text)
     return path
 
 
 def absolute(path: str) -> Path:
-    """A path from the root, from wherever it was written; ``~`` is the home folder.
+    """The absolute path; ``~`` is the home folder.
 
     Raises:
-        UsageError: it is no path, or there is no such home.
+        UsageError: the path cannot be used, or there is no such home folder.
     """
     try:
         return Path(usable(path)).expanduser().absolute()
     except RuntimeError as problem:
-        raise UsageError("there is no home folder of this name", path=path, reason=str(problem)) from None
+        raise UsageError("this user has no home folder", path=path, reason=str(problem)) from None
 
 
 def is_servers(text: str) -> bool:
-    """Whether a text is ``host:port``, or several of them, as servers are named."""
+    """Whether `text` is ``host:port``, or a list of them separated by commas."""
     return _SERVERS.fullmatch(text) is not None
 
 
@@ -100,12 +96,12 @@ def _check_is_a_path(text: str) -> None:
     scheme = _OTHER_SCHEME.match(text)
     if is_servers(text) or (scheme and scheme[1].lower() in _KAFKA_SCHEMES):
         raise UsageError(
-            "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka: "
+            "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka: "
             'format("oncelog-kafka") with the option kafka.bootstrap.servers',
             path=text,
         )
     if scheme:
-        raise UsageError("a log is in a local path, a file: URI, or s3://bucket/folder", scheme=scheme[0])
+        raise UsageError("the path of a log is a local path, a file: URI, or s3://bucket/folder", scheme=scheme[0])
     if not text:
         raise UsageError("the path of the log is empty", path=text)
 
@@ -113,7 +109,7 @@ def _check_is_a_path(text: str) -> None:
 def _path_of_file_uri(uri: str) -> str:
     try:
         parts = urlsplit(uri)
-    except ValueError as problem:  # brackets that hold no IPv6 address
+    except ValueError as problem:  # brackets without an IPv6 address
         raise UsageError("not a file: URI; write file:///path", uri=uri, reason=str(problem)) from None
     if parts.netloc not in ("", "localhost"):
         raise UsageError("a file: URI names a path of this machine; write file:///path", uri=uri, host=parts.netloc)

@@ -1,7 +1,7 @@
-"""What users of other clients write by habit, and what it is called here: for the errors that wrong names end in.
+"""Helpful errors for names that do not exist here, above all those that users know from Kafka's clients.
 
-`Guided` is the base of what users call. An argument or a call that is not there is answered by an error of oncelog's
-that says what to write instead; to Python it is still the TypeError or AttributeError that it expects.
+Public classes derive from `Guided`. A wrong argument or method name then raises an error that says what to write
+instead. It is also a TypeError or AttributeError, as Python expects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.errors import UnknownNameError, WrongArgumentsError
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-_OPEN = "oncelog.open(path) opens a log; Kafka is reached by oncelog_kafka"
+_OPEN = "oncelog.open(path) opens a log; for Kafka use oncelog_kafka"
 _IDEMPOTENT = "every producer is idempotent and waits until its records are safe; leave it out"
 _NO_MEMBERS = "there is no rebalancing; leave it out"
 _TOPICS = "log.admin.list_topics() lists the topics"
@@ -34,24 +34,24 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "acks": _IDEMPOTENT,
     "enable_idempotence": _IDEMPOTENT,
     "max_in_flight_requests_per_connection": _IDEMPOTENT,
-    "retries": "delivery_timeout_ms says how long is tried again",
-    "enable_auto_commit": "offsets are committed by commit() alone; leave it out",
-    "auto_commit_interval_ms": "offsets are committed by commit() alone; leave it out",
+    "retries": "delivery_timeout_ms says how long errors are retried",
+    "enable_auto_commit": "only commit() commits offsets; leave it out",
+    "auto_commit_interval_ms": "only commit() commits offsets; leave it out",
     "max_poll_records": "write poll(max_records=...)",
     "num_partitions": "write partitions",
-    "replication_factor": "the files are as safe as the storage that holds them; leave it out",
+    "replication_factor": "the files are as safe as their storage; leave it out",
     "config": "write retention_ms and retention_bytes",
     "timestamp": "write timestamp_ms",
-    "on_delivery": "send() returns a receipt, whose result() is the record's place",
-    "callback": "send() returns a receipt, whose result() is the record's place",
+    "on_delivery": "send() returns a receipt, and its result() is the record's place",
+    "callback": "send() returns a receipt, and its result() is the record's place",
     "on_assign": _NO_MEMBERS,
     "listener": _NO_MEMBERS,
-    "pattern": "name the topics, which log.admin.list_topics() lists",
+    "pattern": "name each topic; log.admin.list_topics() lists them",
     "topics": "write subscribe([...])",
     "asynchronous": "a commit is done when the call returns; leave it out",
     "message": "write commit({TopicPartition(topic, partition): offset + 1})",
 }
-"""Arguments of Kafka's clients for Python, of any call that does not take them."""
+"""Arguments that Kafka's Python clients take, and what to write here instead."""
 
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "oncelog": {
@@ -68,7 +68,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Producer": {
         "produce": "write send(topic, value, key=...)",
-        "poll": "nothing has to be polled: a receipt's result() is the record's place",
+        "poll": "a producer needs no polling: a receipt's result() is the record's place",
         "partitions_for": _PARTITIONS,
         "list_topics": _TOPICS,
     },
@@ -78,7 +78,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "getone": "write poll(timeout_ms=..., max_records=1)",
         "unsubscribe": "write assign([])",
         "subscription": "write assignment()",
-        "paused": "the caller of pause() keeps the list",
+        "paused": "keep your own list of what you paused",
         "topics": _TOPICS,
         "list_topics": _TOPICS,
         "partitions_for_topic": _PARTITIONS,
@@ -92,7 +92,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "create_topics": "write create_topic(name, partitions=...) for each",
         "delete_topics": "write delete_topic(name) for each",
         "describe_topics": "write describe_topic(name) for each",
-        "create_partitions": "the partitions of a topic stay as it was created; create another one and copy",
+        "create_partitions": "a topic's number of partitions is fixed; create another topic and copy the records",
         "alter_configs": "write configure_topic(name, retention_ms=...)",
         "describe_configs": "write describe_topic(name)",
         "list_consumer_groups": "write list_groups()",
@@ -106,18 +106,18 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "Receipt": {
         "get": "write result()",
         "add_callback": "write result(), best after flush()",
-        "add_errback": "result() raises what the send failed with",
+        "add_errback": "result() raises the error of the send",
         "succeeded": "write is_done, and result()",
         "offset": "write result().offset",
     },
     "ConsumerRecord": {"timestamp": "write timestamp_ms"},
     "RecordMetadata": {"timestamp": "write timestamp_ms"},
 }
-"""What Kafka's clients for Python call otherwise, by the class that lacks it."""
+"""Names in Kafka's Python clients, by the class here that does not have them, and what to write instead."""
 
 
 class Guided:
-    """A class whose wrong calls say what is right."""
+    """Base of public classes: a wrong argument or name raises an error that says what to write instead."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class Guided:
             if inspect.isfunction(member) and not name.startswith("_") and not hasattr(member, _ANSWERS):
                 setattr(cls, name, answering(member))
 
-    if not TYPE_CHECKING:  # or type checkers would take every name for a good one
+    if not TYPE_CHECKING:  # otherwise type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property, whose own code raised: let it say so itself
@@ -135,20 +135,20 @@ class Guided:
 
 
 def unknown_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error of a name that `owner` does not have; a private one is Python's own affair."""
+    """The error for a name that `owner` does not have. For a private name it is Python's own error."""
     if name.startswith("_"):
         return AttributeError(f"{owner!r} has no attribute {name!r}")
     fix = NAMES.get(owner, {}).get(name) or _did_you_mean(name, known)
     return UnknownNameError(f"{owner} has no {name}{fix and '; '}{fix}")
 
 
-_MADE_BY: Final = {"services": "; log.producer(), log.consumer() and log.admin have it, of a log that is open"}
+_MADE_BY: Final = {"services": "; use log.producer(), log.consumer() or log.admin of an open log"}
 
 _ANSWERS: Final = "answers_wrong_arguments"
 
 
 def answering(call: Call) -> Call:
-    """Decorates a function: arguments that it does not take, or lacks, are a WrongArgumentsError."""
+    """Decorates a function: unknown, surplus or missing arguments raise a WrongArgumentsError."""
 
     @wraps(call)
     def door(*given: Any, **named: Any) -> Any:
@@ -162,17 +162,13 @@ def answering(call: Call) -> Call:
 
 
 def answers(door: Call) -> Call:
-    """Marks a function that calls `check_names` by itself."""
+    """Marks a function that calls `check_names` itself."""
     setattr(door, _ANSWERS, True)
     return door
 
 
 def check_names(call: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Find out whether a call failed for the names or the number of its arguments.
-
-    Raises:
-        WrongArgumentsError: it did.
-    """
+    """Raise a WrongArgumentsError if the call does not take arguments of these names or this number."""
     signature = inspect.signature(call)
     try:
         signature.bind(*given, **named)
@@ -207,7 +203,7 @@ def _mismatch(
 
 
 def shown_name(call: Callable[..., Any]) -> str:
-    """A function's name as users write it: a constructor is its class."""
+    """A function's name as users write it: for a constructor, the class."""
     name: str = inspect.unwrap(call).__qualname__
     return name.removesuffix(".__init__")
 

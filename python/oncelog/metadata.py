@@ -1,6 +1,6 @@
-"""Opens stores of metadata: that of a log, and one by itself, for a ledger over data that is elsewhere.
+"""Opens metadata stores: the store of a log, or a store by itself, for ledgers over data that is elsewhere.
 
-Loads neither the index nor the clients of a log: a connector whose data is on its own servers starts without them.
+It must not import the index or the clients of a log: a connector whose data is on its own servers starts without them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from oncelog.znodes.transact import resolving
 
 @checked
 def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
-    """Open a znode store by itself, for ledgers over data that is elsewhere (a Kafka cluster's).
+    """Open a znode store by itself, for ledgers over data that is elsewhere (on a Kafka cluster).
 
     Args:
         place: as `znodes` of `oncelog.open`.
-        create: whether the store may be created; otherwise a missing one is an error.
+        create: whether a missing store may be created.
 
     Raises:
         UsageError, StoreHostError, UnsupportedFormatError: see `oncelog.open`.
@@ -41,15 +41,15 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
 
 @checked
 def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
-    """Make the store of a log this host's own, after a move or when its former host is gone; for stores such as SQLite.
+    """Make this host the owner of a log's SQLite store, after the store moved or its former host is gone.
 
-    Only when no process of the former host uses it any more: SQLite on two hosts at once loses data.
+    Stop all processes of the former host first: a SQLite file that two hosts use at once loses data.
 
     Args:
-        path, znodes: as for `oncelog.open`.
+        path, znodes: as in `oncelog.open`.
 
     Raises:
-        UsageError: the store belongs to no host, or there is none.
+        UsageError: there is no store, or it is of a kind that belongs to no host.
     """
     place = place_of(absolute(path), znodes)
     if not place.is_there():
@@ -58,18 +58,18 @@ def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
 
 
 def place_of(root: str, znodes: str | None) -> Place:
-    """Where the metadata of a log at `root` is."""
+    """Where the metadata of the log at `root` is."""
     return Place.of("sqlite" if znodes is None else znodes, root)
 
 
 def open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
-    """Open the store at a place; with `files`, not beside the data of a log whose metadata is elsewhere."""
+    """Open the store at a place. With `files`, refuse to create one if the folder's log has its metadata elsewhere."""
     if not create and not place.is_there():
         raise _no_log(root)
-    # A log's store is there before its folder is marked, so it is looked for once more behind the look at the mark.
+    # A log's store exists before its folder is marked: look for the store again after the mark was found.
     if files is not None and not place.is_there() and folder_mark.is_there(files) and not place.is_there():
         raise UsageError(
-            "the folder holds the data of a log whose metadata is elsewhere: say where, by znodes",
+            "the folder holds the data of a log whose metadata is elsewhere; name that store with znodes",
             path=root,
             missing=str(place),
         )
@@ -78,12 +78,13 @@ def open_store(root: str, place: Place, *, create: bool, files: FileStore | None
 
 def _no_log(path: str) -> UsageError:
     return UsageError(
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`", path=path
+        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
+        path=path,
     )
 
 
 def ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
-    """Create the log's fixed znodes unless they are there; returns what ``/format`` says."""
+    """Create the log's fixed znodes if they are missing; returns the content of ``/format``."""
     cluster_id = random_id()
 
     def step(view: ZnodeView) -> LogFormat:
@@ -97,4 +98,4 @@ def ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
             view.create(fixed, data)
         return LogFormat(cluster_id)
 
-    return resolving(lambda: store.transact(step))  # whose own id it finds: an earlier run of it won
+    return resolving(lambda: store.transact(step))  # a repetition finds the id that an earlier run of it wrote

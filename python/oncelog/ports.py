@@ -1,10 +1,8 @@
-"""What the world must provide: time, work beside the caller's, a znode store and a file store.
+"""The interfaces to the outside world: clocks, background work, the znode store and the file store.
 
-Everything above works against these Protocols.
-
-The znode store is ZooKeeper's data model, exactly, so that what holds on one backend holds on all.
-docs/guides/extending-store.md shows how to write a backend, and oncelog.testing.znode_store_contract ships the tests
-that it must pass.
+All other modules use these Protocols. The znode store has exactly ZooKeeper's data model, so that all backends behave
+the same. docs/guides/extending-store.md shows how to write a backend; oncelog.testing.znode_store_contract has the
+tests that it must pass.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 T = TypeVar("T")
 
 ANY_VERSION = -1
-"""As in ZooKeeper: a check, set or delete with this version asks for existence only."""
+"""As in ZooKeeper: a check, set or delete with this version only requires that the znode exists."""
 
 
 @runtime_checkable
 class Clock(Protocol):
-    """Of this machine; the time of the protocol is the store's (`Stat.mtime_ms` of ``/clock``)."""
+    """This machine's clocks. The protocol uses the store's time instead (`Stat.mtime_ms` of ``/clock``)."""
 
     def now_ms(self) -> int:
-        """The wall clock, in milliseconds since 1970: the time of records."""
+        """Wall-clock time in milliseconds since 1970, for the timestamps of records."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -34,12 +32,12 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a znode store asks for time.
+    """A znode store's sources of time.
 
     Attributes:
-        now_ms: wall clock, for mtimes. It may go backwards; a store never does.
-        clock: durations and waiting between tries.
-        jitter: in [0, 1), spreads the tries of those who conflicted.
+        now_ms: wall clock, for mtimes. It may go backwards; a store's mtimes never do.
+        clock: for durations and for the pauses between tries.
+        jitter: returns a random number in [0, 1), to spread the tries after a conflict.
     """
 
     now_ms: Callable[[], int]
@@ -49,30 +47,33 @@ class Timing:
 
 @runtime_checkable
 class Background(Protocol):
-    """Work beside the caller's."""
+    """Work in the background."""
 
     def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> AbstractContextManager[None]:
-        """While the block runs, call `action` again and again, each time after a pause, until it returns False."""
+        """While the block runs, call `action` after every pause, until it returns False."""
 
     def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
-        """Call `action` after a pause, and again after each further pause that it returns, until it returns None."""
+        """Call `action` after the delay. It returns the delay before its next call, or None to end."""
 
     def lock(self) -> AbstractContextManager[object]:
-        """A lock between the caller and the work beside it. Whoever holds it may take it again."""
+        """A reentrant lock between the caller and its background work."""
 
     def at_exit(self, client: EndsWithProcess) -> None:
-        """Tell `client`, if it still lives, when the process ends by itself. A forked child tells it, too."""
+        """Call `client.end_with_process` when the process exits normally, if the client still exists.
+
+        A forked child calls it, too.
+        """
 
 
 class EndsWithProcess(Protocol):
-    """Who has something to bring to an end, or to say, when the process ends."""
+    """A client that must finish or report something when the process exits."""
 
     def end_with_process(self) -> None:
-        """Called once the program is over. Raises nothing."""
+        """Called at the end of the program. Raises nothing."""
 
 
 class Stat(NamedTuple):
-    """ZooKeeper's Stat, as far as it is used. zxids are the store's own counter of multis, growing by time."""
+    """The fields of ZooKeeper's Stat that are used. zxids count the store's multis, and grow with time."""
 
     czxid: int
     mzxid: int
@@ -115,43 +116,44 @@ Op = Check | Create | Set | Delete
 
 
 class ZnodeReader(Protocol):
-    """Reads of znodes. Paths are absolute, ``/`` exists always."""
+    """Reads znodes. Paths are absolute; ``/`` always exists."""
 
     def get(self, path: str) -> Znode | None:
-        """The znode, or None where there is none."""
+        """The znode, or None if it does not exist."""
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        """`get` of each path, in one round trip where the backend can (pipelined)."""
+        """`get` of each path, pipelined into one round trip if the backend can."""
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of the children; empty also where `path` does not exist."""
+        """Sorted names of the children; empty if `path` does not exist."""
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        """`children` with their znodes, sorted by name. Only for parents of bounded size."""
+        """The children's names and znodes, sorted by name. Only for parents with a bounded number of children."""
 
 
 class ZnodeView(ZnodeReader, Protocol):
-    """What a step of `ZnodeStore.transact` sees: reads are remembered, writes are buffered, own writes are visible.
+    """What a step of `ZnodeStore.transact` reads and writes: reads are recorded, writes are buffered and visible to it.
 
-    Reading an absent path or a child list puts the nearest existing ancestor into the read set, and every create and
-    delete sets its parent (same data), so that absence and child lists are compared and set like data (invariant I3).
+    A read of a missing path or of a child list adds the nearest existing ancestor to the read set, and every create and
+    delete sets its parent (to the same data). So absence and child lists are compared like data (invariant I3).
     """
 
     def create(self, path: str, data: bytes = b"") -> None:
-        """Create a znode, and its missing ancestors with empty data. Raises NodeExistsError on a present one."""
+        """Create a znode, and its missing ancestors with empty data. Raises NodeExistsError if the znode exists."""
 
     def create_blind(self, path: str, data: bytes = b"") -> None:
-        """Create a znode that cannot exist while what the step has read holds, without a look whether it does.
+        """Create a znode without checking that it is absent; only the parent is read.
 
-        Its parent is read. Where it exists all the same, nothing is written: the step ends in CorruptDataError where
-        snapshots show one moment, else as one that meets conflicts until its deadline.
+        For a znode that cannot exist while the step's reads are unchanged. If it exists nevertheless, nothing is
+        written. The step then ends in CorruptDataError if the store's reads are atomic, and otherwise in conflicts
+        until its deadline.
         """
 
     def set(self, path: str, data: bytes) -> None:
-        """Replace the data of a znode that this view has read, or will read now."""
+        """Replace the data of a znode, which is read first if this view has not read it."""
 
     def set_blind(self, path: str, data: bytes) -> None:
-        """Replace the data of an existing znode without reading it: never conflicts. The order is the store's."""
+        """Replace the data of an existing znode without reading it, so that it never conflicts. The last write wins."""
 
     def delete(self, path: str) -> None:
         """Delete a znode without children."""
@@ -161,61 +163,63 @@ class ZnodeView(ZnodeReader, Protocol):
 class ZnodeStore(ZnodeReader, Protocol):
     """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
 
-    A backend provides all of this but `transact`, which comes with the base class `znodes.transact.Transacting`.
+    A backend implements everything except `transact`, which the base class `znodes.transact.Transacting` has.
     """
 
     @property
     def reads_are_atomic(self) -> bool:
-        """Whether a `snapshot` shows one moment. If not, even a step that only reads has its checks committed."""
+        """Whether all reads of a `snapshot` show one moment. If not, even a read-only step has its checks committed."""
 
     @property
     def timing(self) -> Timing:
-        """What `transact` asks for time."""
+        """The times and pauses of `transact`."""
 
     def snapshot(self) -> AbstractContextManager[ZnodeReader]:
-        """Reads within are in order of time; one consistent snapshot where the backend has that (memory, SQLite)."""
+        """Reads in order of time: a later read is never older. One consistent snapshot if `reads_are_atomic`."""
 
     def multi(self, ops: Sequence[Op], *, is_fresh: Callable[[], bool] = ...) -> None:
-        """Apply all operations atomically, or none. Operations see the effects of earlier ones; one zxid.
+        """Apply all operations atomically under one zxid, or none. Each operation sees the effects of earlier ones.
 
         Args:
-            ops: refused where `znodes.rules.ensure_acceptable` refuses them.
-            is_fresh: asked where no other write can come before this one: under the store's lock, if it has one.
-                The default is that it is fresh.
+            ops: must pass `znodes.rules.ensure_acceptable`.
+            is_fresh: called when no other write can come before this one (under the store's lock, if it has one).
+                If it returns False, nothing is applied. By default it returns True.
 
         Raises:
             MultiFailedError: an operation's condition does not hold (`znodes/errors.py`); nothing was applied.
-            StaleStepError: `is_fresh` said no; nothing was applied.
-            OutcomeUnknownError: the answer was lost. StoreUnavailableError: not applied.
+            StaleStepError: `is_fresh` returned False; nothing was applied.
+            OutcomeUnknownError: the answer was lost.
+            StoreUnavailableError: nothing was applied.
         """
 
     def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = ...) -> T:
-        """Run `step` on a view and commit its read set and writes as one multi; run it again on conflict.
+        """Run `step` on a view and commit its read set and writes as one multi; run it again on a conflict.
 
-        `step` must be free of side effects. What it returns or raises is believed only after its checks held. The
-        only way to write znodes.
+        This is the only way to write znodes. `step` must have no side effects. What it returns or raises counts only
+        after its checks held.
 
         Raises:
-            TransactConflictError: conflicts until the deadline. OutcomeUnknownError: run the same step again.
+            TransactConflictError: there were conflicts until the deadline.
+            OutcomeUnknownError: run the same step again.
         """
 
     def sync(self) -> None:
-        """Make the following reads of this process see every write that was acknowledged before the call."""
+        """Make later reads of this process see every write that was acknowledged before the call."""
 
     def close(self) -> None: ...
 
 
 class OutputFile(Protocol):
-    """A new file under its final random name. It counts only after `finish`."""
+    """A new file under its final random name. Nothing may name it before `finish`."""
 
     @property
     def position(self) -> int:
-        """Bytes written so far."""
+        """Number of bytes written so far."""
 
     def write(self, data: bytes | memoryview) -> None: ...
 
     def finish(self) -> None:
-        """Make the file durable (fsync of file and folder, or an acknowledged put) and close it (invariant I12)."""
+        """Make the file durable (by fsync of file and folder, or an acknowledged put) and close it (invariant I12)."""
 
     def discard(self) -> None:
         """Close and remove the unfinished file; safe to call twice and after `finish`."""
@@ -223,7 +227,7 @@ class OutputFile(Protocol):
 
 @runtime_checkable
 class FileStore(Protocol):
-    """Immutable files under one root. Names are relative, with ``/``. Picklable: tasks in other processes use it."""
+    """Immutable files below one root, under relative names with ``/``. Picklable, for tasks in other processes."""
 
     def create(self, name: str) -> OutputFile: ...
 
@@ -231,10 +235,10 @@ class FileStore(Protocol):
         """Exactly `length` bytes, or fewer at the end of the file. Raises FileNotFoundError."""
 
     def size(self, name: str) -> int:
-        """Bytes of the file. Raises FileNotFoundError."""
+        """The file's size in bytes. Raises FileNotFoundError."""
 
     def names(self, folder: str) -> Iterable[tuple[str, int, int]]:
-        """(name, size, mtime_ms) of each file below `folder`. For collection and verification, not for correctness."""
+        """(name, size, mtime_ms) of each file below `folder`. For collection and verification only."""
 
     def delete(self, name: str) -> None:
-        """Remove a file; no error when it is gone."""
+        """Remove a file; no error if it is gone."""

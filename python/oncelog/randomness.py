@@ -1,6 +1,6 @@
-"""Random names and markers: nonces, ids, file names. One source for the process, which a simulator can replace.
+"""Random ids, nonces and file names, from one source per process that a simulator can replace.
 
-What must be unique comes from here and from nowhere else, so that a run with a seeded source repeats to the byte.
+Everything that must be unique comes from here, so that a run with a seeded source is reproducible to the byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _source: Callable[[int], bytes] | None = None
 
 
 def random_id() -> str:
-    """A name that nobody else has: 32 hex digits of a random UUID."""
+    """A unique name: the 32 hex digits of a random UUID."""
     return uuid.uuid4().hex if _source is None else uuid.UUID(bytes=_source(16), version=4).hex
 
 
@@ -25,7 +25,7 @@ def random_bytes(count: int) -> bytes:
 
 @contextmanager
 def drawn_from(source: Callable[[int], bytes]) -> Iterator[None]:
-    """Within the block everything random of this process comes from `source`, which is asked for a number of bytes."""
+    """Within the block, `source(count)` provides the process's random bytes."""
     global _source  # noqa: PLW0603 - one per process, like the system's
     before, _source = _source, source
     try:

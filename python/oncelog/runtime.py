@@ -1,6 +1,6 @@
-"""The composition root: turns a URI and options into an open log, and closes what it opened.
+"""The composition root: opens a log from a path and options, and closes what it opened.
 
-Everything below receives its parts from here; nothing below reads the environment or builds its own store.
+All other modules get their parts from here; none of them builds its own store.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from oncelog.znodes.transact import resolving
 
 
 class Log(Guided):
-    """An open log. Made by `open`; close it, or use it as a context manager.
+    """An open log, returned by `open`. Close it, or use it as a context manager.
 
-    Safe to use from several threads; its producers and consumers are not. A forked child opens the log anew.
+    A log may be shared between threads; its producers and consumers may not. A forked child must open the log again.
 
     Attributes:
-        path: root of the data files.
-        znodes: URL of the store of the metadata; None for the SQLite file below `path`.
-        admin: topics, offsets, transactions, groups, upkeep.
-        services: the parts, for the layers above.
+        path: folder of the data files.
+        znodes: URL of the metadata store; None for the SQLite file in `path`.
+        admin: the admin client.
+        services: the internal parts, for the Spark sources and sinks.
     """
 
     @checked
@@ -65,7 +65,7 @@ class Log(Guided):
 
     @property
     def cluster_id(self) -> str:
-        """Identity of this log."""
+        """The id that the log got when it was created, as in Kafka's cluster id."""
         return self.services.cluster_id
 
     @checked
@@ -87,15 +87,15 @@ class Log(Guided):
         delivery_timeout_ms: int = 120_000,
         linger_ms: int = limits.DEFAULT_LINGER_MS,
     ) -> Producer:
-        """A producer: idempotent, and transactional with a `transactional_id`.
+        """Make an idempotent producer; with a `transactional_id` it is transactional.
 
         Args:
-            transactional_id: stable over restarts of the same task; a new producer of it fences older ones.
-            transaction_timeout_ms: an open transaction may be aborted by anyone after this long.
+            transactional_id: the same one at every restart of a task. A new producer with it fences the older ones.
+            transaction_timeout_ms: any process may abort a transaction that has been open for this long.
             codec: compression of record batches: zstd, lz4 or null.
             delivery_timeout_ms: how long retriable errors are retried.
-            linger_ms: how long a record waits for others before it leaves by itself. In a transaction records wait for
-                the commit, a `flush` or a full buffer.
+            linger_ms: how long a record waits for others before it is appended in the background. In a transaction
+                records wait for the commit, a `flush` or a full buffer.
         """
         producer = Producer(
             self.services,
@@ -116,12 +116,13 @@ class Log(Guided):
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> Consumer:
-        """A consumer of assigned or subscribed partitions.
+        """Make a consumer.
 
-        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
+        **There is no group membership: if two consumers with the same `group_id` both subscribe, each gets every
+        record.**
 
         Args:
-            group_id: whose committed offsets it starts from and commits to.
+            group_id: the group whose committed offsets it starts from and commits to.
             isolation_level: read_committed or read_uncommitted.
             auto_offset_reset: where to start without a committed offset: earliest, latest or none (an error).
         """
@@ -133,10 +134,10 @@ class Log(Guided):
         )
 
     def close(self) -> None:
-        """Close the log's producers, then its stores. Clients made from it cannot be used any more.
+        """Close the log's producers, then its store. Its clients cannot be used afterwards.
 
-        An error of `Producer.close` is raised; the rest is closed all the same. What is lost with a transaction is
-        logged.
+        If a producer cannot be closed, the rest is closed, and then its error is raised. Records that are lost with an
+        open transaction are logged as a warning.
         """
         with ExitStack() as closing:
             closing.callback(self.services.store.close)
@@ -154,26 +155,23 @@ class Log(Guided):
 
 @checked
 def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool = True) -> Log:
-    """Open a log, and create it where there is none.
+    """Open a log, or create it if there is none.
 
     Args:
         path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` with `znodes` elsewhere.
-        znodes: where the metadata is: left out or ``sqlite`` for one SQLite file in `path`, another folder or
-            ``sqlite:/a/file`` for one there, ``zk://host:port,host:port/chroot`` for a ZooKeeper ensemble that serves
-            several hosts, ``memory`` for a store that dies with the process (tests), or the URL of a store of another
-            package.
-        create: whether a log may be created; otherwise a missing one is an error.
-
-    Returns:
-        the log; close it when done.
+        znodes: where the metadata is. None or ``sqlite``: a SQLite file in `path`. Another folder, or
+            ``sqlite:/a/file``: a SQLite file there. ``zk://host:port,host:port/chroot``: a ZooKeeper ensemble, for
+            several hosts. ``memory``: a store that ends with the process, for tests. Or the URL of a store from
+            another package.
+        create: whether a missing log may be created.
 
     Raises:
         UsageError: an unknown scheme, no log at `path` with ``create=False``, or `path` is not the folder of the log
             that `znodes` names.
-        StoreHostError: the SQLite store is on another host or a network file system: use a ZooKeeper.
+        StoreHostError: the SQLite store belongs to another host or is on a network file system: use ZooKeeper.
         UnsupportedFormatError: a newer oncelog wrote the log.
     """
-    root = absolute(path)  # tasks open it too, with another working folder
+    root = absolute(path)  # tasks open it too, from another working folder
     files = file_store(root)
     place = place_of(root, znodes)
     store = open_store(root, place, create=create, files=files)
@@ -199,12 +197,12 @@ def open_with(
     create: bool = True,
     background: Background | None = None,
 ) -> Log:
-    """Open a log over given stores: for tests, simulators, and stores of your own.
+    """Open a log over given stores: for tests, simulators and stores of your own.
 
     Args:
-        path, znodes: as `open` would take them; tasks in other processes open the log by them.
-        store, files, clock: the parts; the log closes `store`.
-        background: another way to do two things at a time than by threads.
+        path, znodes: as in `open`; tasks in other processes open the log with them.
+        store: the log closes it.
+        background: runs background work; None for threads.
     """
     found = ensure_format(store, path, create=create)
     return _log(path, znodes, store, files, clock, background or Threads(), found.cluster_id)
@@ -226,28 +224,28 @@ def _log(
 
 @checked
 def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, total: None) -> Copied:
-    """Copy all metadata of a log, which nobody uses, into another store; the data files stay where they are.
+    """Copy all metadata of an idle log into another store. The data files stay where they are.
 
-    A copy that was killed or failed leaves a store that cannot be opened, and the next one starts from scratch.
+    If a copy fails or is killed, the target store cannot be opened, and the next copy starts from scratch.
 
     Args:
-        log: it is only read. Nobody may use it any more once the copy is done: two stores over the same data files
-            would remove each other's.
-        to: the other store, as `znodes` of `open`; it must be empty.
-        on_progress: called with the znodes done and in total.
+        log: the source; it is only read. Open the log only with ``znodes=to`` after the copy: two stores over the same
+            data files would delete each other's files.
+        to: the target store, as `znodes` of `open`; it must be empty.
+        on_progress: called with the number of znodes done and in total.
 
     Returns:
-        what was copied and compared; the log is ``open(log.path, znodes=to)`` now.
+        what was copied and compared.
 
     Raises:
-        UsageError: the other store holds something, or is no place for metadata.
-        LogInUseError: somebody wrote to the log meanwhile. Stop every process that uses it, and copy again.
-        UnsupportedFormatError: either store is of another oncelog.
-        CorruptDataError: a znode cannot be read, or the other store does not return what was written.
+        UsageError: the target store is not empty, or cannot hold metadata.
+        LogInUseError: the log was written to during the copy. Stop every process that uses it, and copy again.
+        UnsupportedFormatError: another version of oncelog wrote one of the stores.
+        CorruptDataError: a znode cannot be read, or the target store does not return what was written.
     """
     place = place_of(log.path, to)
     if not place.scheme.is_lasting:
-        raise UsageError("this store ends with this process: name one that lasts", to=str(place))
+        raise UsageError("the target store ends with this process; name one that lasts", to=str(place))
     target = open_store(log.path, place, create=True)
     try:
         return copying.copy(log.services.store, target, on_progress=on_progress)
@@ -256,7 +254,7 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
 
 
 def _ensure_folder(store: ZnodeStore, files: FileStore, found: LogFormat, path: str) -> None:
-    """See that the data files are where they were when the log was created; a new log marks its folder."""
+    """Check that `path` is the folder the log was created with; mark the folder of a new log."""
     folder_mark.ensure(files, found.cluster_id, path, is_marked=found.folder_mark is not None)
     if found.folder_mark is not None:
         return

@@ -1,11 +1,10 @@
-"""Public calls check what they are given against their own annotations, before they do anything.
+"""Checks the arguments of public functions against their type annotations, before the functions run.
 
-What a parameter takes stands in one place, its annotation: for readers, for type checkers, and for the check. The
-annotations are read at the first call. From then on a value of exactly the annotated type costs one look into a set.
-`Producer.send`, which takes a few microseconds, has checks of its own instead.
+The annotations are read at the first call. From then on an argument of exactly the annotated type costs one set lookup.
+`Producer.send` takes only a few microseconds and therefore has its own checks.
 
-A call gets what it was passed; only an iterator, which the check uses up, is replaced by a list of its items. Bounds,
-and whatever else makes a value good, are checked by `arguments` and by the calls themselves.
+Arguments are passed on unchanged, except that an iterator, which the check would exhaust, becomes a list. Bounds and
+other conditions are checked by `arguments` and by the functions themselves.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from oncelog.habits import answers, check_names, shown_name
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
 _FEW_FIELDS = 2
-"""A value of so few is shown as it is made: TopicPartition(topic, partition)."""
+"""A dataclass with at most this many fields is shown with them: TopicPartition(topic, partition)."""
 
 _short = Repr()
 _short.maxstring = _short.maxother = 100
 
 
 def checked(call: Checked) -> Checked:
-    """Decorates a function, or a class whose constructor is meant: wrong types are refused before it runs.
+    """Decorates a function, or a class for its constructor: a call with arguments of wrong types does not run.
 
     Raises:
-        UsageError: (the call) an argument is not of its type; the error names it, and what it takes.
-        WrongArgumentsError: (the call) an argument has a name that the call does not know, is one too many, or missing.
+        UsageError: (at the call) an argument has the wrong type; the error names it and the right type.
+        WrongArgumentsError: (at the call) an argument is unknown, surplus or missing.
     """
     if isinstance(call, type):
         constructor = call.__init__  # type: ignore[misc]
@@ -54,7 +53,7 @@ def checked(call: Checked) -> Checked:
             found = _Signature.of(call)
             exact_of = {name: rule.exact for name, rule in found.rules.items()}
             exact = [exact_of[name] for name in found.positional]
-            signature = found  # last, as other threads go by it
+            signature = found  # last, because other threads test it
         try:
             if all(map(contains, exact, map(type, given))):
                 for name, value in named.items():
@@ -72,13 +71,13 @@ def checked(call: Checked) -> Checked:
 
 
 class _Signature(NamedTuple):
-    """What a call takes.
+    """The parameters of a function.
 
     Attributes:
-        name: of the call, for errors.
-        positional: the parameters that may be passed by position, in their order.
-        rules: of every parameter, by name.
-        others: the rule of names that are no parameters, where the call takes any.
+        name: of the function, for errors.
+        positional: the parameters that may be passed by position, in order.
+        rules: each parameter's rule, by name.
+        others: the rule of ``**`` arguments, if the function takes them.
     """
 
     name: str
@@ -98,11 +97,7 @@ class _Signature(NamedTuple):
         return cls(shown_name(call), positional, rules, others)
 
     def admit(self, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments to call with.
-
-        Raises:
-            UsageError: one of them is not of its type.
-        """
+        """Check the arguments and return those to call the function with."""
         admitted = [self._admit_one(name, value) for name, value in zip(self.positional, given, strict=False)]
         too_many = given[len(self.positional) :]
         return [*admitted, *too_many], {name: self._admit_one(name, value) for name, value in named.items()}
@@ -118,7 +113,7 @@ class _Signature(NamedTuple):
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the parameters. What is returned is left out: its type may be known to type checkers only."""
+    """The types of the parameters, without the return type: that may be imported for type checkers only."""
     stated = {name: text for name, text in function.__annotations__.items() if name != "return"}
     holder = type(function.__name__, (), {"__annotations__": stated})
     return get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)
@@ -128,12 +123,12 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 class _Rule(NamedTuple):
-    """What a parameter takes.
+    """Which values a parameter takes.
 
     Attributes:
-        text: in words, behind "must be".
-        exact: values of exactly these types are taken without a further look.
-        admit: returns what to call with; raises `_Refused`.
+        text: for the error, after "must be".
+        exact: values of exactly these types are accepted without calling `admit`.
+        admit: returns the value to pass on, or raises `_Refused`.
     """
 
     text: str
@@ -142,11 +137,11 @@ class _Rule(NamedTuple):
 
 
 class _Refused(Exception):  # noqa: N818 - it becomes the UsageError
-    """A value, or one inside it, is not of its type.
+    """An argument, or a value inside it, has the wrong type.
 
     Attributes:
-        part: of what was passed: "each item of ", or nothing for all of it.
-        fix: what to write instead, where that is known.
+        part: which values inside the argument, as in "each item of "; empty for the argument itself.
+        fix: what to write instead, if that is known.
     """
 
     def __init__(self, value: object, rule: _Rule, *, part: str = "", fix: str = "") -> None:
@@ -158,9 +153,9 @@ class _Refused(Exception):  # noqa: N818 - it becomes the UsageError
 
 
 def _rule(hint: Any) -> _Rule:
-    """The rule of a type, as annotations have it.
+    """The rule of an annotation.
 
-    There is none for tuples, and none for an iterable in a collection: the check would use it up.
+    Tuples are not supported, nor iterables inside a collection: the check would exhaust them.
     """
     origin, parts = get_origin(hint), get_args(hint)
     if hint in (Any, object) or isinstance(hint, TypeVar):
@@ -188,7 +183,7 @@ def _rule(hint: Any) -> _Rule:
 
 
 def _anything() -> _Rule:
-    """The rule of `self`, too: what was seen once needs no further look."""
+    """The rule of anything, and of `self`. It learns the types it has seen, so that they need no further check."""
     seen: set[type] = set()
 
     def admit(value: Any) -> Any:
@@ -199,7 +194,7 @@ def _anything() -> _Rule:
 
 
 def _plain(text: str, exact: Set[type], is_taken: Callable[[Any], bool]) -> _Rule:
-    """The rule of values without parts."""
+    """The rule of values that are not collections."""
 
     def admit(value: Any) -> Any:
         if not is_taken(value):
@@ -211,13 +206,13 @@ def _plain(text: str, exact: Set[type], is_taken: Callable[[Any], bool]) -> _Rul
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)  # as which Python has True and False
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _words(kind: type) -> str:
     if kind is NoneType:
         return "None"
-    if issubclass(kind, Enum) and len(kind) == 1:  # stands for what is left out
+    if issubclass(kind, Enum) and len(kind) == 1:  # a sentinel for an argument that was left out
         return ""
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     return f"{kind.__name__}({', '.join(names)})" if 0 < len(names) <= _FEW_FIELDS else kind.__name__
@@ -231,7 +226,7 @@ def _one_of(rules: list[_Rule]) -> _Rule:
                 return one.admit(value)
             except _Refused as refused:
                 near = refused if refused.part or refused.fix else near
-        if near is not None and near.part:  # the collection that it may be holds something else
+        if near is not None and near.part:  # a collection, but with items of the wrong type
             raise near
         raise _Refused(value, rule, fix=near.fix if near else "")
 
@@ -255,7 +250,7 @@ def _with_fix(rule: _Rule, fix: str) -> _Rule:
 
 def _collection(kind: type, item: _Rule) -> _Rule:
     def admit(value: Any) -> Any:
-        # A text is a collection of texts for Python, and hardly ever for who passes it.
+        # For Python a str is a collection of strings, but a caller who passes one hardly means that.
         if not isinstance(value, kind) or isinstance(value, str | bytes | bytearray):
             raise _Refused(value, rule, fix="put the single value into a list" if _is_admitted(item, value) else "")
         items: Any = list(value) if isinstance(value, Iterator) else value

@@ -1,4 +1,4 @@
-"""JSON objects that say one thing: where a name stands twice, Python would keep the last value and tell nobody."""
+"""JSON objects without duplicate names, of which Python would silently keep only the last value."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from typing import Any
 
 
 class DuplicateNameError(ValueError):
-    """A JSON object names the same thing twice."""
+    """A JSON object has the same name twice."""
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads` as its ``object_pairs_hook``.
-
-    Raises:
-        DuplicateNameError: a name stands twice.
-    """
+    """An ``object_pairs_hook`` of `json.loads` that raises DuplicateNameError if an object has a name twice."""
     built = dict(pairs)
     if len(built) != len(pairs):
         raise DuplicateNameError("the same name twice")

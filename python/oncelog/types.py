@@ -1,6 +1,6 @@
-"""Ids, epochs, offsets and partitions: frozen values and their sentinels.
+"""Ids, epochs, offsets and partitions: immutable values, with Kafka's names, sentinels and bounds.
 
-Names and value ranges are Kafka's. Ranges of offsets are half-open: ``[start, end)``.
+Offset ranges are half-open: ``[start, end)``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 
 MAX_SEQUENCE = 2**31 - 1
-"""Sequences wrap from here to 0."""
+"""The sequence number after this one is 0."""
 
 MAX_LONG = 2**63 - 1
-"""The highest offset, id, size or time that any format holds: Java's long."""
+"""The highest offset, id, size or time in any format: the maximum of Java's long."""
 
 MAX_PRODUCER_EPOCH = 2**15 - 1
-"""Never used by a transaction: the last usable epoch is one below, so that a fence always finds a higher one."""
+"""Reserved for fencing: transactions only use lower epochs, so that fencing always has a higher one."""
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest number that is ever stored; a plain `int` has the defaults."""
+    """The least and the greatest number that may be stored; a plain `int` has the defaults."""
 
     least: int = 0
     most: int = MAX_LONG
@@ -43,14 +43,14 @@ TimestampMs = Annotated[int, Bounds(least=NO_TIMESTAMP)]
 
 
 class IsolationLevel(StrEnum):
-    """What a reader may see."""
+    """Which records a reader sees."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class Outcome(StrEnum):
-    """What the owner of data says about it. The owner's znode is the only place that says so."""
+    """Whether an owner's data is open, committed or aborted. Only the owner's znode says so."""
 
     OPEN = "open"
     COMMIT = "commit"
@@ -60,7 +60,7 @@ class Outcome(StrEnum):
 @checked
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition as users name it."""
+    """A partition, by topic name and number."""
 
     topic: str
     partition: int
@@ -71,7 +71,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
-    """A partition of one incarnation of a topic: a recreated topic has another id."""
+    """A partition with its topic's id. A topic that is deleted and created again gets a new id."""
 
     topic: str
     topic_id: str
@@ -87,7 +87,7 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProducerIdAndEpoch:
-    """Names exactly one transaction: every end of a transaction bumps the epoch (KIP-890 part 2)."""
+    """Identifies exactly one transaction, since the end of every transaction increases the epoch (KIP-890 part 2)."""
 
     producer_id: int
     epoch: int
@@ -99,7 +99,7 @@ class ProducerIdAndEpoch:
 @checked
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed position of a consumer group: the next offset to read."""
+    """A committed offset of a consumer group (the next one to read), and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -107,7 +107,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata(Guided):
-    """Where a sent record landed."""
+    """Where a sent record is in the log."""
 
     topic: str
     partition: int
@@ -117,7 +117,7 @@ class RecordMetadata(Guided):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord(Guided):
-    """One record as a consumer sees it. A `value` of None is a tombstone."""
+    """One record. A `value` of None is a tombstone."""
 
     topic: str
     partition: int
@@ -130,18 +130,17 @@ class ConsumerRecord(Guided):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A record batch in a data file: what a task hands to the driver, and the driver to the index.
+    """Where a record batch is in a data file. Tasks send blocks to the driver, and the driver adds them to the index.
 
-    The rows in znodes and tasks, the columns of a sink's job and the fields in index files are derived from these
-    fields and their order. In Java, Block.java lists the same fields in the same order.
+    These fields and their order define the rows in znodes and tasks, the columns of a sink's job and the fields in
+    index files. Block.java lists the same fields in the same order.
 
     Attributes:
-        file: name of the data file below the log's root.
+        file: name of the data file, relative to the log's root.
         position: byte at which the batch's Avro block begins.
-        length: bytes of the Avro block, sync marker included.
+        length: bytes of the Avro block, including the sync marker.
         crc32: CRC-32 of those bytes.
-        count: records; at least 1.
-        min_timestamp_ms, max_timestamp_ms: of its records.
+        count: records in the batch; at least 1.
     """
 
     file: str
@@ -154,7 +153,7 @@ class Block:
 
 
 BLOCK_FIELDS: Final[Mapping[str, type]] = get_type_hints(Block)
-"""Name and type of every field, `str` or `int`, in order."""
+"""Name and type (`str` or `int`) of every field, in order."""
 
 block_row: Final[Callable[[Block], tuple[Any, ...]]] = attrgetter(*BLOCK_FIELDS)
 """The values of a block, in the order of its fields."""

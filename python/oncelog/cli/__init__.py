@@ -1,7 +1,7 @@
-"""The command ``oncelog``: looks after a log from a shell. docs/reference/cli.md describes it for its users.
+"""The command ``oncelog``, which administers a log from a shell. docs/reference/cli.md describes it for users.
 
-One command group per file; what all of them share is in `shell` (settings, exit codes, errors) and `output` (tables,
-JSON, progress). Nothing is decided here: a command opens the log, asks its admin client, and shows the answer.
+Each command group has a file. All of them share `shell` (settings, exit codes, errors) and `output` (tables, JSON,
+progress). Commands contain no logic: they open the log, call its admin client, and show the result.
 """
 
 from __future__ import annotations

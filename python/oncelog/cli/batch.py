@@ -1,4 +1,4 @@
-"""``oncelog batch``: the batch ledgers of sinks."""
+"""``oncelog batch``: the ledgers of sinks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from oncelog.coordinator.inspection import LedgerDescription
 
 @click.group(cls=Group, example="oncelog batch list")
 def batch() -> None:
-    """Micro-batches: what the sinks' ledgers say of them."""
+    """The ledgers of sinks, with their micro-batches."""
 
 
 @batch.command("list", example="oncelog batch list")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
-    """List the prefixes of all sinks with their last batch."""
+    """List the prefixes of all sinks, with their last batches."""
     with settings.open() as log:
         found = [log.admin.describe_ledger(prefix) for prefix in log.admin.list_prefixes()]
     if settings.as_json:
@@ -34,7 +34,7 @@ def list_prefixes(settings: Settings) -> None:
 def show_ledger(settings: Settings, prefix: str) -> None:
     """Show the ledger of one sink.
 
-    Its query, its last batch, its rounds and their participants.
+    Shows its query, its last batch, its rounds and their participants.
     """
     with settings.open() as log:
         found = log.admin.describe_ledger(prefix)
@@ -77,7 +77,7 @@ def _ids(transactional_ids: tuple[str, ...]) -> str:
 def abort(settings: Settings, prefix: str) -> None:
     """Abort the undecided round of a prefix.
 
-    A living sink runs the batch again.
+    If the sink is running, it runs the batch again.
     """
     with settings.open() as log:
         number = log.admin.abort_round(prefix)

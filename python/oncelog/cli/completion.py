@@ -1,7 +1,7 @@
-"""``oncelog completion``: commands, options and names complete in bash, zsh and fish.
+"""``oncelog completion``: completes commands, options and names in bash, zsh and fish.
 
-Click writes the scripts and finds commands and options. Topics and groups come from the log that the command line or
-the environment names. Where it cannot be opened nothing completes, and the command itself will say why.
+Click writes the scripts and completes commands and options. The names of topics and groups come from the log that the
+command line or the environment names. If it cannot be opened, names are not completed; the command itself will say why.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from oncelog.runtime import Log
 
 
 class Name(click.ParamType[str]):
-    """A name that is completed by those that the log has."""
+    """A parameter that is completed with names from the log."""
 
     def __init__(self, kind: str, known: Callable[[Log], Iterable[str]]) -> None:
         self.name = kind
         self._known = known
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The log's names that begin so."""
+        """The log's names that begin with `incomplete`."""
         try:
             with ctx.ensure_object(Settings).open() as log:
                 return [CompletionItem(name) for name in self._known(log) if name.startswith(incomplete)]
@@ -43,15 +43,15 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
     cls=Command,
     example="""\
 eval "$(oncelog completion bash)"     # in ~/.bashrc
-eval "$(oncelog completion zsh)"      # in ~/.zshrc, behind compinit
+eval "$(oncelog completion zsh)"      # in ~/.zshrc, after compinit
 oncelog completion fish > ~/.config/fish/completions/oncelog.fish""",
 )
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script by which a shell completes commands.
+    """Print the completion script for a shell.
 
-    Topics and groups complete too, where the log is named by --path or ONCELOG_PATH.
+    It also completes topics and groups, if --path or ONCELOG_PATH names the log.
     """
     script = SHELLS[shell](context.find_root().command, {}, "oncelog", "_ONCELOG_COMPLETE").source()
     if context.ensure_object(Settings).as_json:

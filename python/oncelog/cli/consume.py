@@ -1,4 +1,4 @@
-"""``oncelog consume``: the next records of a consumer group, whose offsets are committed once they are written."""
+"""``oncelog consume``: writes the next records of a consumer group, and then commits its offsets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from oncelog.runtime import Log
 
 @click.command(cls=Command, example="oncelog consume flights --group reports --max 100 --json")
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, type=TOPIC)
-@click.option("--group", "group_id", required=True, type=GROUP, metavar="GROUP", help="Whose offsets are committed.")
-@click.option("-f", "--follow", "is_following", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--max", "max_records", type=click.IntRange(min=1), help="End after so many records.")
+@click.option(
+    "--group", "group_id", required=True, type=GROUP, metavar="GROUP", help="The group whose offsets are committed."
+)
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Wait for new records, until Ctrl-C.")
+@click.option("--max", "max_records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
     "--auto-offset-reset",
     type=click.Choice(["earliest", "latest", "none"]),
     default="earliest",
     show_default=True,
-    help="Where to begin in a partition that the group has no offset of; none refuses it.",
+    help="Where to start in a partition for which the group has no offset; with none it is an error.",
 )
 @record_options
 @click.pass_obj
@@ -38,11 +40,11 @@ def consume(
 ) -> None:
     """Write what a group has not read yet, and commit its offsets.
 
-    Offsets are committed after each batch of at most 500 records, once it is written to stdout: at least once. A run
-    that is killed between the two writes its last batch again the next time. What becomes of a record behind the pipe
-    is not known here: a reader that leaves early, as head does, may miss records that count as read; use --max.
+    Offsets are committed after each batch of at most 500 records has been written to stdout. This is at-least-once: if
+    the command is killed in between, the next run writes the last batch again. A reader that closes the pipe early,
+    such as head, may miss records whose offsets are committed; use --max instead.
 
-    One process at a time per group: two would both get every record.
+    Run one process at a time per group: two would both get every record.
     """
     form = RecordFormat(settings.as_json, key_separator, with_headers)
     with settings.open() as log:
@@ -60,11 +62,11 @@ def consume(
 
 
 def _refuse_owned(log: Log, group_id: str) -> None:
-    """Before a record is written, and not when it is committed."""
+    """Raise before any record is written, and not only at the first commit."""
     group = groups.read_group(log.services.store, group_id)
     if group is not None and group.owning_prefix is not None:
         raise GroupOwnedError(
-            "a sink commits the offsets of this group with its batches; give another --group",
+            "a sink owns this group and commits its offsets with its batches; give another --group",
             group_id=group_id,
             owning_prefix=group.owning_prefix,
         )

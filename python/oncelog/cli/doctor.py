@@ -1,4 +1,4 @@
-"""``oncelog doctor``: what is fine, what is not, and what to do. The checks are in `checks`."""
+"""``oncelog doctor``: checks the installation and a log. The checks are in `checks`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oncelog.cli.shell import Command, ExitCode, Settings
 @click.command(cls=Command, example="oncelog doctor --path /data/log")
 @click.pass_obj
 def doctor(settings: Settings) -> ExitCode:
-    """Look at the installation, at a log and at its place.
+    """Check the installation, and a log.
 
-    Python, Java, Spark, jars and extras; of the log that --path names its file system, its metadata store and the
-    clock. Says what is fine, what is not and what to do, and changes nothing. Exit code 1 if something is broken; a
-    note alone is none.
+    Checks Python, Java, Spark, jars and extras. If --path names a log, it also checks its file system, its metadata
+    store and the clock. It says what is fine, what is not and what to do, and changes nothing. Exit code 1 if something
+    is broken; notes do not count.
     """
     findings = [*software.check(), *place.check(settings.named_place, settings.znodes_uri)]
     is_sound = all(finding.verdict is not Verdict.BROKEN for finding in findings)

@@ -1,4 +1,4 @@
-"""``oncelog gc``: what time does to a log, since no server does it."""
+"""``oncelog gc``: regular upkeep of a log, since there is no server that does it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from oncelog.clients.maintenance import UpkeepReport
 
 
 @click.command(cls=Command, example="oncelog gc --dry-run")
-@click.option("--dry-run", is_flag=True, help="Say which records and files would go, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show which records and files would be removed, and change nothing.")
 @click.pass_obj
 def gc(settings: Settings, dry_run: bool) -> None:
-    """Time out, settle, apply retention, remove files.
+    """Do the regular upkeep of a log.
 
-    Aborts transactions that are overdue, writes the control markers of decided ones, applies every topic's retention,
-    expires idle transactional ids and offsets, and removes files that nothing names.
+    Aborts transactions that are beyond their time-out, writes the control markers of decided ones, applies the
+    retention of all topics, expires idle transactional ids and offsets, and removes unreferenced files.
 
-    Safe at any time and beside writers and readers. A file goes an hour after a run found that nothing names it, and
-    not while a write of its time is at work. Run it now and then, for instance every hour.
+    Safe at any time, also while others write and read. A file is removed an hour or more after a run found it
+    unreferenced, and not while a write that began before is still running. Run it regularly, for instance every hour.
     """
     with settings.open() as log, progress("looking at files") as advance:
         total, done = log.admin.count_files(), count(1)
@@ -52,10 +52,10 @@ def _story(report: UpkeepReport, *, dry_run: bool) -> list[str]:
     lines.append(f"{would} {plural(len(files.removed), 'file')} ({size(files.size_bytes)})")
     lines += [f"  {name}" for name in files.removed] if dry_run else []
     lines += [
-        f"the files of now stay while {hold.writer} is at work, for {duration(hold.age_ms)} already: {hold.owner}"
+        f"current files are kept while {hold.writer} is running, for {duration(hold.age_ms)} so far: {hold.owner}"
         for hold in files.held_by
     ]
     if files.waiting:
         lines.append(f"{plural(len(files.waiting), 'unreferenced file')} must wait for a later run")
-    lines += [f"not a file of oncelog, left alone: {name}" for name in files.foreign]
+    lines += [f"not a file of oncelog, ignored: {name}" for name in files.foreign]
     return lines

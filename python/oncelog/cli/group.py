@@ -42,7 +42,7 @@ def _summary(found: GroupProgress) -> dict[str, object]:
 
 
 def _lag(found: GroupProgress) -> int | None:
-    """Of all partitions; None where an offset is beyond the log, which is no lag of 0."""
+    """The lag over all partitions; None if an offset is beyond the log, which does not mean a lag of 0."""
     if any(partition.is_beyond_log for partition in found.partitions):
         return None
     return sum(partition.lag or 0 for partition in found.partitions)
@@ -54,8 +54,8 @@ def _lag(found: GroupProgress) -> int | None:
 def describe(settings: Settings, group_id: str) -> None:
     """Show committed offsets and lag per partition.
 
-    Lag counts offsets up to the last stable one, control markers included. "undecided" means that an open transaction
-    holds a newer offset, "beyond the log end" that the log is an older copy than the group read.
+    Lag counts offsets up to the last stable offset, including control markers. "undecided": an open transaction holds a
+    newer offset. "beyond the log end": the log is an older copy of the one that the group read.
     """
     with settings.open() as log:
         found = log.admin.describe_group(group_id)
@@ -80,7 +80,7 @@ def _remark(found: GroupPartitionProgress) -> str:
 @click.argument("group_id", metavar="GROUP")
 @click.option("--to", type=click.Choice(["earliest", "latest"]), help="The log start, or the last stable offset.")
 @click.option("--offset", "offsets", type=PartitionOffset(), multiple=True, help="An explicit offset; may be repeated.")
-@click.option("--topic", "names", multiple=True, help="With --to: all its partitions, instead of the group's own.")
+@click.option("--topic", "names", multiple=True, help="With --to: all its partitions, instead of the group's.")
 @click.pass_obj
 def reset(
     settings: Settings,
@@ -91,12 +91,12 @@ def reset(
 ) -> None:
     """Set the committed offsets of a group. Stop its consumers first.
 
-    A group that a sink owns is refused: delete it first.
+    The offsets of a sink's group cannot be set: delete the group first.
     """
     if (to is None) == (not offsets):
         raise click.UsageError("Give either --to or --offset.")
     if names and to is None:
-        raise click.UsageError("--topic goes with --to; --offset names its topic itself.")
+        raise click.UsageError("--topic needs --to; --offset already names its topic.")
     with settings.open() as log:
         wanted = _reset(log.admin, group_id, to, dict(offsets), names)
     if settings.as_json:
@@ -124,9 +124,9 @@ def _reset(
 @click.argument("group_id", metavar="GROUP")
 @click.pass_obj
 def delete(settings: Settings, group_id: str) -> None:
-    """Forget all offsets of a group.
+    """Delete all offsets of a group.
 
-    Refused while an undecided transaction holds offsets of it.
+    Refused while an undecided transaction holds offsets of the group.
     """
     with settings.open() as log:
         partitions = log.admin.describe_group(group_id).partitions

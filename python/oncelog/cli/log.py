@@ -48,7 +48,7 @@ def log() -> None:
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
 @click.option("--from", "start", type=click.IntRange(min=0), help="The first offset; needs one partition.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many entries.")
+@click.option("--limit", type=click.IntRange(min=0), help="The largest number of entries.")
 @click.option("--headers", is_flag=True, help="Show the headers of records.")
 @click.pass_obj
 def dump(
@@ -60,11 +60,11 @@ def dump(
     limit: int | None,
     headers: bool,
 ) -> None:
-    """Show all that a topic holds, partition after partition.
+    """Show everything in a topic, partition by partition.
 
-    Records, aborted batches and control markers; `oncelog log tail` shows records alone.
+    Shows records, aborted batches and control markers; `oncelog log tail` only shows records.
 
-    Keys and values are shown as text if they are text, and as hex if not.
+    Keys and values are shown as text if they are text, otherwise as hex.
     """
     with settings.open() as opened:
         found = opened.admin.dump(topic, isolation_level=isolation, partition=partition, start=start)
@@ -126,10 +126,10 @@ def _json_of(entry: Dumped, *, with_headers: bool) -> dict[str, Any]:
 @log.command(example="oncelog log verify")
 @click.pass_obj
 def verify(settings: Settings) -> ExitCode:
-    """Check that all of the log is there and undamaged.
+    """Check that the log is complete and undamaged.
 
-    That every index entry's file is there with the right CRC and count, that no offset is missing, that every owner
-    listed exists and every znode can be read. Exit code 1 if anything is wrong.
+    Checks that the file of each index entry exists and has the right CRC and count, that no offset is missing, that
+    all listed owners exist, and that all znodes can be read. Exit code 1 if anything is wrong.
     """
     with settings.open() as opened, progress("verifying") as advance:
         found = opened.admin.verify(on_progress=advance)

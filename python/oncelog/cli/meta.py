@@ -1,4 +1,4 @@
-"""``oncelog meta``: the metadata store itself."""
+"""``oncelog meta``: the metadata store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def meta() -> None:
 @meta.command("show", example="oncelog meta show")
 @click.pass_obj
 def show_log(settings: Settings) -> None:
-    """Show which log this is."""
+    """Show where the log is, its id, and how much it holds."""
     with settings.open() as log:
         fields = {
             "path": log.path,
@@ -53,15 +53,15 @@ def show_log(settings: Settings) -> None:
 
 @meta.command(example="oncelog meta stat --largest 5")
 @click.option(
-    "--largest", type=click.IntRange(min=0), default=metadata_report.LARGEST, show_default=True, help="Znodes to name."
+    "--largest", type=click.IntRange(min=0), default=metadata_report.LARGEST, show_default=True, help="Znodes to list."
 )
 @click.pass_obj
 def stat(settings: Settings, largest: int) -> None:
-    """Show how large the metadata is.
+    """Show the size of the metadata.
 
-    Znodes and bytes of each topic and of the rest, and the largest znodes.
+    Shows the znodes and bytes of each topic and of the rest, and the largest znodes.
 
-    Bytes are those of the znodes' data, which is what a quota of ZooKeeper counts. Reads every znode.
+    Bytes are those of the znodes' data, as in ZooKeeper's quotas. Reads every znode.
     """
     with settings.open() as log, progress("reading znodes"):
         found = log.admin.measure_metadata(largest=largest)
@@ -90,11 +90,11 @@ def _size_rows(found: MetadataSizes) -> list[tuple[object, ...]]:
 @click.argument("znode", metavar="[ZNODE]", default="/")
 @click.pass_obj
 def dump(settings: Settings, znode: str) -> None:
-    """Show a znode and all below it; by default all of them.
+    """Show a znode and all znodes below it; by default, all znodes.
 
-    Path, version, time of the last write, data.
+    Shows each znode's path, version, time of the last write, and data.
 
-    With --json each znode is one JSON document on a line of its own.
+    With --json, each line is the JSON document of one znode.
     """
     with settings.open() as log:
         for found in log.admin.dump_metadata(znode):
@@ -114,13 +114,14 @@ def _znode_line(found: DumpedZnode) -> str:
 @click.option("--to", required=True, metavar="URI", help="The other store, as in --znodes; it must be empty.")
 @click.pass_obj
 def copy(settings: Settings, to: str) -> None:
-    """Copy all metadata into another, empty store, and compare both. The files of the log stay where they are.
+    """Copy all metadata into another, empty store, and compare both. The data files stay where they are.
 
-    Offline: stop every process that uses the log before, and let none of them use the old store afterwards, since two
-    stores over the same files remove each other's. Transactions may be open: they go on in the new store. If anything
-    wrote to the log meanwhile, the copy fails.
+    Stop every process that uses the log first, and never use the old store afterwards: two stores over the same files
+    would delete each other's files. Transactions may be open; they continue in the new store. If anything writes to the
+    log during the copy, the copy fails.
 
-    Until it is done the other store cannot be opened. A copy that was interrupted starts from scratch the next time.
+    The new store cannot be opened before the copy is complete. After an interruption, the next copy starts from
+    scratch.
     """
     with settings.open() as log, progress("copying metadata") as advance:
         done = runtime.copy_metadata(log, to, on_progress=advance)
@@ -130,17 +131,17 @@ def copy(settings: Settings, to: str) -> None:
     show(f"copied {plural(done.znodes, 'znode')} ({size(done.size_bytes)}) of the log {done.cluster_id}")
     show(f"compared {plural(done.compared, 'znode')} of both stores: the same paths, children and data")
     if done.adapted:
-        show(f"translated the numbers of the store (trims, orders of offsets) in {plural(done.adapted, 'znode')}")
-    show(f"from now on the log is opened with --znodes {quoted(shown(to))}; see to it that nothing opens it without")
+        show(f"translated the store's zxids (trims, orders of offsets) in {plural(done.adapted, 'znode')}")
+    show(f"from now on open the log only with --znodes {quoted(shown(to))}")
 
 
 @meta.command("adopt-host", example="oncelog meta adopt-host")
 @click.pass_obj
 def adopt_host(settings: Settings) -> None:
-    """Make a SQLite store this host's own.
+    """Make this host the owner of a SQLite store.
 
-    After a move, or when its former host is gone for good. Only when no process of the former host uses it any more:
-    SQLite on two hosts at once loses data.
+    Use it after the store moved, or when its former host is gone for good. Stop all processes of the former host first:
+    a SQLite file that two hosts use at once loses data.
     """
     metadata.adopt_host(settings.place, settings.znodes_uri)
     if settings.as_json:

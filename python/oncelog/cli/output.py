@@ -1,7 +1,7 @@
-"""How answers look: tables for people, one JSON document for scripts, progress on stderr.
+"""Output of the commands: tables for people, JSON documents for scripts, progress on stderr.
 
-On a terminal tables fit its width and long names are folded; in a pipe lines are as long as they need to be, without
-colour, and no name is cut anywhere. Names are users' text: control characters in them are shown, never sent.
+On a terminal, tables fit its width and long names are folded. In a pipe, lines are as long as needed, without colour.
+No name is ever cut. Names are users' text, so control characters in them are shown escaped, never sent to a terminal.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 PIPE_WIDTH = 100_000
-"""Of a line that goes into a pipe: none is ever broken."""
+"""Width of tables in a pipe, where no line may be folded."""
 
 
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
 def as_json(value: Any) -> Any:
-    """A value of the admin client as JSON: dataclasses are objects with their fields' names, bytes are objects too.
+    """A value of the admin client as JSON.
 
-    Bytes that are text become ``{"text": ...}``, others ``{"hex": ...}``.
+    Dataclasses become objects. Bytes that are text become ``{"text": ...}``, other bytes ``{"hex": ...}``.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
@@ -54,12 +54,12 @@ def show_json(document: Mapping[str, Any]) -> None:
 
 
 def show_json_line(document: Any) -> None:
-    """Write one JSON document as a line of its own: the way of lists that may not fit into memory of the reader."""
+    """Write one JSON document as a line, for lists that may not fit into the reader's memory."""
     show_bytes(json_line(document))
 
 
 def json_line(document: Any) -> bytes:
-    """A JSON document as a line of its own."""
+    """A JSON document as a line."""
     return f"{_json_text(document)}\n".encode(errors="backslashreplace")
 
 
@@ -74,7 +74,7 @@ def show_json_stream(document: Mapping[str, Any], name: str, entries: Iterable[A
 
 
 def _json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON in the letters that stdout has: a letter that it lacks is escaped as JSON does it."""
+    """JSON text that stdout's encoding can represent; other characters are escaped."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return json.dumps(as_json(value), indent=indent, ensure_ascii=encoding != "utf8")
 
@@ -86,9 +86,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
     """Write a table to stdout.
 
     Args:
-        columns: headings; one that ends in ``>`` has numbers, to the right.
-        rows: cells; None shows as a dash.
-        empty: what to say when there is no row.
+        columns: headings; ``>`` at the end aligns the column right, for numbers.
+        rows: cells; None is shown as a dash.
+        empty: the text to show if there are no rows.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     if not cells:
@@ -104,7 +104,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empt
 
 
 def show_fields(pairs: Iterable[tuple[str, object]]) -> None:
-    """Write names and values, one pair a line."""
+    """Write names and values, one pair per line."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -119,21 +119,21 @@ def show(text: str = "") -> None:
 
 
 def show_bytes(data: bytes) -> None:
-    """Write bytes to stdout, to the last one: they have left this process when it returns.
+    """Write all bytes to stdout; when it returns, they have left this process.
 
     Raises:
-        BrokenPipeError: their reader left before.
+        BrokenPipeError: the reader closed the pipe.
     """
     sys.stdout.flush()
     rest = memoryview(data)
     while rest:
-        # Unbuffered (PYTHONUNBUFFERED), a write that its reader leaves in the middle only says how far it came.
+        # Without buffering (PYTHONUNBUFFERED), a write may write only a part, as when the reader leaves meanwhile.
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
 
 
 def _write(table: Table) -> None:
-    """Render for what stdout is, without the blanks that would fill up lines."""
+    """Render for a terminal or a pipe, without trailing blanks."""
     is_terminal = sys.stdout.isatty()
     console = Console(
         file=sys.stdout,
@@ -161,7 +161,7 @@ def _cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with its control characters made visible."""
+    """Text with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -182,7 +182,7 @@ def _text_of(data: bytes) -> str | None:
 
 
 def duration(milliseconds: int | None) -> str | None:
-    """Milliseconds in the two largest units that count."""
+    """Milliseconds in the two largest units that are not zero."""
     if milliseconds is None:
         return None
     if milliseconds < 1000:
@@ -194,7 +194,7 @@ def duration(milliseconds: int | None) -> str | None:
 
 
 def size(size_bytes: int | None) -> str | None:
-    """Bytes in the largest unit that counts."""
+    """Bytes in the largest suitable unit."""
     if size_bytes is None:
         return None
     value = float(size_bytes)
@@ -206,7 +206,7 @@ def size(size_bytes: int | None) -> str | None:
 
 
 def moment(timestamp_ms: int) -> str:
-    """A time as ISO 8601, UTC; the number itself where no calendar reaches."""
+    """A time in ISO 8601 and UTC; the number itself if it is outside of the calendar."""
     try:
         return (
             datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -222,7 +222,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def quoted(argument: str) -> str:
-    """An argument as a shell takes it, so that a line can be copied and run."""
+    """An argument quoted for a shell, so that a line can be copied and run."""
     if argument.isprintable():
         return shlex.quote(argument)
     escaped = argument.encode("unicode_escape").decode().replace("'", "\\'")
@@ -234,7 +234,7 @@ def quoted(argument: str) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr while it is a terminal; gives a function that takes the done and the total count."""
+    """A progress bar, if stderr is a terminal; yields a function that takes the done and the total count."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""How transactions and rounds are named in tables."""
+"""Names transactions and rounds in tables."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def owner_name(owner: OwnerDescription) -> str:
 
 
 def round_text(name: RoundName) -> str:
-    """A round, as text."""
+    """A round as text: prefix and number."""
     return f"{name.prefix} round {name.number}"
 
 
 def producer_text(producer: ProducerIdAndEpoch | None) -> str:
-    """A producer's identity as text: producer id, dot, epoch."""
+    """A producer's identity as text: ``<producer id>.<epoch>``."""
     return "-" if producer is None else str(producer)
 
 
 def partitions_text(partitions: tuple[TopicPartition, ...]) -> str:
-    """Partitions as text, the numbers of one topic together: ``flights 0 1 3, delayed 0``."""
+    """Partitions as text, grouped by topic: ``flights 0 1 3, delayed 0``."""
     numbers: dict[str, list[str]] = {}
     for partition in partitions:
         numbers.setdefault(partition.topic, []).append(str(partition.partition))

@@ -1,4 +1,4 @@
-"""Kinds of options: durations, sizes, times, headers... Each says in one line what is wrong with a value."""
+"""Parameter types: durations, sizes, times, headers and others. Each explains a wrong value in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZE_BYTES = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2
 
 
 def shared(flag: str, callback: Callable[..., Any], *, name: str | None = None, **settings: Any) -> click.Option:
-    """An option that many commands have; the callback stores its value, and no command sees it as an argument."""
+    """An option that many commands have. Its callback stores the value; commands do not get it as an argument."""
     declarations = [flag] if name is None else [flag, name]
     return click.Option(declarations, expose_value=False, callback=callback, is_eager=True, **settings)
 
@@ -34,7 +34,7 @@ class _Quantity(click.ParamType[int]):
             return value
         found = re.fullmatch(r"([0-9]{1,19})\s*([a-z]*)", str(value).strip().lower())
         if found is None or found[2] not in self._units:
-            self.fail(f"{value!r} is no {self.name}; write it like {self._example}", param, ctx)
+            self.fail(f"{value!r} is not a {self.name}; write it like {self._example}", param, ctx)
         return int(found[1]) * self._units[found[2]]
 
 
@@ -43,7 +43,7 @@ SIZE = _Quantity("size", _SIZE_BYTES, "1000000, 64MiB or 10GiB")
 
 
 class OrNone(click.ParamType[Any]):
-    """A quantity, or the word ``none``, which becomes None in a list, so that it differs from an option left out."""
+    """A quantity, or the word ``none``. The result is in a list, so that None differs from an option left out."""
 
     def __init__(self, quantity: click.ParamType[int]) -> None:
         self.name = f"{quantity.name}|none"
@@ -67,12 +67,12 @@ class PartitionOffset(click.ParamType[tuple[TopicPartition, int]]):
             return value
         found = re.fullmatch(r"([^:=]+):([0-9]{1,9})=([0-9]{1,19})", str(value))
         if found is None:
-            self.fail(f"{value!r} is no offset of a partition; write it like flights:0=42", param, ctx)
+            self.fail(f"{value!r} is not a partition's offset; write it like flights:0=42", param, ctx)
         return TopicPartition(found[1], int(found[2])), int(found[3])
 
 
 class Separator(click.ParamType[bytes]):
-    """What stands between key and value; a tab may be written as a backslash and a t."""
+    r"""The text between key and value; ``\t`` is a tab."""
 
     name = "text"
 
@@ -80,7 +80,7 @@ class Separator(click.ParamType[bytes]):
         if isinstance(value, bytes):
             return value
         if value == "" or "\n" in value:
-            self.fail("a separator is text of one line, and not empty", param, ctx)
+            self.fail("a separator must be one line of text, and not empty", param, ctx)
         return _bytes_of(value.replace("\\t", "\t"))
 
 
@@ -97,12 +97,12 @@ class Header(click.ParamType[tuple[str, bytes]]):
             return value
         name, equals, content = str(value).partition("=")
         if not equals:
-            self.fail(f"{value!r} is no header; write it like source=billing", param, ctx)
+            self.fail(f"{value!r} is not a header; write it like source=billing", param, ctx)
         return name, _bytes_of(content)
 
 
 class Moment(click.ParamType[int]):
-    """A time in milliseconds since 1970, or by ISO 8601; UTC where it names no zone."""
+    """A time in milliseconds since 1970 or in ISO 8601; UTC if it has no time zone."""
 
     name = "time"
 
@@ -114,10 +114,10 @@ class Moment(click.ParamType[int]):
         try:
             found = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is no time; write it like 2013-01-01T10:00:00Z or 1357034400000", param, ctx)
+            self.fail(f"{value!r} is not a time; write it like 2013-01-01T10:00:00Z or 1357034400000", param, ctx)
         return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _bytes_of(argument: str) -> bytes:
-    """An argument as the shell passed it, in whatever encoding."""
+    """The argument's bytes as the shell passed them, in any encoding."""
     return argument.encode(errors="surrogateescape")

@@ -1,7 +1,7 @@
-"""``oncelog produce``: the lines of stdin become records.
+"""``oncelog produce``: writes the lines of stdin as records.
 
-Without a transaction lines are written as they come, and a line that is refused finds those before it written. With one
-all of them become visible at its commit, or none.
+Without a transaction, lines are written as they come; if one is refused, those before it are written. In a transaction,
+either all become visible at the commit, or none.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Shape:
     """How a line becomes a record.
 
     Attributes:
-        key_separator: the key is what stands before its first one; None where lines have no keys.
-        null_marker: a key or value that is this text is null.
+        key_separator: the key is the text before the first one; None if lines have no keys.
+        null_marker: a key or value that equals this text is null.
         headers, partition, timestamp: of each record; see `Producer.send`.
     """
 
@@ -41,11 +41,7 @@ class Shape:
     timestamp: int | None
 
     def send(self, producer: Producer, topic: str, line: bytes) -> None:
-        """Send a line as a record.
-
-        Raises:
-            UsageError: it is none.
-        """
+        """Send a line as a record. Raises a UsageError if the line is malformed."""
         key, found, value = line.partition(self.key_separator) if self.key_separator else (None, b"", line)
         if self.key_separator and not found:
             raise UsageError("the line has no key separator", key_separator=self.key_separator.decode(errors="replace"))
@@ -65,18 +61,18 @@ class Shape:
 
 @click.command(cls=Command, example="printf 'UA:1545\\nAA:1141\\n' | oncelog produce flights --key-separator :")
 @click.argument("topic", type=TOPIC)
-@click.option("--key-separator", type=SEPARATOR, metavar="TEXT", help="The key is what stands before its first one.")
-@click.option("--null-marker", metavar="TEXT", help="A key or value that is this text is null.")
-@click.option("-H", "--header", "headers", type=Header(), multiple=True, help="Of each record; may be repeated.")
-@click.option("--partition", type=click.IntRange(min=0), help="Instead of the one that the key chooses.")
-@click.option("--timestamp", type=Moment(), help="Of each record, as 2013-01-01T10:00:00Z. [default: now]")
+@click.option("--key-separator", type=SEPARATOR, metavar="TEXT", help="The text before the first one is the key.")
+@click.option("--null-marker", metavar="TEXT", help="A key or value that equals this text is null.")
+@click.option("-H", "--header", "headers", type=Header(), multiple=True, help="For each record; may be repeated.")
+@click.option("--partition", type=click.IntRange(min=0), help="For all records, regardless of their keys.")
+@click.option("--timestamp", type=Moment(), help="For each record, like 2013-01-01T10:00:00Z. [default: now]")
 @click.option("--transactional-id", metavar="ID", help="All lines in one transaction, committed at the end of stdin.")
 @click.option(
     "--transaction-timeout",
     type=DURATION,
     default="1m",
     show_default=True,
-    help="Anyone may abort the transaction when it is older.",
+    help="Anyone may abort the transaction after this time.",
 )
 @click.pass_obj
 def produce(
@@ -84,14 +80,14 @@ def produce(
 ) -> None:
     """Write each line of stdin as a record.
 
-    Without --transactional-id lines are written as they come. With it all of them become visible at once, when stdin
-    ends: a line that is refused, Ctrl-C or a kill leaves nothing. The next run with the same id aborts what a killed
-    one left open, as does `oncelog txn abort ID`.
+    Without --transactional-id, lines are written as they come. With it, all of them become visible at once when stdin
+    ends; if a line is refused, or at Ctrl-C or a kill, none does. The next run with the same id aborts the transaction
+    that a killed run left open; so does `oncelog txn abort ID`.
     """
     with settings.open() as log:
         partition_reads.identify(log.services.store, topic, shape["partition"] or 0)
         with (
-            _told_of_parts() if transactional_id is None else nullcontext(),
+            _without_retry_advice() if transactional_id is None else nullcontext(),
             log.producer(transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout) as producer,
             _transaction(producer, transactional_id),
         ):
@@ -104,14 +100,14 @@ def produce(
 
 
 @contextmanager
-def _told_of_parts() -> Iterator[None]:
-    """Without a transaction nobody is told to run the command again: what was written would be there twice."""
+def _without_retry_advice() -> Iterator[None]:
+    """Without a transaction, do not advise to run the command again: some lines would be written twice."""
     try:
         yield
     except (RetriableError, AbortableError, OutcomeUnknownError) as error:
         raise OncelogError(
-            f"{error.message}; some lines may be written, so look before you send them again (with --transactional-id "
-            "all of them are written or none)",
+            f"{error.message}; some lines may have been written, so check before you send them again (with "
+            "--transactional-id all or none are written)",
             **error.fields,
         ) from error
 
@@ -124,7 +120,7 @@ def _transaction(producer: Producer, transactional_id: str | None) -> AbstractCo
 
 
 def _send_lines(producer: Producer, topic: str, shape: Shape, *, is_atomic: bool) -> int:
-    """Send all lines of stdin; returns how many they are."""
+    """Send all lines of stdin; returns their number."""
     count = 0
     for line in _lines():
         try:
@@ -139,10 +135,10 @@ def _send_lines(producer: Producer, topic: str, shape: Shape, *, is_atomic: bool
 
 
 def _lines() -> Iterator[bytes]:
-    """Lines of stdin without their ends; none is read beyond what a record may hold."""
-    if sys.stdin is None:  # the caller closed it, by `<&-`
+    """Lines of stdin without line ends. Reads no more of a line than fits into a record."""
+    if sys.stdin is None:  # the caller closed it with `<&-`
         return
     if sys.stdin.isatty():
-        click.echo("one record a line; Ctrl-D at the begin of a line ends", err=True)
+        click.echo("each line is a record; end with Ctrl-D at the beginning of a line", err=True)
     while line := sys.stdin.buffer.readline(limits.MAX_RECORD_BYTES + 2):
         yield line.removesuffix(b"\n")

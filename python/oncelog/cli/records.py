@@ -1,7 +1,7 @@
-"""Records on stdout: what `oncelog log tail` and `oncelog consume` share.
+"""Writes records to stdout, for `oncelog log tail` and `oncelog consume`.
 
-Owns how a record becomes a line, and how a command waits for the next records. Into a pipe or a file the bytes of keys
-and values go as they are; on a terminal their control characters are shown.
+Owns how a record becomes a line, and how a command waits for the next records. In a pipe or a file, keys and values are
+written unchanged; on a terminal, their control characters are escaped.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord, TopicPartition
 
 BATCH_RECORDS = 500
-"""Records that are written, and committed, at a time."""
+"""Records that are written and committed together."""
 
 PAUSE_MS = 200
-"""Between two looks at a log that has nothing new: soon enough for people, and a twentieth of a percent of a core."""
+"""Pause between two polls of a log that has nothing new: fast enough for people, and 0.05 % of a core."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class RecordFormat:
     """How records are written.
 
     Attributes:
-        as_json: one document a line; it has all of a record, so that the other fields do not count.
-        key_separator: what stands between key and value; None to leave keys out.
-        with_headers: whether headers stand before them, as kafka-console-consumer has them.
+        as_json: one JSON document per line, with everything in the record; the other fields are ignored.
+        key_separator: the text between key and value; None to leave out keys.
+        with_headers: whether to write headers before them, as kafka-console-consumer does.
     """
 
     as_json: bool
@@ -42,7 +42,7 @@ class RecordFormat:
     with_headers: bool
 
     def write(self, records: Iterable[ConsumerRecord]) -> None:
-        """Write records to stdout; they have left this process when it returns."""
+        """Write records to stdout; when it returns, they have left this process."""
         show_bytes(b"".join(map(self._line, records)))
 
     def _line(self, record: ConsumerRecord) -> bytes:
@@ -60,7 +60,7 @@ def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that make a `RecordFormat`."""
     for option in (
         click.option("--headers", "with_headers", is_flag=True, help="Write headers first, as name:value, and a tab."),
-        click.option("--key-separator", type=SEPARATOR, metavar="TEXT", help="Write keys too, and this behind them."),
+        click.option("--key-separator", type=SEPARATOR, metavar="TEXT", help="Write each key, and this text after it."),
     ):
         command = option(command)
     return command
@@ -94,7 +94,7 @@ def _for_terminal(line: bytes) -> bytes:
 
 
 def ends_of(log: Log, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where a read_committed reader of all of these partitions ends now."""
+    """The current ends of these partitions, planned together, for a read_committed reader."""
     with log.consumer() as consumer:
         consumer.assign(partitions)
         consumer.seek_to_end()
@@ -104,15 +104,15 @@ def ends_of(log: Log, partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
 def read(
     consumer: Consumer, *, ends: Mapping[TopicPartition, int] | None = None, limit: int | None = None
 ) -> Iterator[list[ConsumerRecord]]:
-    """The next records, some at a time.
+    """The next records, in batches.
 
     Args:
-        consumer: of partitions that are assigned.
-        ends: where to end at the earliest; None to wait for what comes, without end.
-        limit: how many records at most.
+        consumer: has its partitions assigned.
+        ends: read at least up to these offsets, and stop; None to wait for new records forever.
+        limit: the largest number of records.
 
     Raises:
-        BrokenPipeError: nobody reads stdout any more, as was seen while there was nothing to write.
+        BrokenPipeError: the reader of stdout left while there was nothing to write.
     """
     left = limit
     while left != 0 and (ends is None or any(consumer.position(partition) < end for partition, end in ends.items())):
@@ -125,8 +125,8 @@ def read(
 
 
 def _pause() -> None:
-    """Wait, and end at once where the reader of stdout leaves: else a write would tell, and none may ever come."""
+    """Wait, but notice at once if the reader of stdout leaves: there may never be a write that would fail."""
     stdout = select.poll()
-    stdout.register(sys.stdout, 0)  # that the other end is gone is told unasked
+    stdout.register(sys.stdout, 0)  # poll always reports a closed pipe, even for no events
     if stdout.poll(PAUSE_MS):
         raise BrokenPipeError

@@ -1,7 +1,7 @@
-"""What every command shares: the settings, opening the log, and how errors become one line and an exit code.
+"""What all commands share: the settings, opening the log, and turning errors into one line and an exit code.
 
-A command returns its exit code, or nothing for success. It never ends the process itself and never prints a traceback:
-errors reach `Root.main`, which knows by the branch of the error tree what the caller of the command must do.
+A command returns its exit code, or nothing for success. It must never end the process or print a traceback: errors
+reach `Root.main`, which chooses the exit code by their branch of the error tree.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ZNODES_VARIABLE = "ONCELOG_ZNODES"
 
 
 class ExitCode(IntEnum):
-    """What the shell learns."""
+    """The exit codes."""
 
     OK = 0
     PROBLEM = 1
-    """The command worked, and what it looked for is there: damage, or something that hangs."""
+    """The command worked, and it found a problem: damage, or a hanging transaction."""
 
     USAGE = 2
     RETRIABLE = 3
@@ -53,7 +53,7 @@ class ExitCode(IntEnum):
 
 @dataclass
 class Settings:
-    """What the options say that every command has."""
+    """The values of the options that all commands have."""
 
     path: str | None = None
     znodes: str | None = None
@@ -62,12 +62,12 @@ class Settings:
 
     @property
     def named_place(self) -> str | None:
-        """Where the log is, if one is named."""
+        """The log's path, if one is given."""
         return self.path or os.environ.get(PATH_VARIABLE) or None
 
     @property
     def place(self) -> str:
-        """Where the log is."""
+        """The log's path. Raises a click.UsageError if none is given."""
         path = self.named_place
         if path is None:
             raise click.UsageError(f"Which log? Give --path, or set {PATH_VARIABLE}.")
@@ -75,11 +75,11 @@ class Settings:
 
     @property
     def znodes_uri(self) -> str | None:
-        """Where its metadata is; None for the SQLite file in its folder."""
+        """The URL of the log's metadata; None for the SQLite file in its folder."""
         return self.znodes or os.environ.get(ZNODES_VARIABLE) or None
 
     def open(self, *, create: bool = False) -> Log:
-        """Open the log. Only a command that is there to begin a log may create one."""
+        """Open the log. Only `oncelog topic create` may create one."""
         return runtime.open(self.place, self.znodes_uri, create=create)
 
 
@@ -89,7 +89,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: object)
 
 
 def _shared_options() -> list[click.Parameter]:
-    """The options of `Settings`. The program and each command take them, so that they may stand anywhere."""
+    """The options of `Settings`. The program and each command have them, so that they may be given anywhere."""
     return [
         parameters.shared("--path", _remember, metavar="DIR", help=f"The log's folder. [env: {PATH_VARIABLE}]"),
         parameters.shared(
@@ -106,26 +106,21 @@ def _shared_options() -> list[click.Parameter]:
 
 
 class _Exemplified(click.Command):
-    """A command or group whose help ends with an example that can be copied.
-
-    Args:
-        example: lines of shell.
-        args, settings: as click takes them.
-    """
+    """A command or group whose help ends with an example: lines of shell that can be copied."""
 
     def __init__(self, *args: Any, example: str, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.example = example
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example as it stands: a line that is wrapped could not be copied."""
+        """Write the example without wrapping, so that it can be copied."""
         with formatter.section("Example"):
             for line in self.example.splitlines():
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 class Command(_Exemplified):
-    """A command that takes the shared options too."""
+    """A command that also has the shared options."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -139,18 +134,18 @@ class Group(_Exemplified, click.Group):
 
 
 PLUGGED_IN = "oncelog.commands"
-"""Entry points of this group are command groups of other packages: they join under their own names."""
+"""Entry points of this group are command groups of other packages, under their own names."""
 
 
 class Root(Group):
     """The program itself."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Names of all commands, those of other packages too."""
+        """Names of all commands, including those of other packages."""
         return sorted({*super().list_commands(context), *entry_points(group=PLUGGED_IN).names})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """A command; one of another package is loaded when it is asked for."""
+        """A command. One of another package is only loaded when it is used."""
         return super().get_command(context, name) or _plugged_in(name)
 
     def main(
@@ -161,12 +156,12 @@ class Root(Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run one command and leave with its exit code."""
+        """Run one command and exit with its exit code."""
         settings = Settings()
-        sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - the caller closed it, by `>&-`
+        sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - the caller closed it with `>&-`
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+                stream.reconfigure(errors="backslashreplace")  # never fail because a terminal lacks a character
         try:
             answer = super().main(args, prog_name, complete_var, standalone_mode=False, obj=settings, **extra)
             code = ExitCode.OK if answer is None else ExitCode(answer)
@@ -178,21 +173,21 @@ class Root(Group):
         sys.exit(code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the arguments; ``--help`` writes here."""
-        with _while_read():
+        """Parse the arguments; ``--help`` is written here."""
+        with _ending_with_reader():
             return super().make_context(*args, **extra)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command."""
-        with _while_read():
+        with _ending_with_reader():
             answer = super().invoke(context)
             sys.stdout.flush()
             return answer
 
 
 @contextmanager
-def _while_read() -> Iterator[None]:
-    """End without an error where the reader of stdout has seen enough (``| head``)."""
+def _ending_with_reader() -> Iterator[None]:
+    """Exit without an error message if the reader of stdout has left (``| head``)."""
     try:
         yield
     except BrokenPipeError:
@@ -205,7 +200,7 @@ def _plugged_in(name: str) -> click.Command | None:
         try:
             command: click.Command = found.load()
         except ModuleNotFoundError as problem:
-            # The program's own help lists it all the same.
+            # A placeholder, so that `oncelog --help` lists the command and says what to install.
             return click.Command(name, callback=_lacks(name, problem), help=f"(pip install 'oncelog[{name}]')")
         return command
     return None
@@ -219,7 +214,7 @@ def _lacks(name: str, problem: ModuleNotFoundError) -> Callable[[], None]:
 
 
 def _explain(error: Exception) -> tuple[ExitCode, str]:
-    """The exit code of an error, and what to say of it: one line, or the help if nothing at all was asked for."""
+    """The exit code and the message of an error: one line, or the help if the command line was empty."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return ExitCode.USAGE, error.format_message()
     code, text = _classify(error)
@@ -235,13 +230,13 @@ def _classify(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.USAGE, f"{error.format_message()} (see `{command} --help`)"
         case click.ClickException():
             return ExitCode.USAGE, error.format_message()
-        case UsageError() | InvalidProducerIdMappingError():  # no such transactional id, as no such topic
+        case UsageError() | InvalidProducerIdMappingError():  # an unknown transactional id, like an unknown topic
             return ExitCode.USAGE, str(error)
         case RetriableError() | AbortableError() | OutcomeUnknownError():
             return ExitCode.RETRIABLE, f"{error} (run the command again)"
         case OncelogError():
             return ExitCode.FATAL, str(error)
-        case OSError():  # those of the log's files are errors of oncelog
+        case OSError():  # stdout's: errors of the log's files are OncelogErrors
             return ExitCode.FATAL, f"the output cannot be written: {error}"
         case _:
             name = type(error).__name__
@@ -260,10 +255,9 @@ oncelog log tail flights --key-separator :""",
 )
 @click.version_option(__version__, prog_name="oncelog")
 def root() -> None:
-    """Look after a log of oncelog: its topics, transactions, groups and files.
+    """Administer a log: its topics, transactions, groups and files.
 
-    Exit codes: 0 done; 1 done, and a problem was found (as by `log verify`); 2 the call is wrong; 3 try again; 4 it
-    cannot be done.
+    Exit codes: 0 done; 1 done, and a problem was found (as by `log verify`); 2 wrong usage; 3 try again; 4 failed.
     """
 
 

@@ -1,4 +1,4 @@
-"""``oncelog log tail``: the newest records of a topic, and those that come."""
+"""``oncelog log tail``: shows the last records of a topic, and new ones as they come."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from oncelog.types import ConsumerRecord, TopicPartition
 
 @click.command(cls=Command, example="oncelog log tail flights --lines 20 --follow --key-separator :")
 @click.argument("topic", type=TOPIC)
-@click.option("-n", "--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Records of the past.")
-@click.option("--from-beginning", is_flag=True, help="All records of the past.")
-@click.option("-f", "--follow", "is_following", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=0), default=10, show_default=True, help="How many of the last records."
+)
+@click.option("--from-beginning", is_flag=True, help="All records, instead of the last ones.")
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Wait for new records, until Ctrl-C.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
 @record_options
 @click.pass_obj
@@ -34,12 +36,12 @@ def tail(
     key_separator: bytes | None,
     with_headers: bool,
 ) -> None:
-    """Show the last records of a topic, and those that come.
+    """Show the last records of a topic, and new ones with --follow.
 
     It shows what a read_committed reader sees: whole transactions, none that is open or aborted.
 
-    One value a line; null is shown as null. With --json one document a line, with all that belongs to the record.
-    Those of one partition are in the order of offsets, those of several in that of their times.
+    Each line is a record's value; null is shown as null. With --json, each line is a document with the whole record.
+    The records of one partition are in the order of their offsets, those of several in the order of their timestamps.
     """
     form = RecordFormat(settings.as_json, key_separator, with_headers)
     with settings.open() as log, log.consumer(auto_offset_reset="earliest") as consumer:
@@ -65,9 +67,9 @@ def _partitions(log: Log, topic: str, partition: int | None) -> list[TopicPartit
 
 
 def _last(consumer: Consumer, ends: dict[TopicPartition, int], count: int) -> Iterable[ConsumerRecord]:
-    """The last records before `ends`, at which the consumer is then.
+    """The last records before `ends`; the consumer's positions are there afterwards.
 
-    Offsets are also those of markers and aborted records, so it begins further ahead until there are enough.
+    Markers and aborted records have offsets, too, so it starts further back until there are enough records.
     """
     starts = consumer.beginning_offsets(ends)
     reach = count

@@ -21,19 +21,19 @@ from oncelog.log import topics
 from oncelog.log.topics import Keep
 from oncelog.protocol.partition import TopicState
 
-KEPT = "kept for ever"
+KEPT = "kept forever"
 
 
 @click.group(cls=Group, example="oncelog topic describe flights")
 def topic() -> None:
-    """Topics: named logs of one or more partitions."""
+    """Topics and their partitions."""
 
 
 @topic.command(example="oncelog topic create flights --partitions 4 --retention 7d")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="They cannot be changed.")
-@click.option("--retention", type=DURATION, help="Older records may be removed, as in 7d. [default: kept for ever]")
-@click.option("--retention-bytes", type=SIZE, help="Of a partition: oldest records go beyond it, as in 10GiB.")
+@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Cannot be changed later.")
+@click.option("--retention", type=DURATION, help="Older records may be removed, as in 7d. [default: kept forever]")
+@click.option("--retention-bytes", type=SIZE, help="Size of a partition at which old records may be removed: 10GiB.")
 @click.pass_obj
 def create(settings: Settings, name: str, partitions: int, retention: int | None, retention_bytes: int | None) -> None:
     """Create a topic, and the log if there is none."""
@@ -67,9 +67,9 @@ def list_topics(settings: Settings) -> None:
 def describe(settings: Settings, name: str) -> None:
     """Show the partitions of a topic.
 
-    With the transactions and micro-batches that are unsettled in them.
+    Also shows the unsettled transactions and micro-batches in them.
 
-    LSO is the last stable offset of the partition alone, "together" that of a reader of the whole topic.
+    LSO is the last stable offset of a partition read alone; "together" is the one for a reader of the whole topic.
     """
     with settings.open() as log:
         found = log.admin.describe_topic(name)
@@ -81,16 +81,13 @@ def describe(settings: Settings, name: str) -> None:
 
 @topic.command(example="oncelog topic configure flights --retention 30d --retention-bytes none")
 @click.argument("name")
-@click.option("--retention", type=OrNone(DURATION), help="Older records may be removed, as in 7d, or none.")
-@click.option("--retention-bytes", type=OrNone(SIZE), help="Of a partition, as in 10GiB, or none.")
+@click.option("--retention", type=OrNone(DURATION), help="A duration as in 7d, or none.")
+@click.option("--retention-bytes", type=OrNone(SIZE), help="A size as in 10GiB, or none.")
 @click.pass_obj
 def configure(
     settings: Settings, name: str, retention: list[int | None] | None, retention_bytes: list[int | None] | None
 ) -> None:
-    """Change the retention of a topic.
-
-    What is left out stays as it is.
-    """
+    """Change the retention of a topic. Options that are left out do not change it."""
     if retention is None and retention_bytes is None:
         raise click.UsageError("Nothing to change: give --retention or --retention-bytes.")
     with settings.open() as log:
@@ -112,7 +109,7 @@ def configure(
 def delete(settings: Settings, name: str) -> None:
     """Delete a topic and all its records, at once and for good.
 
-    Its files go with the next collections (`oncelog gc`).
+    The next collections (`oncelog gc`) remove its files.
     """
     with settings.open() as log:
         log.admin.delete_topic(name)

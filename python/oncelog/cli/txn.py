@@ -29,13 +29,13 @@ def txn() -> None:
     metavar="STATE",
     help=f"Only {', '.join(STATES)}; may be repeated.",
 )
-@click.option("--prefix", default="", help="Only transactional ids that begin so.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only these; may be repeated.")
+@click.option("--prefix", default="", help="Only transactional ids that begin with this.")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only this one; may be repeated.")
 @click.pass_obj
 def list_transactions(settings: Settings, states: tuple[str, ...], prefix: str, producer_ids: tuple[int, ...]) -> None:
     """List transactional ids with their states.
 
-    One that a micro-batch's round owns shows what the round decided.
+    If a micro-batch's round owns the transaction, the state is the round's.
     """
     with settings.open() as log:
         found = log.admin.list_transactions(states=states, prefix=prefix, producer_ids=producer_ids)
@@ -88,8 +88,8 @@ def _fields(found: TransactionDescription) -> list[tuple[str, object]]:
 def abort(settings: Settings, transactional_id: str) -> None:
     """Abort the open transaction of an id.
 
-    It may be prepared, and its producer is fenced. If an undecided micro-batch owns the transaction, its whole round is
-    aborted; a living sink runs the batch again.
+    The transaction may be prepared. Its producer is fenced. If an undecided micro-batch owns the transaction, its whole
+    round is aborted; a running sink then runs the batch again.
     """
     with settings.open() as log:
         aborted = log.admin.abort_transaction(transactional_id)
@@ -102,22 +102,22 @@ def abort(settings: Settings, transactional_id: str) -> None:
 def _story(aborted: AbortedTransaction) -> str:
     name = printable(aborted.transactional_id)
     if not aborted.was_open:
-        return f"the transaction of {name} was aborted before"
+        return f"the transaction of {name} had been aborted before"
     if aborted.round is None:
         return f"aborted the transaction of {name}; its producer is fenced"
-    return f"{name} belongs to {printable(round_text(aborted.round))}: aborted that, with all its participants"
+    return f"{name} belongs to {printable(round_text(aborted.round))}, which was aborted with all its participants"
 
 
 @txn.command("find-hanging", example="oncelog txn find-hanging --max-age 15m")
-@click.option("--max-age", type=DURATION, help="Also find what is older than this, as in 15m, prepared ones too.")
+@click.option("--max-age", type=DURATION, help="Also find those that are older than this, as in 15m, even if prepared.")
 @click.pass_obj
 def find_hanging(settings: Settings, max_age: int | None) -> ExitCode:
     """Find what is open beyond its time-out.
 
-    Transactions and undecided micro-batches. Exit code 1 if there are any.
+    Finds transactions and undecided micro-batches. Exit code 1 if there are any.
 
-    They hold back every read_committed reader of their partitions. Readers and writers of those partitions abort them
-    in passing; `oncelog gc` and `oncelog txn abort` do it now.
+    They hold back every read_committed reader of their partitions. Readers and writers of these partitions will abort
+    them; `oncelog gc` and `oncelog txn abort` do it now.
     """
     with settings.open() as log:
         found = log.admin.find_hanging(max_age_ms=max_age)

@@ -1,1 +1,1 @@
-"""Producer, consumer and admin: what users of the Python API hold."""
+"""Producer, consumer and admin client: the public Python API."""

@@ -1,4 +1,4 @@
-"""What an operator aborts: the transaction of an id, or the undecided round of a sink."""
+"""Aborts what an operator names: the transaction of a transactional id, or the undecided round of a sink."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ _ABORTED = (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """What an operator's abort did.
+    """The result of `Admin.abort_transaction`.
 
     Attributes:
-        transactional_id: the id that was named.
-        round: the micro-batch's round that was aborted in its stead, with all its participants.
-        was_open: False when it was aborted before.
+        round: the micro-batch's round that owned the transaction and was aborted with all its participants, or None.
+        was_open: False if the transaction had been aborted before.
     """
 
     transactional_id: str
@@ -44,7 +43,7 @@ def abort_transaction(services: LogServices, transactional_id: str) -> AbortedTr
     state = _describe(services, transactional_id).state
     if state not in _ABORTED:
         raise InvalidTxnStateError(
-            "no transaction of this id is open, so there is nothing to abort",
+            "this transactional id has no open transaction to abort",
             transactional_id=transactional_id,
             state=state.value,
         )
@@ -52,7 +51,7 @@ def abort_transaction(services: LogServices, transactional_id: str) -> AbortedTr
 
 
 def abort_round(services: LogServices, prefix: str) -> int | None:
-    """Abort the undecided round of a prefix; returns its number."""
+    """Abort the undecided round of a prefix: see `Admin.abort_round`."""
     ledger = inspection.describe_ledger(services.store, prefix, store_now_ms(services.store))
     for found in ledger.open_rounds:
         if EMBEDDED.abort(services.store, prefix, found.number):

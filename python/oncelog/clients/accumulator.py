@@ -1,6 +1,6 @@
-"""Records on their way into a file: gathered per partition, turned into columns when they are flushed.
+"""Buffers a producer's unsent records per partition, and turns them into columns when they are flushed.
 
-A record and its receipt are appended as one entry of one list, hence never half there, wherever Ctrl-C interrupts.
+A record and its receipt are one entry of one list, so Ctrl-C can never leave one without the other.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from oncelog.log.segment import PIECE_OVERHEAD_BYTES
 from oncelog.types import RecordMetadata, TopicIdPartition
 
 RECORD_OVERHEAD_BYTES = 64
-"""What a buffered record costs beside its key and value, roughly."""
+"""Approximate memory of a buffered record, in addition to its key, value and headers."""
 
 Headers = Iterable[tuple[str, bytes | None]]
 
 
 def pairs_of(headers: Headers) -> Headers:
-    """The headers as they are at this moment: the caller may change or use up what it passed before they are written.
+    """A copy of the headers, since the caller may change or exhaust them before they are written.
 
     Raises:
-        InvalidRecordError: they are no pairs.
+        InvalidRecordError: they are not pairs.
     """
     try:
-        return tuple([(name, content) for name, content in headers])  # sooner done than from a generator
+        return tuple([(name, content) for name, content in headers])  # faster than a generator
     except (TypeError, ValueError) as error:
         found = Shown(repr(headers))
         raise InvalidRecordError("headers are (name, value) pairs", part="headers", found=found) from error
 
 
 def check_record(key: object, value: object, headers: Iterable[tuple[object, object]], timestamp_ms: object) -> int:
-    """Refuse what could not be stored, before anything is; returns the bytes of key, value and headers.
+    """Check that a record can be stored; returns the size in bytes of key, value and headers.
 
     Raises:
-        InvalidRecordError: a part of the record is of the wrong type; the error names it.
-        RecordTooLargeError: together they exceed `limits.MAX_RECORD_BYTES`.
+        InvalidRecordError: a part of the record has the wrong type; the error names it.
+        RecordTooLargeError: the size exceeds `limits.MAX_RECORD_BYTES`.
     """
     size_bytes = _bytes_of("key", key) + _bytes_of("value", value)
     for name, content in headers:
         if not isinstance(name, str) or not _is_text(name):
-            raise InvalidRecordError("a header's name is text", part="headers", found=Shown(repr(name)))
+            raise InvalidRecordError("a header's name must be text", part="headers", found=Shown(repr(name)))
         size_bytes += len(name.encode()) + _bytes_of("headers", content)
-    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:  # True is no time
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= limits.MAX_TIMESTAMP_MS:  # a bool is no timestamp
         raise InvalidRecordError(
-            "a timestamp is milliseconds since 1970",
+            "a timestamp must be milliseconds since 1970",
             part="timestamp_ms",
             found=timestamp_ms,
             maximum=limits.MAX_TIMESTAMP_MS,
@@ -62,7 +62,7 @@ def check_record(key: object, value: object, headers: Iterable[tuple[object, obj
 
 def _bytes_of(part: str, content: object) -> int:
     if content is not None and not isinstance(content, bytes):
-        raise InvalidRecordError("a record holds bytes or nothing; encode it", part=part, found=type(content).__name__)
+        raise InvalidRecordError("a record holds bytes or None; encode it", part=part, found=type(content).__name__)
     return len(content or b"")
 
 
@@ -75,9 +75,9 @@ def _is_text(name: str) -> bool:
 
 
 class Receipt(Guided):
-    """The promise of a sent record (or record batch): filled when it is appended.
+    """What a send returns: the offset of its record (or record batch), as soon as it is appended.
 
-    In a transaction, appended is not yet committed: readers see the record once the transaction commits.
+    In a transaction an appended record is not yet committed: readers see it once the transaction commits.
     """
 
     __slots__ = ("_error", "_flush", "_offset", "_partition", "_timestamp_ms", "_topic")
@@ -96,25 +96,25 @@ class Receipt(Guided):
 
     @property
     def is_done(self) -> bool:
-        """Whether the record was appended, or failed."""
+        """Whether the record was appended or has failed."""
         return self._offset is not None or self._error is not None
 
     def result(self) -> RecordMetadata:
-        """Where the (first) record is; flushes the producer if that has not happened yet.
+        """Where the record (of a batch, the first one) is in the log. Flushes the producer if it is not yet appended.
 
         Raises:
-            OncelogError: the error that its append ended with.
+            OncelogError: the record was not appended; this is why.
         """
         if not self.is_done:
             self._flush()
         if self._error is not None:
             raise self._error
         if self._offset is None:
-            raise OncelogError("the record was dropped with its transaction", topic=self._topic)
+            raise OncelogError("the record was dropped because its transaction was aborted", topic=self._topic)
         return RecordMetadata(self._topic, self._partition, self._offset, self._timestamp_ms)
 
     def appended(self, offset: int) -> None:
-        """Called by the producer: the record is at `offset`, though an earlier try may have looked failed."""
+        """Called by the producer: the record is at `offset`, even if an earlier try seemed to have failed."""
         self._offset, self._error = offset, None
 
     def failed(self, error: BaseException) -> None:
@@ -126,11 +126,11 @@ Row: TypeAlias = tuple[bytes | None, bytes | None, Headers, int, Receipt]
 """Key, value, headers and timestamp of a record, and its receipt."""
 
 Piece: TypeAlias = list[Row] | tuple[pa.RecordBatch, Receipt]
-"""Records of one partition that were sent one after the other: row by row, or as one record batch."""
+"""Consecutive records of one partition: sent one by one, or as one record batch."""
 
 
 def as_batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """The records in `codec.RECORD_SCHEMA`, in their order."""
+    """The records in `codec.RECORD_SCHEMA`, in the order in which they were sent."""
     for piece in pieces:
         yield _batch_of(piece) if isinstance(piece, list) else piece[0]
 
@@ -151,7 +151,7 @@ def _map_of(headers: Headers) -> list[dict[str, object]]:
 
 
 def _receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
-    """Each receipt, with the position of its (first) record among those of the pieces."""
+    """Each receipt, with the position of its (first) record among all records of the pieces."""
     position = 0
     for piece in pieces:
         if isinstance(piece, list):
@@ -165,7 +165,7 @@ def _receipts_of(pieces: Iterable[Piece]) -> Iterator[tuple[int, Receipt]]:
 
 
 class Accumulator:
-    """All unsent records of a producer, by partition, in their order."""
+    """All unsent records of a producer, by partition, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self.buffers: dict[TopicIdPartition, list[Piece]] = {}
@@ -187,7 +187,7 @@ class Accumulator:
 
     @property
     def unsent(self) -> int:
-        """How many of the records have no place in the log yet."""
+        """How many of the records have no offset yet."""
         return sum(
             len(piece) if isinstance(piece, list) else piece[0].num_rows
             for pieces in self.buffers.values()
@@ -196,13 +196,13 @@ class Accumulator:
         )
 
     def landed(self, partition: TopicIdPartition, base_offset: int) -> None:
-        """Tell the partition's receipts where their records are."""
+        """Fill the partition's receipts with their offsets."""
         for position, receipt in _receipts_of(self.buffers[partition]):
             receipt.appended(base_offset + position)
 
     def failed(self, error: BaseException) -> None:
-        """Fail the receipts that still wait. What interrupted the program once does not do so again from a receipt."""
-        if not isinstance(error, OncelogError):
+        """Fail the receipts that are not done yet."""
+        if not isinstance(error, OncelogError):  # a receipt must not raise a Ctrl-C again
             interruption = error
             error = OutcomeUnknownError("the send of the record was interrupted", cause=repr(interruption))
             error.__cause__ = interruption

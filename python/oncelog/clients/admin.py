@@ -1,7 +1,7 @@
 """The admin client: topics, offsets, transactions, groups, ledgers and upkeep of one log, for tools and operators.
 
-Decides nothing: it brings together what coordinator/ and log/ offer, and puts names on it. Nothing runs in the
-background of a log, so somebody has to call `upkeep` now and then (``oncelog gc`` does).
+It contains no logic: it only calls coordinator/, log/ and other modules of clients/. Nothing runs in the background of
+a log, so somebody must call `upkeep` regularly (``oncelog gc`` does).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from oncelog.znodes.clock import store_now_ms
 
 
 class Admin(Guided):
-    """Looks after one log. Made by `oncelog.open`, as ``log.admin``.
+    """Administers one log. Every log has one, as ``log.admin``.
 
     Example:
         for transaction in log.admin.find_hanging():
@@ -64,23 +64,23 @@ class Admin(Guided):
 
         Args:
             name: letters, digits, dots, underscores and dashes.
-            partitions: how many; it cannot be changed later.
+            partitions: their number; it cannot be changed later.
             retention_ms: records older than this may be removed; None keeps them.
-            retention_bytes: oldest records of a partition may be removed beyond this size; None keeps them.
+            retention_bytes: when a partition is larger than this, its oldest records may be removed; None keeps them.
 
         Raises:
-            TopicExistsError: there is one of this name.
-            UsageError: the name or a number is out of bounds.
+            TopicExistsError: the topic exists.
+            UsageError: the name is not allowed, or a number is out of bounds.
         """
         state = topics.new_state(partitions, retention_ms=retention_ms, retention_bytes=retention_bytes)
         return topics.create(self._store, name, state)
 
     @checked
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and all its records; its files go with the next collections.
+        """Delete a topic and all its records. The next collections remove its files.
 
         Raises:
-            UnknownTopicError: there is none of this name.
+            UnknownTopicError: the topic does not exist.
         """
         topics.delete(self._store, name)
 
@@ -91,12 +91,10 @@ class Admin(Guided):
         """Change a topic's retention.
 
         Args:
-            name: of the topic.
-            retention_ms: as in `create_topic`; left out, it stays as it is.
-            retention_bytes: the same.
+            retention_ms, retention_bytes: as in `create_topic`; unchanged if left out.
 
         Raises:
-            UnknownTopicError: there is none of this name.
+            UnknownTopicError: the topic does not exist.
         """
         return topics.configure(self._store, name, retention_ms=retention_ms, retention_bytes=retention_bytes)
 
@@ -106,10 +104,10 @@ class Admin(Guided):
 
     @checked
     def describe_topic(self, name: str) -> TopicDescription:
-        """A topic with the bounds, the size and the unsettled transactions of each partition.
+        """A topic, with the offsets, the size and the unsettled transactions of each partition.
 
         Raises:
-            UnknownTopicError: there is none of this name.
+            UnknownTopicError: the topic does not exist.
         """
         return descriptions.describe_topic(self._store, name)
 
@@ -122,17 +120,17 @@ class Admin(Guided):
         *,
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int | None]:
-        """Offsets by place.
+        """The offsets at the ends of partitions, or at timestamps.
 
         Args:
             wanted: per partition, ``earliest``, ``latest`` or a timestamp in milliseconds.
-            isolation_level: read_committed ends at the last stable offset of the partition, planned alone.
+            isolation_level: with read_committed, ``latest`` is the partition's last stable offset, planned alone.
 
         Returns:
-            the offsets; None where no record below the end is of the timestamp or later.
+            the offsets; for a timestamp, that of the first record with it or a later one, or None if there is none.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: mend the name.
+            UnknownTopicError, UnknownPartitionError: the topic or partition does not exist.
         """
         isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
         return {tp: offset_lookup.find(self._services, tp, spec, isolation) for tp, spec in wanted.items()}
@@ -142,11 +140,11 @@ class Admin(Guided):
         """Remove the oldest records.
 
         Args:
-            before: per partition, the offset below which records go. A record batch goes as a whole, and what an
-                undecided transaction wrote stays with all that follows it.
+            before: per partition, records below this offset are removed, in whole record batches. Unsettled data and
+                everything after it is kept.
 
         Returns:
-            the log start of each partition now.
+            the new log start of each partition.
 
         Raises:
             OffsetOutOfRangeError: an offset is not within the log; nothing was removed.
@@ -168,12 +166,12 @@ class Admin(Guided):
         prefix: str = "",
         producer_ids: Iterable[int] = (),
     ) -> list[TransactionListing]:
-        """Transactional ids that pass every filter given, by name; expired ones are hidden (KIP-664).
+        """The transactional ids that match all given filters, by name, without expired ones (KIP-664).
 
         Args:
-            states: of their transactions; one that a micro-batch's round owns counts as what the round decided.
+            states: of the transactions. If a micro-batch's round owns a transaction, the round's decision counts.
             prefix: of the transactional id.
-            producer_ids: of their present identities.
+            producer_ids: the current producer ids.
         """
         wanted = {check_choice("state", TxnState, state) for state in states}
         found = inspection.list_transactions(
@@ -186,7 +184,7 @@ class Admin(Guided):
         """Everything about one transactional id.
 
         Raises:
-            InvalidProducerIdMappingError: there is no such id, or it expired.
+            InvalidProducerIdMappingError: the id does not exist, or it expired.
         """
         check_name("transactional id", transactional_id)
         return inspection.describe_transaction(self._store, transactional_id, store_now_ms(self._store))
@@ -195,20 +193,20 @@ class Admin(Guided):
     def abort_transaction(self, transactional_id: str) -> AbortedTransaction:
         """Abort the open transaction of an id, prepared or not, and fence its producer.
 
-        Where an undecided micro-batch owns the transaction, its round is aborted, with all its participants; the
-        sink's driver runs the batch again. Repeating it is harmless.
+        If an undecided micro-batch owns the transaction, its round is aborted with all its participants, and the sink's
+        driver runs the batch again. Safe to repeat.
 
         Raises:
-            InvalidProducerIdMappingError: there is no such id.
-            InvalidTxnStateError: it has no open transaction: none was begun, or the last one was committed.
+            InvalidProducerIdMappingError: the id does not exist.
+            InvalidTxnStateError: no transaction is open: none was begun, or the last one was committed.
         """
         return aborts.abort_transaction(self._services, check_name("transactional id", transactional_id))
 
     @checked
     def find_hanging(self, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
-        """Open transactions and undecided rounds older than their own time-out, or than `max_age_ms`; oldest first.
+        """Open transactions and undecided rounds that are older than their time-out or `max_age_ms`, oldest first.
 
-        A prepared transaction never times out: only `max_age_ms` finds it. Ages are by the store's time.
+        A prepared transaction never times out, so only `max_age_ms` finds it. Ages are measured by the store's clock.
         """
         if max_age_ms is not None:
             check_number("max_age_ms", max_age_ms)
@@ -223,7 +221,7 @@ class Admin(Guided):
 
     @checked
     def describe_ledger(self, prefix: str) -> LedgerDescription:
-        """What the batch ledger of a sink says: its query, its last batch, its rounds.
+        """The ledger of a sink: its query, its last batch, its rounds.
 
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
@@ -232,10 +230,10 @@ class Admin(Guided):
 
     @checked
     def abort_round(self, prefix: str) -> int | None:
-        """Abort the undecided round of a prefix; its driver, if it lives, runs the batch again.
+        """Abort the undecided round of a prefix. If its driver is alive, it runs the batch again.
 
         Returns:
-            the number of the round, or None if none is open.
+            the number of the round, or None if no round is open.
 
         Raises:
             UnknownPrefixError: no sink has written under this prefix.
@@ -250,20 +248,20 @@ class Admin(Guided):
 
     @checked
     def describe_group(self, group_id: str) -> GroupProgress:
-        """Committed offsets and lag of a group; the old offset where a transaction is undecided.
+        """A group's committed offsets and lag. Offsets of undecided transactions do not count.
 
         Raises:
-            UnknownGroupError: there is no such group.
+            UnknownGroupError: the group does not exist.
         """
         return descriptions.describe_group(self._store, group_id)
 
     @checked
     def delete_group(self, group_id: str) -> None:
-        """Forget all offsets of a group, and which sink owns them.
+        """Delete a group: all its offsets, and the mark of the sink that owns it.
 
         Raises:
-            UnknownGroupError: there is no such group.
-            UnstableOffsetCommitError: a transaction that holds offsets of it is undecided; wait or abort it.
+            UnknownGroupError: the group does not exist.
+            UnstableOffsetCommitError: an undecided transaction holds offsets of the group; wait, or abort it.
         """
         group_removal.delete(self._store, check_name("group id", group_id))
 
@@ -272,7 +270,6 @@ class Admin(Guided):
         """Set the committed offsets of a group, which need not exist. Stop its consumers first.
 
         Args:
-            group_id: of the group.
             offsets: the next offset to read, by partition.
 
         Raises:
@@ -285,18 +282,18 @@ class Admin(Guided):
 
     @checked
     def reset_group(self, group_id: str, to: End, *, names: Iterable[str] = ()) -> dict[TopicPartition, int]:
-        """Set a group's committed offsets to one end of the log. Stop its consumers first.
+        """Set a group's committed offsets to the start or the end of the log. Stop its consumers first.
 
         Args:
-            group_id: of the group; with `names` it need not exist.
-            to: ``earliest`` is the log start, ``latest`` the last stable offset of each partition alone.
-            names: of topics, all partitions of which are reset; by default those that the group has offsets of.
+            group_id: must exist unless topics are named.
+            to: ``earliest`` is the log start, ``latest`` each partition's last stable offset, planned alone.
+            names: topics whose partitions are all reset; by default, the partitions that the group has offsets for.
 
         Returns:
             the new offsets.
 
         Raises:
-            UnknownGroupError: there is no such group, and no topic is named.
+            UnknownGroupError: the group does not exist, and no topic is named.
             GroupOwnedError: a sink owns the group's offsets; delete the group first.
         """
         wanted = [p.topic_partition for name in names for p in topics.partitions_of(self._store, name)]
@@ -319,28 +316,28 @@ class Admin(Guided):
         partition: int | None = None,
         start: int | None = None,
     ) -> Iterator[Dumped]:
-        """What a topic holds, partition after partition: records with their outcome, aborted batches, control markers.
+        """Everything in a topic, partition by partition: records with their outcome, aborted batches, control markers.
 
         Args:
-            topic: its name.
-            isolation_level: read_committed ends at the last stable offset; see clients/dump.py.
+            isolation_level: read_committed ends at each partition's last stable offset, and shows an aborted batch as
+                one entry. read_uncommitted ends at the log end, and shows the records of aborted and undecided batches.
             partition: only this one.
-            start: the first offset, of the one partition that is shown.
+            start: the first offset; only for a single partition.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: mend the name.
+            UnknownTopicError, UnknownPartitionError: the topic or partition does not exist.
             OffsetOutOfRangeError: `start` is not within the log.
-            DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
+            DataLossError, CorruptDataError: a file is missing or damaged; everything before it was returned.
         """
         isolation = check_choice("isolation_level", IsolationLevel, isolation_level)
         return dump.dump(self._services, topic, isolation, number=partition, start=start)
 
     @checked
     def verify(self, *, on_progress: Progress = lambda done, total: None) -> Verified:
-        """Check that everything the metadata promises is there and is what was written. Changes nothing.
+        """Check that everything that the metadata lists is present and undamaged. Changes nothing.
 
         Args:
-            on_progress: called with the bytes of data done and in total.
+            on_progress: called with the bytes of data that are done and in total.
 
         Returns:
             counts, and every problem found.
@@ -351,19 +348,19 @@ class Admin(Guided):
 
     @checked
     def measure_metadata(self, *, largest: int = metadata_report.LARGEST) -> MetadataSizes:
-        """How large the metadata is: znodes and bytes of each topic and of the rest.
+        """The size of the metadata: znodes and bytes of each topic and of the rest.
 
         Args:
-            largest: how many of the largest znodes to name.
+            largest: how many of the largest znodes to list.
         """
         return metadata_report.measure(self._store, largest=check_number("largest", largest))
 
     @checked
     def dump_metadata(self, path: str = "/") -> Iterator[DumpedZnode]:
-        """The znode at `path` and all below it, each before its children; they need not fit into memory.
+        """The znode at `path` and all below it, each before its children. They need not fit into memory.
 
         Raises:
-            UsageError: there is no such znode.
+            UsageError: the znode does not exist.
         """
         return metadata_report.dump(self._store, path)
 
@@ -371,77 +368,78 @@ class Admin(Guided):
 
     @checked
     def upkeep(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> UpkeepReport:
-        """Everything that time does to a log: time-outs, settling, retention, expiry, collection of files.
+        """Do all regular upkeep: time-outs, settling, retention, expiry, collection of files.
 
-        Safe to run at any time, by several processes at once. Files go at the first collection that
-        comes `limits.GENERATION_MIN_AGE_MS` after one that found them unreferenced two generations after they were
-        written; a generation lasts at least as long, and until the writers from before it are done.
+        May run at any time, in several processes at once. A file is removed at least `limits.GENERATION_MIN_AGE_MS`
+        after an earlier collection found it unreferenced and older than the previous generation. A generation lasts
+        at least as long, and until all writers that began before it are done.
 
         Args:
-            dry_run: say which records and files would go, and change nothing.
-            on_file: called for each file as it is looked at.
+            dry_run: return which records and files would be removed, and change nothing.
+            on_file: called with the name of each file that is checked.
         """
         do = maintenance.preview if dry_run else maintenance.run
         return do(self._services, on_file=on_file)
 
     def time_out(self) -> list[sweeper.Overdue]:
-        """Abort every transaction and round that is beyond its time-out; returns them."""
+        """Abort all transactions and rounds that are beyond their time-out; returns them."""
         return maintenance.time_out(self._services)
 
     def settle(self) -> None:
-        """Write the control markers of everything decided, and drop what nothing lists any more."""
+        """Write the control markers of decided transactions and rounds, and remove owners that nothing lists."""
         maintenance.settle(self._services)
 
     @checked
     def enforce_retention(self, *, dry_run: bool = False) -> list[Removed]:
-        """Apply every topic's retention. Never removes data of an unsettled transaction.
+        """Apply the retention of all topics. Never removes data of an unsettled transaction.
 
-        A record is as old as the store's time and this machine's clock both say: the store's never goes back, so that a
-        clock which was once ahead would make all records old for as long.
+        The current time is the earlier one of the store's time and this machine's clock. The store's time never goes
+        back, so it stays ahead after any machine's clock was once ahead, and alone would make records look too old.
 
         Args:
-            dry_run: say what would be removed, and change nothing. What is decided and not settled holds back more
-                then: a real run settles first.
+            dry_run: return what would be removed, and change nothing. A real run may remove more, because it settles
+                first.
 
         Raises:
-            DataLossError, CorruptDataError: the index of a partition is damaged; the others are done.
+            DataLossError, CorruptDataError: the index of a partition is damaged; the other partitions are done.
         """
         return maintenance.enforce_retention(self._services, dry_run=dry_run)
 
     def expire_transactional_ids(self) -> list[str]:
-        """Expire transactional ids that were idle for `limits.TRANSACTIONAL_ID_EXPIRATION_MS`; returns them."""
+        """Expire transactional ids that have been idle for `limits.TRANSACTIONAL_ID_EXPIRATION_MS`; returns them."""
         return sweeper.expire_transactional_ids(self._store)
 
     @checked
     def expire_offsets(self, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
-        """Forget group offsets that were not committed for `retention_ms` or whose topic is gone.
+        """Remove group offsets that have not been committed for `retention_ms`, or whose topic was deleted.
 
-        A group with offsets in an undecided transaction keeps them all; one that a sink owns loses those of deleted
-        topics only.
-
-        Args:
-            retention_ms: since the last commit of an offset.
+        A group with offsets in an undecided transaction keeps all its offsets. A sink's group only loses those of
+        deleted topics.
 
         Returns:
-            ids of the groups that lost offsets or went.
+            ids of the groups that lost offsets or were removed.
         """
         check_number("retention_ms", retention_ms)
         return group_removal.expire(self._store, store_now_ms(self._store), retention_ms=retention_ms)
 
     def expire_producers(self) -> int:
-        """Forget producers that did not write to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`."""
+        """Forget producers that have not written to a partition for `limits.PRODUCER_ID_EXPIRATION_MS`.
+
+        Returns:
+            how many producers were forgotten, over all partitions.
+        """
         return maintenance.forget_idle_producers(self._store)
 
     @checked
     def collect(self, *, dry_run: bool = False, on_file: Callable[[str], None] = lambda name: None) -> Collected:
-        """Remove files that nothing names: orphans of crashed writers, and what retention and deletion let go.
+        """Remove unreferenced files: those of crashed writers, and those that retention and deletion left.
 
         Args:
-            dry_run: say what would be removed, and change nothing.
-            on_file: called for each file as it is looked at.
+            dry_run: return what would be removed, and change nothing.
+            on_file: called with the name of each file that is checked.
         """
         return maintenance.collect(self._services, dry_run=dry_run, on_file=on_file)
 
     def count_files(self) -> int:
-        """Files of the log, as `collect` will look at them."""
+        """The number of files that `collect` will check."""
         return collection.count_files(self._services.files)

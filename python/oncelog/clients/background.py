@@ -1,4 +1,4 @@
-"""Work in the background, by threads: `ports.Background` of a real process."""
+"""Background work in threads: the `ports.Background` of a real process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog.ports import EndsWithProcess
 
 
 class Threads:
-    """A thread for each piece of work; it ends with the block that needs it, or with its work. None delays the exit."""
+    """Starts a daemon thread for each piece of work. It ends with its block or its work, and never delays the exit."""
 
     @contextmanager
     def every_ms(self, pause_ms: int, action: Callable[[], bool], *, name: str) -> Iterator[None]:
@@ -37,7 +37,7 @@ class Threads:
             thread.join()
 
     def later(self, delay_ms: int, action: Callable[[], int | None], *, name: str) -> None:
-        """See `ports.Background`. Raises a RuntimeError where no thread can be started, as when the process ends."""
+        """See `ports.Background`. Raises a RuntimeError if no thread can be started, as while the process ends."""
 
         def run() -> None:
             pause_ms: int | None = delay_ms
@@ -48,7 +48,7 @@ class Threads:
         threading.Thread(target=run, name=name, daemon=True).start()
 
     def lock(self) -> AbstractContextManager[object]:
-        """See `ports.Background`. Entered and left in one C call each, hence by no signal handler left half-way."""
+        """See `ports.Background`. Entered and left by one C call each, so a signal handler cannot interrupt either."""
         return threading.RLock()
 
     def at_exit(self, client: EndsWithProcess) -> None:
@@ -56,12 +56,12 @@ class Threads:
         _clients.add(client)
         if multiprocessing.parent_process() is not None and os.getpid() not in _finalized:
             _finalized.add(os.getpid())
-            util.Finalize(None, _end_all, exitpriority=0)  # a child of multiprocessing runs no `atexit`
+            util.Finalize(None, _end_all, exitpriority=0)  # multiprocessing's children do not run `atexit`
 
 
 _clients: weakref.WeakSet[EndsWithProcess] = weakref.WeakSet()
 _finalized: set[int] = set()
-"""Processes that tell their clients by multiprocessing's finalizer."""
+"""Ids of processes that registered a multiprocessing finalizer; a fork inherits its parent's."""
 
 
 @atexit.register

@@ -1,8 +1,8 @@
-"""The consumer: reads assigned partitions in offset order, together in one plan; keeps positions; commits offsets.
+"""The consumer: keeps the positions of its assigned partitions, reads records in offset order, and commits offsets.
 
-Owns the positions of its partitions, beyond which clients/fetcher.py plans and reads. Partitions are assigned by the
-caller: there is no group membership and no rebalancing. What a plan shows is whole transactions; `max_records` may
-divide what one `poll` hands out, not what is shown.
+clients/fetcher.py plans all assigned partitions together and reads what is planned. A plan always shows whole
+transactions, but one `poll` may return a part of them (`max_records`). The caller assigns the partitions: there is no
+group membership and no rebalancing.
 
 Not safe to share between threads.
 """
@@ -42,17 +42,17 @@ from oncelog.types import (
 T = TypeVar("T")
 
 POLL_PAUSE_MS = 20
-"""Between two plans while a poll waits."""
+"""Pause between two plans while a poll waits."""
 
 _OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
-"""What Kafka's clients once called the ends of a log, or still take."""
+"""Older names of these settings, which some Kafka clients still accept."""
 
 
 class Consumer(Guided):
-    """Reads records; with read_committed, only of committed transactions, whole, up to the last stable offset.
+    """Reads records. With read_committed, it only reads committed transactions, up to the last stable offset.
 
-    Made by `Log.consumer`. **A group is a name for committed offsets, and nothing more: two consumers of one `group_id`
-    that both `subscribe` each get every record.** To share a topic, give each its own partitions by `assign`.
+    Made by `Log.consumer`. **A group is only a name for committed offsets: if two consumers with the same `group_id`
+    both `subscribe`, each gets every record.** To share a topic, `assign` different partitions to each.
 
     Example:
         with log.consumer(group_id="g", auto_offset_reset="earliest") as consumer:
@@ -74,7 +74,7 @@ class Consumer(Guided):
         reset = auto_offset_reset.lower()
         if reset not in ("earliest", "latest", "none"):
             near = {"did_you_mean": _OLD_NAMES[reset]} if reset in _OLD_NAMES else {}
-            message = "auto_offset_reset is earliest, latest or none"
+            message = "auto_offset_reset must be earliest, latest or none"
             raise UsageError(message, auto_offset_reset=auto_offset_reset, **near)
         if group_id is not None:
             check_name("group id", group_id)
@@ -96,14 +96,14 @@ class Consumer(Guided):
 
     @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; positions of those read before are kept.
+        """Read exactly these partitions. Partitions that were assigned before keep their positions.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: there is none of this name or number.
+            UnknownTopicError, UnknownPartitionError: a topic or partition does not exist.
         """
         self._check_open()
         if isinstance(partitions, Mapping):
-            raise UsageError("partitions are assigned without offsets; seek says where to read", found=partitions)
+            raise UsageError("assign takes partitions without offsets; set offsets with seek", found=partitions)
         identified = {tp: partition_reads.identify(self._store, tp.topic, tp.partition) for tp in partitions}
         known = self._assigned
         self._assigned = {
@@ -115,11 +115,11 @@ class Consumer(Guided):
     def subscribe(self, names: Iterable[str]) -> None:
         """Read all partitions of these topics.
 
-        **There is no group membership: two consumers of one `group_id` that both subscribe each get every record.**
-        To share a topic among several, give each its own partitions by `assign`.
+        **There is no group membership: if two consumers with the same `group_id` both subscribe, each gets every
+        record.** To share a topic, `assign` different partitions to each.
 
         Raises:
-            UnknownTopicError: there is none of this name.
+            UnknownTopicError: a topic does not exist.
         """
         self.assign([p.topic_partition for name in names for p in topics.partitions_of(self._store, name)])
 
@@ -129,7 +129,7 @@ class Consumer(Guided):
 
     @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for assignment in self._each(partitions):
             assignment.is_paused = True
 
@@ -146,12 +146,13 @@ class Consumer(Guided):
         """The next records, in offset order per partition.
 
         Args:
-            timeout_ms: how long to wait for the first one.
-            max_records: at most this many.
+            timeout_ms: how long to wait for the first record.
+            max_records: the largest number of records to return.
 
         Raises:
-            DataLossError: retention removed records this reader still needed; seek to go on.
-            OffsetOutOfRangeError: no position, or one above the log end, and `auto_offset_reset` is none.
+            DataLossError: retention removed the next records, or a file is missing; `seek` to continue after them.
+            OffsetOutOfRangeError: a partition has no position, or one above the log end, and `auto_offset_reset` is
+                none.
         """
         return self._poll(
             timeout_ms, max_records, lambda batches: [record for batch in batches for record in records_of(batch)]
@@ -159,7 +160,7 @@ class Consumer(Guided):
 
     @checked
     def poll_batches(self, timeout_ms: int = 0, *, max_records: int = 100_000) -> list[ConsumerBatch]:
-        """The next records as columns: the fast path of `poll`, with the same arguments and errors."""
+        """The next records as columns: like `poll`, but faster."""
         return self._poll(timeout_ms, max_records, lambda batches: batches)
 
     def _poll(self, timeout_ms: int, max_records: int, as_asked: Callable[[list[ConsumerBatch]], list[T]]) -> list[T]:
@@ -175,7 +176,7 @@ class Consumer(Guided):
                 remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
                 if found or remaining_ms <= 0:
                     return found
-            except BaseException:  # as by Ctrl-C: what the caller does not get is not read, or a commit would lose it
+            except BaseException:  # Ctrl-C, too: a commit must not skip records that the caller never got
                 for assignment, position in before:
                     if assignment.position != position:
                         assignment.seek(position)
@@ -202,14 +203,14 @@ class Consumer(Guided):
         self._upkeep.after_planning(seen)
 
     def _reset_beyond(self, assignments: Iterable[Assignment], seen: LogSnapshot) -> bool:
-        """Leave positions that the log ends before (it is an older copy): as in Kafka, for where the reset says."""
+        """Reset positions above the log end (the log is an older copy) by `auto_offset_reset`, as Kafka does."""
         beyond = [a for a in assignments if (a.position or 0) > seen.partitions[a.partition].log_end]
         if not beyond:
             return False
         if self._reset == "none":
             raise OffsetOutOfRangeError(
                 "the position is above the log end (is the log an older copy?), and auto_offset_reset is none; "
-                "seek, or commit another offset",
+                "seek to another offset, or commit one",
                 group_id=self._group_id,
                 topic=beyond[0].partition.topic,
                 partition=beyond[0].partition.partition,
@@ -225,17 +226,17 @@ class Consumer(Guided):
 
     @checked
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record `poll` looks at."""
+        """The offset at which the next `poll` continues."""
         assignment = self._one(partition)
         self._find_positions([assignment])
         return assignment.position or 0
 
     @checked
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset`.
+        """Continue at `offset`.
 
         Raises:
-            OffsetOutOfRangeError: it is below the log start or above the log end.
+            OffsetOutOfRangeError: the offset is below the log start or above the log end.
         """
         assignment = self._one(partition)
         check_number("offset", offset, least=-MAX_LONG)
@@ -245,7 +246,7 @@ class Consumer(Guided):
 
     @checked
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from the log start (of all assigned partitions if none is named)."""
+        """Continue at the log start (of all assigned partitions if none is named)."""
         self._check_assigned()
         wanted = list(partitions) or self.assignment()
         for tp, offset in self.beginning_offsets(wanted).items():
@@ -253,7 +254,11 @@ class Consumer(Guided):
 
     @checked
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from the last stable offset of all these partitions together, or the log end for read_uncommitted."""
+        """Continue at the end: the last stable offsets of these partitions together; read_uncommitted, the log end.
+
+        Args:
+            partitions: all assigned ones if none is named.
+        """
         self._check_assigned()
         wanted = list(partitions) or self.assignment()
         ends = self._ends_together([self._one(tp).partition for tp in wanted])
@@ -267,15 +272,15 @@ class Consumer(Guided):
 
     @checked
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a reader of each partition alone ends: its last stable offset, or the log end for read_uncommitted."""
+        """Each partition's last stable offset, planned alone, or for read_uncommitted its log end."""
         identified = self._identified(partitions)
         return {tp: offset_lookup.latest(self._store, p, self._isolation) for tp, p in identified.items()}
 
     @checked
     def offsets_for_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset with a record of the given time or later; None where there is none below the end.
+        """The first offset of a record with the given timestamp or a later one, by partition.
 
-        Bounded by the last stable offset for read_committed.
+        None if there is no such record below the partition's `end_offsets`.
         """
         for timestamp_ms in timestamps_ms.values():
             check_number("timestamp_ms", timestamp_ms)
@@ -287,7 +292,7 @@ class Consumer(Guided):
         }
 
     def _find_positions(self, wanted: Iterable[Assignment]) -> None:
-        """Where `wanted` start; at the latest offsets, all partitions that have no position start together."""
+        """Give `wanted` their first positions. With "latest", all partitions without a position get one together."""
         missing = [assignment for assignment in wanted if assignment.position is None]
         if not missing:
             return
@@ -316,7 +321,7 @@ class Consumer(Guided):
         return {}
 
     def _ends_together(self, partitions: list[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-        """Where a reader of all of these ends: who starts there never gets one half of a transaction alone."""
+        """The ends of these partitions, planned together: a reader that starts there never gets half a transaction."""
         seen = snapshot.take(self._store, partitions)
         return {partition: seen.end(partition, self._isolation) for partition in partitions}
 
@@ -324,13 +329,13 @@ class Consumer(Guided):
 
     @checked
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit positions to the group, outside any transaction.
+        """Commit offsets for the group, outside any transaction.
 
-        An offset beyond the log end is taken, as Kafka takes it: a commit looks at no partition. Whoever reads from
-        there does what `auto_offset_reset` says, and `Admin.describe_group` shows it; `Admin.alter_offsets` refuses it.
+        As in Kafka, a commit does not check that an offset is within the log. A reader that starts beyond the log end
+        applies `auto_offset_reset`. `Admin.describe_group` reports such offsets; `Admin.alter_offsets` refuses them.
 
         Args:
-            offsets: the next offset to read, by partition; the present positions if left out.
+            offsets: the next offset to read, by partition; the current positions if left out.
 
         Raises:
             GroupOwnedError: a sink owns the group's offsets.
@@ -348,10 +353,11 @@ class Consumer(Guided):
     def committed(
         self, partitions: Iterable[TopicPartition], *, require_stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are left out.
+        """The group's committed offsets, without partitions that have none.
 
         Raises:
-            UnstableOffsetCommitError: with `require_stable`, while a transaction that holds offsets is undecided.
+            UnstableOffsetCommitError: with `require_stable`, if an undecided transaction holds offsets of these
+                partitions.
         """
         group_id = self._need_group()
         identified = self._identified(partitions)
@@ -361,7 +367,7 @@ class Consumer(Guided):
     def _fetch(
         self, group_id: str, partitions: Iterable[TopicIdPartition], *, require_stable: bool = True
     ) -> groups.GroupOffsets:
-        """Fetch offsets; a transaction that keeps them undecided beyond its time-out is aborted for the next try."""
+        """Fetch offsets. A transaction that keeps them undecided beyond its time-out is aborted, for the next try."""
         try:
             with self._store.snapshot() as reader:
                 return groups.fetch(reader, group_id, partitions, require_stable=require_stable)
@@ -371,7 +377,7 @@ class Consumer(Guided):
 
     @checked
     def lag(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the last stable offset of the partition alone (markers included).
+        """Offsets between the position and the partition's last stable offset, planned alone; markers count, too.
 
         Raises:
             OffsetOutOfRangeError: see `poll`.
@@ -418,15 +424,11 @@ class Consumer(Guided):
             raise IllegalStateTransitionError("this consumer is closed; make a new one")
 
     def __iter__(self) -> NoReturn:
-        """A loop over a consumer would have no end, nor say when to commit.
-
-        Raises:
-            UsageError: what to write instead.
-        """
-        raise UsageError("a consumer is read by poll: for record in consumer.poll(timeout_ms=1000)")
+        """Not supported, since the loop would never end and could not say when to commit. Raises a UsageError."""
+        raise UsageError("a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)")
 
     def close(self) -> None:
-        """Close; positions are not committed. Safe to call twice."""
+        """Close without committing positions. Safe to call twice."""
         self._is_closed = True
         self._assigned = {}
 

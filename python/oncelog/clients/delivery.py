@@ -1,8 +1,8 @@
-"""The delivery of a producer's records: from the call that sends them until they are in the log, or known not to be.
+"""Delivers a producer's records: from the call that sends them until they are appended or have failed.
 
-Owns every record that is not in the log yet: those in the buffer, and the flush that is under way. A flush is part of a
-call, or runs in the background (clients/linger.py): they take turns by the linger's lock. Receipts hold their producer,
-hence one that nobody names any more lives on while the background has a record of it.
+Owns every record that is not in the log yet: those in the buffer, and those of an unfinished flush. Calls of the user
+and flushes in the background (clients/linger.py) take turns by the linger's lock. Receipts refer to their producer, so
+a producer that nobody else refers to lives as long as the background work has unsent records of it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ from oncelog.errors import OncelogError, OutcomeUnknownError, RetriableError, Un
 from oncelog.types import ProducerIdAndEpoch
 
 BUFFER_BYTES = 32 * 1024 * 1024
-"""Kafka's buffer.memory: a send that finds so much flushes before it takes its record."""
+"""Kafka's buffer.memory: when the buffer holds this much, the next send flushes first."""
 
 
 class Delivery:
     """The unsent records of one producer.
 
     Args:
-        transactions: whose records they are.
-        codec, delivery_timeout_ms, linger_ms: as the user set them.
+        codec, delivery_timeout_ms, linger_ms: see `Log.producer`.
 
     Attributes:
-        lost: records that failed since this was set to nothing.
-        untold: of flushes in the background, those whose error no call has raised yet.
-        linger: those flushes.
+        lost: number of records that failed since this was last set to 0.
+        untold: number of records that failed in the background and whose error no call has raised yet.
+        linger: the flushes in the background.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Delivery:
             services.background, services.clock, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms
         )
         self._accumulator = Accumulator()
-        self._unfinished: Flush | None = None  # the next flush goes on with it, or the commit
+        self._unfinished: Flush | None = None  # the next flush or the commit continues it
 
     def has_unsent(self) -> bool:
         """Whether a flush has anything to do."""
@@ -64,12 +63,12 @@ class Delivery:
 
     @property
     def unsent_count(self) -> int:
-        """How many records have no place in the log yet."""
+        """How many records have no offset yet."""
         return self._accumulator.unsent + (self._unfinished.records.unsent if self._unfinished else 0)
 
     @property
     def uncommitted_count(self) -> int:
-        """How many records were sent under the present identity: those of the open transaction."""
+        """How many records were sent with the current identity: those of the open transaction."""
         return self._sender.appended_count(self._transactions.identity) + self.unsent_count
 
     # Taking -----------------------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ class Delivery:
         size_bytes: int,
         flush: Callable[[], None],
     ) -> Receipt:
-        """Take one record that was checked; `flush` is what its receipt calls."""
+        """Take one record that was checked; its receipt calls `flush`."""
         with self.linger.lock:
             target = self._routes.of_record(topic, key, partition)
             self._make_room()
@@ -96,7 +95,7 @@ class Delivery:
     def take_batch(
         self, topic: str, partition: int | None, records: pa.RecordBatch, flush: Callable[[], None]
     ) -> list[Receipt]:
-        """Take the rows of a record batch in `codec.RECORD_SCHEMA`; a receipt per partition."""
+        """Take the rows of a record batch in `codec.RECORD_SCHEMA`; returns a receipt per partition."""
         receipts = []
         with self.linger.lock:
             self._make_room()
@@ -107,7 +106,7 @@ class Delivery:
         return receipts
 
     def _make_room(self) -> None:
-        """Before a record is taken: see that it will leave, and that there is room for it."""
+        """Before a record is taken: make sure that a flush will send it, and that the buffer has room."""
         linger, transactions = self.linger, self._transactions
         if transactions.transactional_id is None and not (
             transactions.identity and linger.is_begun and linger.failure is None
@@ -126,18 +125,21 @@ class Delivery:
         with self.linger.lock:
             self._send_all()
             if isinstance(self.linger.failure, RetriableError | OutcomeUnknownError):
-                self.linger.failure = None  # what had no answer has one now
+                self.linger.failure = None  # the flush succeeded now
             self._raise_failure()
 
     def flush_but_last(self) -> None:
-        """Flush, but leave the last append, whose files are durable, to the commit."""
-        if self._unfinished is not None:  # a call before was interrupted
+        """Flush all but the last append, which the commit will do; its files are durable."""
+        if self._unfinished is not None:  # an earlier call was interrupted
             self.flush()
         if self._accumulator.buffers:
             self._send_next(leave=1)
 
     def _flush_in_background(self) -> bool:
-        """What `Linger` does with the lock; whether anything was unsent. What gets no answer is kept for the next."""
+        """Flush once for `Linger`, which holds the lock; returns whether anything was unsent.
+
+        What gets no answer is kept for the next flush.
+        """
         self.lost = 0
         try:
             with self._sender.without_retries():
@@ -146,14 +148,14 @@ class Delivery:
             self.untold += self.lost
 
     def _raise_failure(self) -> None:
-        """Tell the user what a flush in the background failed with."""
+        """Raise the error of a flush in the background, if there is one, to tell the user."""
         failure, self.linger.failure = self.linger.failure, None
         if failure is not None:
             self.untold = 0
             raise failure
 
     def _send_all(self) -> bool:
-        """Send all that is unsent; whether there was anything."""
+        """Send all that is unsent; returns whether there was anything."""
         if not self.has_unsent():
             return False
         while self.has_unsent():
@@ -163,9 +165,9 @@ class Delivery:
         return True
 
     def _send_next(self, *, leave: int = 0) -> None:
-        """Send what is unfinished, or else buffered; what cannot be sent fails its receipts, and the transaction.
+        """Send the unfinished flush, or else the buffer. If that fails, the receipts and the transaction fail.
 
-        Taken out of the buffer it is unfinished at once, hence an interrupt loses none of it.
+        Records leave the buffer and become the unfinished flush in one assignment, so an interrupt loses none.
         """
         transactional_id = self._transactions.transactional_id
         if self._unfinished is None:
@@ -181,7 +183,7 @@ class Delivery:
                 raise
             self._after_failed_send(error)
             if has_no_answer:
-                # The error could not keep its promise: the same call again would go on without the dropped records.
+                # Not as a retriable error: the same call again would continue without the dropped records.
                 raise abortable(error) from error
             raise
         if self._unfinished.is_done:
@@ -192,7 +194,7 @@ class Delivery:
     def commit(self) -> ProducerIdAndEpoch:
         """Commit, in one step with the append that `flush_but_last` left, if any; returns the next identity.
 
-        Where the same call again is the way on, what to append is kept.
+        If it may be called again after an error, the append is kept.
         """
         last = self._unfinished
         if last is None:
@@ -205,20 +207,20 @@ class Delivery:
             else:
                 last.records.failed(error)
             raise
-        last.records.failed(UnknownTopicError("the transaction committed, and the record's topic was deleted since"))
+        last.records.failed(UnknownTopicError("the transaction committed, but the record's topic was deleted since"))
         self._unfinished = None
         return identity
 
     def settle(self) -> None:
-        """Shorten the lists of the partitions written to, when it is time."""
+        """Settle the partitions written to, if that is due."""
         self._sender.settle()
 
     def drop(self) -> None:
-        """Drop what is unsent with its transaction, which is aborted."""
+        """Drop the unsent records of an aborted transaction."""
         self._accumulator, self._unfinished = Accumulator(), None
 
     def fail(self, error: BaseException) -> None:
-        """Fail what is unsent: its producer goes."""
+        """Fail the unsent records of a producer that is being closed."""
         self._drop_unfinished(error)
         self.lost += self._accumulator.unsent
         self._accumulator.failed(error)

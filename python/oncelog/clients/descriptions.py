@@ -1,7 +1,4 @@
-"""How topics and groups are, for people: what the admin client answers about them, and how it finds out.
-
-Transactions and ledgers are described by coordinator/inspection.py.
-"""
+"""Describes topics and groups for the admin client. coordinator/inspection.py describes transactions and ledgers."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from oncelog.znodes.clock import store_now_ms
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """One topic; its retention is None where data is kept for ever."""
+    """One topic. A retention of None keeps records forever."""
 
     topic: str
     topic_id: str
@@ -35,11 +32,11 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class UnsettledOwner:
-    """A transaction or round that a partition lists: undecided, or decided and not settled yet.
+    """A transaction or round with unsettled data in a partition: undecided, or decided and not settled yet.
 
     Attributes:
-        owner: who it is, its outcome and age.
-        first_offset, last_offset: of what it wrote here, both inclusive; others may have written between them.
+        owner: which one it is, its outcome and its age.
+        first_offset, last_offset: of its data in this partition, inclusive. Others may have written in between.
     """
 
     owner: OwnerDescription
@@ -52,14 +49,13 @@ class PartitionDescription:
     """One partition.
 
     Attributes:
-        partition: its number.
-        log_start, log_end: the offsets it holds, ``[log_start, log_end)``.
-        lso: its last stable offset, planned alone.
-        lso_together: planned together with all partitions of the topic: where a reader of the whole topic ends.
-        size_bytes: of its record batches.
-        index_roots: index files that its znode lists.
-        tail_length: appends whose index entries are not in index files yet.
-        owners: unsettled, in order of their first offset.
+        log_start, log_end: its offsets are ``[log_start, log_end)``.
+        lso: its last stable offset if it is read alone.
+        lso_together: its last stable offset for a reader of the whole topic, planned over all partitions.
+        size_bytes: total size of its record batches.
+        index_roots: number of index files that its znode lists.
+        tail_length: number of appends whose index entries are not in index files yet.
+        owners: transactions and rounds with unsettled data, in order of their first offset.
     """
 
     partition: int
@@ -86,16 +82,16 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartitionProgress:
-    """How far a group is in one partition.
+    """A group's progress in one partition.
 
     Attributes:
-        topic, topic_id, partition: of the partition; the topic may have been deleted since.
-        offset, metadata: committed; None where the only offset is undecided.
-        log_start, lso: of the partition, planned alone; None when it is gone.
-        lag: offsets between the committed one and the LSO, control markers included; None when either is unknown, or
-            the offset is beyond the log.
-        is_beyond_log: whether the log ends before the committed offset: it is an older copy than the group read.
-        undecided: paths of the open owners that hold an offset of the partition.
+        topic, topic_id, partition: the topic may have been deleted since.
+        offset, metadata: as committed; None if the only offset is undecided.
+        log_start, lso: of the partition, planned alone; None if the topic was deleted.
+        lag: offsets from the committed one to the LSO, including control markers; None if either is unknown, or if the
+            offset is beyond the log.
+        is_beyond_log: whether the committed offset is beyond the log end, as in an older copy of the log.
+        undecided: paths of the undecided owners that hold an offset of the partition.
     """
 
     topic: str
@@ -115,8 +111,8 @@ class GroupProgress:
     """One consumer group.
 
     Attributes:
-        owning_prefix: transactional-id prefix of the sink that owns the group's offsets, if one does.
-        partitions: those it has an offset of.
+        owning_prefix: transactional-id prefix of the sink that owns the group's offsets; None if no sink does.
+        partitions: those that the group has an offset for.
     """
 
     group_id: str
@@ -135,7 +131,7 @@ def list_topics(store: ZnodeStore) -> list[TopicListing]:
 
 
 def describe_topic(store: ZnodeStore, name: str) -> TopicDescription:
-    """One topic. Raises UnknownTopicError where there is none of this name."""
+    """Describe a topic. Raises UnknownTopicError if it does not exist."""
     topic = partition_reads.read_topic(store, name)
     partitions = [TopicIdPartition(name, topic.topic_id, number) for number in range(topic.partitions)]
     seen = snapshot.take(store, partitions)
@@ -172,7 +168,7 @@ def _describe_partition(
 
 
 def describe_group(store: ZnodeStore, group_id: str) -> GroupProgress:
-    """One group. Raises UnknownGroupError where there is none of this id."""
+    """Describe a group. Raises UnknownGroupError if it does not exist."""
     found = groups.describe(store, check_name("group id", group_id))
     if found is None:
         raise UnknownGroupError("no such consumer group", group_id=group_id)

@@ -1,7 +1,4 @@
-"""What a topic holds, entry by entry, for people: records with what became of them, and control markers as such.
-
-Reads as a consumer does, but hides nothing of what a consumer skips: aborted batches show as such, markers too.
-"""
+"""Lists everything that a topic holds: records with the outcome of their transactions, aborted batches and markers."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ class DumpedRecord:
     """A record.
 
     Attributes:
-        record: the record.
-        outcome: of its transaction or micro-batch: open, commit or abort; None for a record outside any.
-        producer, sequence: who wrote it, and its number among that producer's records here.
+        outcome: of its transaction or micro-batch; None if it was written outside of one.
+        producer: who wrote it.
+        sequence: its sequence number.
         owner: path of its owner, if it has one.
     """
 
@@ -59,11 +56,10 @@ class DumpedMarker:
     """A control marker.
 
     Attributes:
-        offset: its own.
         outcome: commit or abort.
-        first_offset: of the transaction that it ends here.
-        producer: whose transaction that was.
-        aborted: the pairs whose records it declares aborted.
+        first_offset: the first offset of its transaction in this partition.
+        producer: whose transaction it was.
+        aborted: the (producer id, epoch) pairs that it declares aborted.
         owner: path of the transaction's owner, which may be gone.
     """
 
@@ -82,7 +78,7 @@ Dumped = DumpedRecord | DumpedBatch | DumpedMarker
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What is to be shown, and what says what became of it."""
+    """The offsets to show, with the metadata that says what they hold."""
 
     partition: TopicIdPartition
     isolation: IsolationLevel
@@ -96,27 +92,20 @@ class _Range:
 def dump(
     services: LogServices, topic: str, isolation: IsolationLevel, *, number: int | None, start: int | None
 ) -> Iterator[Dumped]:
-    """The entries of a topic's partitions, one partition after the other, in order, lazily.
+    """The entries of a topic's partitions, lazily, one partition after the other: see `Admin.dump`.
 
     Args:
-        services: of the log.
-        topic: its name.
-        isolation: read_committed ends at the last stable offset of the partition, and shows an aborted batch as one
-            entry; read_uncommitted goes to the log end, and shows the records of aborted and undecided batches.
-        number: of the one partition that is shown; all of them if left out.
-        start: the first offset, of the one partition that is shown; the log start if left out.
-
-    Raises:
-        UnknownTopicError, UnknownPartitionError: mend the name.
-        OffsetOutOfRangeError: `start` is below the log start or above the log end.
-        DataLossError, CorruptDataError: a file is gone or damaged; what is before it was shown.
+        isolation: read_committed ends at the partition's last stable offset, and shows an aborted batch as one entry.
+            read_uncommitted ends at the log end, and shows the records of aborted and undecided batches.
+        number: of the partition to show; None for all.
+        start: the first offset; None for the log start.
     """
     store = services.store
     wanted = topics.partitions_of(store, topic) if number is None else [partition_reads.identify(store, topic, number)]
     if start is not None:
         check_number("start", start, least=-MAX_LONG)
         if len(wanted) > 1:
-            raise UsageError("a starting offset belongs to one partition: name it", topic=topic, start=start)
+            raise UsageError("a start offset is of one partition: name the partition", topic=topic, start=start)
     entries = [_dump_partition(services, partition, isolation, start) for partition in wanted]
     return (entry for part in entries for entry in part)
 
@@ -143,7 +132,7 @@ def _read(
 
 
 def _entries(services: LogServices, wanted: _Range) -> Iterator[Dumped]:
-    """What the index shows, and what a newer one shows where files of the first went while it was walked, rightly."""
+    """The entries of the index. If a file is removed meanwhile, for good reasons, a newer index continues the list."""
     missed: set[object] = set()
     while wanted.start < wanted.end:
         try:

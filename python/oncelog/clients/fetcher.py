@@ -1,7 +1,7 @@
-"""Fetches what assigned partitions show: planned ahead as slices of blocks, handed out as columns.
+"""Plans the visible records of assigned partitions as slices of blocks, and returns them as columns.
 
-Owns what is planned and not handed out yet. A block is read when it is handed out. The consumer is the only caller: it
-says where a partition is read from, and up to where.
+Owns what is planned and not yet returned; a block is read only when it is returned. The consumer, the only caller, says
+where each partition is read from, and up to where.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.log.snapshot import LogSnapshot, VisibleRange
 from oncelog.types import Block, BlockSlice, ConsumerRecord, IsolationLevel, TopicIdPartition
 
 PLANNED_RECORDS = 1_000_000
-"""Records one partition plans ahead: bounds what the index lookup of a large backlog holds in memory."""
+"""Records that a partition plans ahead; bounds the memory for the index entries of a large backlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class ConsumerBatch:
     """Consecutive visible records of one partition, as columns.
 
     Attributes:
-        base_offset: of the first row; the rows have consecutive offsets.
-        records: columns key, value, headers, timestamp (`codec.RECORD_SCHEMA`).
+        base_offset: offset of the first row; the rows have consecutive offsets.
+        records: columns `key`, `value`, `headers` and `timestamp_ms` (`codec.RECORD_SCHEMA`).
     """
 
     topic: str
@@ -50,7 +50,7 @@ def records_of(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:
 
 @dataclass(slots=True)
 class Assignment:
-    """One assigned partition: where the reader is, and what it planned beyond."""
+    """An assigned partition: its position, and what is planned after it."""
 
     partition: TopicIdPartition
     position: int | None = None
@@ -59,21 +59,21 @@ class Assignment:
     is_paused: bool = False
 
     def seek(self, position: int | None) -> None:
-        """Forget what is planned, and go on from `position`."""
+        """Forget what is planned, and continue at `position`."""
         self.position = position
         self.planned.clear()
         self.planned_end = None
 
     def plan(self, visible: VisibleRange) -> None:
-        """Hand out `visible` from now on."""
+        """Add `visible` to what is planned."""
         self.planned.extend(visible.slices)
         self.planned_end = visible.end
         self.pass_planned_end()
 
     def take(self, max_rows: int) -> BlockSlice:
-        """Take the first rows that are planned, of one block, and go on behind them.
+        """Take the first planned rows of one block, and move the position past them.
 
-        The position moves first: it tells that something was taken, wherever a Ctrl-C comes.
+        The position moves first, so that it shows what was taken even if Ctrl-C interrupts.
         """
         first = self.planned[0]
         cut = min(first.first_row + max_rows, first.end_row)
@@ -86,7 +86,7 @@ class Assignment:
         return BlockSlice(first.block, first.base_offset, first.first_row, cut)
 
     def pass_planned_end(self) -> None:
-        """Once everything planned is handed out, go past the markers and aborted data behind it."""
+        """Once everything planned is returned, move past the markers and aborted records after it."""
         if not self.planned and self.planned_end is not None:
             self.position = self.planned_end
             self.planned_end = None
@@ -102,13 +102,13 @@ class Fetcher:
         self._last_read: tuple[Block, pa.RecordBatch] | None = None
 
     def plan(self, assignments: Sequence[Assignment], seen: LogSnapshot) -> None:
-        """Plan all or none: where one cannot be read now, the others' parts of a transaction do not come alone."""
+        """Plan all or none: if one cannot be planned, the others must not show their parts of a transaction."""
         found = [self._visible(a, seen.end(a.partition, self._isolation)) for a in assignments]
         for assignment, visible in zip(assignments, found, strict=True):
             assignment.plan(visible)
 
     def _visible(self, assignment: Assignment, end: int) -> VisibleRange:
-        """What the reader gets up to `end`."""
+        """The visible records from the position up to `end`."""
         position = assignment.position or 0
         return snapshot.visible_range(
             self._services.store,
@@ -121,7 +121,7 @@ class Fetcher:
         )
 
     def take(self, assignments: Iterable[Assignment], max_records: int) -> list[ConsumerBatch]:
-        """Hand out what is planned. A block that cannot be read stays planned, and what comes before it is not lost."""
+        """Return planned records. A block that cannot be read stays planned, and the records before it are returned."""
         taken: list[ConsumerBatch] = []
         room = max_records
         for assignment in assignments:
@@ -142,16 +142,16 @@ class Fetcher:
         return taken
 
     def _check_not_removed(self, assignment: Assignment) -> None:
-        """Say that retention or a deletion removed the file, where it was no damage: a plan may be older than that.
+        """Raise a better error for a missing file if retention or a deletion removed it after the plan was made.
 
         Raises:
-            DataLossError, UnknownTopicError: it was.
+            DataLossError, UnknownTopicError: this is why the file is missing.
         """
         planned = assignment.planned[0]
         self._visible(assignment, planned.base_offset + planned.end_row)
 
     def _read(self, block: Block) -> pa.RecordBatch:
-        """The records of a block; small polls come to the same one again and again."""
+        """The records of a block. The last one is cached, because small polls read the same block repeatedly."""
         if self._last_read is None or self._last_read[0] != block:
             self._last_read = (block, read_block(self._services.files, block))
         return self._last_read[1]

@@ -1,4 +1,4 @@
-"""One flush: records on their way from the buffer into the log, and to the commit of their transaction."""
+"""One flush: takes records from the buffer into the log, up to the commit of their transaction."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from oncelog.types import ProducerIdAndEpoch
 
 
 class Flush:
-    """What one flush takes, and how far it came: a flush that got no answer goes on from here, with the same sequences.
+    """The records of one flush and its progress. A flush that got no answer continues here, with the same sequences.
 
     Args:
-        sender: by which it is sent.
-        records: the records, and the receipts that wait for them.
-        producer: who sends them.
+        records: the records and their receipts.
+        producer: the identity that sends them.
         transactional_id: of the open transaction, if there is one.
     """
 
@@ -28,7 +27,7 @@ class Flush:
         self._sender = sender
         self._producer = producer
         self._transactional_id = transactional_id
-        self._steps: deque[list[Append]] | None = None  # left to append, a multi each; None before files are written
+        self._steps: deque[list[Append]] | None = None  # what is left, a multi each; None before files are written
 
     @property
     def is_done(self) -> bool:
@@ -36,12 +35,10 @@ class Flush:
         return self._steps is not None and not self._steps
 
     def append(self, *, leave: int = 0) -> None:
-        """Append what is left, but for the last `leave` steps, whose files are durable. May be called after any error.
+        """Append what is left, except the last `leave` steps, whose files are durable. May be called after any error.
 
-        The receipts are told where their records are, also where a later partition fails.
-
-        Raises:
-            what the append raises; retriable errors and unknown outcomes only after the delivery time-out.
+        Receipts get their offsets even if a later partition fails. Retriable errors and unknown outcomes are only
+        raised after the delivery time-out.
         """
         if self._steps is None:
             blocks = self._sender.write_files(self.records.buffers)
@@ -51,9 +48,9 @@ class Flush:
             self._steps.popleft()
 
     def commit(self) -> ProducerIdAndEpoch:
-        """Append the one step that `append` left and commit, at once; returns the identity of the next transaction.
+        """Append the step that `append` left and commit, in one multi; returns the identity of the next transaction.
 
-        May be called again while the outcome is unknown.
+        May be called again after an unknown outcome.
         """
         steps, transactional_id = self._steps or deque(), self._transactional_id
         ensure(len(steps) == 1 and transactional_id is not None, "one step of a transaction is left for the commit")

@@ -1,15 +1,15 @@
-"""Records leave a producer by themselves, a moment after they were sent: the flushes beside the user's calls.
+"""Flushes a producer's records in the background, soon after they were sent.
 
-Owns the lock by which the calls of a producer and such a flush take turns, and the error of such a flush until a call
-tells the user of it. clients/delivery.py is the only caller.
+Owns the lock by which the user's calls and these flushes take turns, and the error of a flush until the next call
+raises it. clients/delivery.py is the only caller.
 
-No record is left behind. Assumptions: the delivery calls `begin` while it holds the lock, before it takes a record; the
-work in the background ends only when it finds, holding the lock, that nothing is unsent; signals interrupt the main
-thread only. Hence the work goes on while any record is unsent, whatever interrupted the call that took it, and nothing
-interrupts a flush in the background. It continues what an interrupted flush left, as the next `flush` would.
+Every record is flushed. Assumptions: the delivery holds the lock when it calls `begin`, before it takes a record; the
+background work holds the lock when it finds that nothing is unsent, and ends only then; signals interrupt only the main
+thread. Hence the work continues as long as any record is unsent, even if the call that took it was interrupted, and a
+flush in the background is never interrupted. It continues what an interrupted flush left, as the next `flush` would.
 
-Each send takes the lock, which costs it little: a record that came into a buffer while a flush turns that into columns
-would be lost, and its receipt would say that it is in the log.
+Each send takes the lock: a record that entered the buffer while a flush turns it into columns would be lost, although
+its receipt would have an offset.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from oncelog.ports import Background, Clock
 
 PAUSE_SHARE = 9
 PAUSE_MAX_MS = 1_000
-"""A flush in the background is followed by a pause nine times as long, up to a second. So a program that sends all the
-time waits for a tenth of it at most, and its batches grow until the buffer is full before the pause is over."""
+"""After a flush in the background comes a pause nine times as long, up to a second. So a program that sends all the
+time waits for at most a tenth of it, and its batches grow until the buffer fills up within the pause."""
 
 
 class Linger:
-    """The flushes in the background of one producer.
+    """The background flushes of one producer.
 
     Args:
-        linger_ms: between a record and the flush that takes it, unless a flush before it took long.
-        delivery_timeout_ms: after so long without an answer the user is told; the flushes go on.
+        linger_ms: how long a record waits for its flush; longer if the flush before it took long.
+        delivery_timeout_ms: after this long without an answer, the next call raises the error; the flushes continue.
 
     Attributes:
-        lock: held by a call while it changes what is unsent.
-        failure: what the user has not been told of.
-        is_begun: whether a flush will come, so that `begin` has nothing to do.
+        lock: held while the unsent records change.
+        failure: an error that no call has raised yet.
+        is_begun: whether a flush is scheduled, so that `begin` has nothing to do.
     """
 
     def __init__(self, background: Background, clock: Clock, *, linger_ms: int, delivery_timeout_ms: int) -> None:
@@ -50,10 +50,10 @@ class Linger:
         self._unanswered_since_ms: int | None = None
 
     def begin(self, flush: Callable[[], bool]) -> None:
-        """Call `flush` soon, and again until it returns that nothing was unsent. Begun twice, it does no harm."""
+        """Call `flush` soon, and again until it returns False: nothing was unsent. Safe to call again."""
         if self.is_begun:
             return
-        with suppress(RuntimeError):  # no thread to be had: the next record, or the end of the program, tries again
+        with suppress(RuntimeError):  # no thread could be started: the next record or the exit of the process retries
             self._background.later(self._linger_ms, lambda: self._flush(flush), name="oncelog-linger")
             self.is_begun = True
 

@@ -1,6 +1,6 @@
-"""The upkeep that somebody has to ask for, as ``oncelog gc`` does: time-outs, settling, retention, expiry, collection.
+"""The upkeep that runs only on request, as by ``oncelog gc``: time-outs, settling, retention, expiry, collection.
 
-Every part is safe to run at any time, by several processes at once. What clients do in passing is in clients/upkeep.py.
+Every part may run at any time, in several processes at once. clients/upkeep.py is the upkeep of every client.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from oncelog.types import TopicIdPartition
 from oncelog.znodes.clock import store_now_ms
 
 OnFile = Callable[[str], None]
-"""Called for each file as it is looked at."""
+"""Called with the name of each file that is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """What one round of upkeep did, or (files and records, with `dry_run`) would do.
+    """What `Admin.upkeep` did. After a dry run, only `removed` and `collected` say what it would do.
 
     Attributes:
-        timed_out: transactions and rounds that were aborted because they were overdue.
-        removed: what retention took out of partitions.
-        expired_transactional_ids, expired_groups: gone, or (groups) with fewer offsets.
-        expired_producers: idle producers that partitions forgot.
-        collected: files.
+        timed_out: transactions and rounds that were aborted because of their time-out.
+        removed: what retention removed from partitions.
+        expired_transactional_ids: those that were removed.
+        expired_groups: groups that were removed or lost offsets.
+        expired_producers: number of idle producers that partitions forgot.
+        collected: the files that were removed, and those that were not.
     """
 
     timed_out: tuple[Overdue, ...]
@@ -48,7 +49,7 @@ class UpkeepReport:
 
 
 def run(services: LogServices, *, on_file: OnFile) -> UpkeepReport:
-    """Everything, in the order in which one part lets the next one do more."""
+    """Run all of it, in an order in which each part enables the next ones to do more."""
     timed_out = time_out(services)
     settle(services)
     now_ms = store_now_ms(services.store)
@@ -57,30 +58,30 @@ def run(services: LogServices, *, on_file: OnFile) -> UpkeepReport:
         expired_transactional_ids=tuple(sweeper.expire_transactional_ids(services.store)),
         expired_groups=tuple(group_removal.expire(services.store, now_ms, retention_ms=limits.OFFSETS_RETENTION_MS)),
         expired_producers=forget_idle_producers(services.store),
-        removed=tuple(enforce_retention(services)),  # and the files last: these two need every index whole
+        removed=tuple(enforce_retention(services)),  # these two come last: they fail on a damaged index
         collected=collect(services, on_file=on_file),
     )
 
 
 def preview(services: LogServices, *, on_file: OnFile) -> UpkeepReport:
-    """Which records and files would go; nothing is changed."""
+    """Find the records and files that would be removed; change nothing."""
     removed = enforce_retention(services, dry_run=True)
     return UpkeepReport((), tuple(removed), (), (), 0, collect(services, dry_run=True, on_file=on_file))
 
 
 def time_out(services: LogServices) -> list[Overdue]:
-    """Abort every transaction and round that is beyond its time-out; returns them."""
+    """Abort overdue transactions and rounds: see `Admin.time_out`."""
     return sweeper.sweep_owners(services.store, services.coordinator, owners.open_owners(services.store))
 
 
 def settle(services: LogServices) -> None:
-    """Settle everything decided, and drop what nothing lists any more."""
+    """Settle everything decided, and remove owners that nothing lists any more."""
     settle_soon(services, _all_partitions(services.store))
     settler.forget_unlisted(services.store)
 
 
 def settle_soon(services: LogServices, partitions: Iterable[TopicIdPartition]) -> None:
-    """Settle what is decided. It is visible already, so a failure is left to the next settler."""
+    """Settle what is decided. It is already visible, so on a failure the next settler continues."""
     with suppress(RetriableError, OutcomeUnknownError):
         Settler(services.store, services.clock).settle_now(partitions)
 
@@ -109,7 +110,7 @@ def enforce_retention(services: LogServices, *, dry_run: bool = False) -> list[R
 
 
 def forget_idle_producers(store: ZnodeStore) -> int:
-    """Forget producers that wrote nothing for long; returns how many."""
+    """Forget idle producers, and return how many: see `Admin.expire_producers`."""
     now_ms = store_now_ms(store)
     return sum(expire_producers(store, partition, now_ms) for partition in _all_partitions(store))
 

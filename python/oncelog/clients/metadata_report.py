@@ -1,6 +1,6 @@
-"""The metadata of a log as an operator looks at it: how large it is, and what is in it. Values only; changes nothing.
+"""Reports the size and the content of a log's metadata for operators. Changes nothing.
 
-Both walk over the znodes and hold a few at a time, however many there are.
+Both reports walk over the znodes, and hold only a few in memory at a time.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from oncelog.znodes.rules import ROOT, split_path
 from oncelog.znodes.walking import walk
 
 LARGEST = 10
-"""Znodes that are named as the largest ones."""
+"""How many of the largest znodes are listed by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataSize:
-    """A part of the metadata; bytes are those of the znodes' data."""
+    """The size of a part of the metadata; bytes are those of the znodes' data."""
 
     znodes: int = 0
     size_bytes: int = 0
 
     def grown(self, size_bytes: int) -> MetadataSize:
-        """With one znode more."""
+        """This size with one more znode."""
         return MetadataSize(self.znodes + 1, self.size_bytes + size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """The metadata of one topic; of a deleted one a single znode is left for a day."""
+    """The size of one topic's metadata. A deleted topic keeps a single znode for a day."""
 
     topic: str
     znodes: int
@@ -53,10 +53,10 @@ class MetadataSizes:
     """How large the metadata of a log is.
 
     Attributes:
-        topics: by name.
-        transactions, groups, queries: all of them together; queries are the ledgers of sinks.
+        topics: each topic, by name.
+        transactions, groups: all of them together.
+        queries: the ledgers of all sinks together.
         other: what belongs to the log as a whole.
-        total: of all these.
         largest: the largest znodes, largest first.
     """
 
@@ -74,11 +74,10 @@ class DumpedZnode:
     """One znode.
 
     Attributes:
-        path: of it.
         version: how often it was set.
         created_ms, modified_ms: by the store's clock.
-        czxid, mzxid: the writes that created it and set it last, by the store's count.
-        data: the decoded JSON; bytes where it is none, None where it is empty.
+        czxid, mzxid: zxids of the multi that created it, and of the one that last set it.
+        data: the decoded JSON; bytes if it is not JSON, None if it is empty.
     """
 
     path: str
@@ -91,7 +90,7 @@ class DumpedZnode:
 
 
 def measure(reader: ZnodeReader, *, largest: int = LARGEST) -> MetadataSizes:
-    """Sizes of all metadata."""
+    """The sizes of all metadata: see `Admin.measure_metadata`."""
     topics: dict[str, MetadataSize] = {}
     parts = dict.fromkeys((paths.TRANSACTIONS, paths.GROUPS, paths.QUERIES, ROOT), MetadataSize())
     total = MetadataSize()
@@ -120,11 +119,7 @@ def measure(reader: ZnodeReader, *, largest: int = LARGEST) -> MetadataSizes:
 
 
 def dump(reader: ZnodeReader, path: str = ROOT) -> Iterator[DumpedZnode]:
-    """The znode at `path` and all below it, each before its children.
-
-    Raises:
-        UsageError: there is no such znode.
-    """
+    """The znode at `path` and all below it: see `Admin.dump_metadata`."""
     try:
         split_path(path)
     except InvariantViolation as error:

@@ -1,4 +1,4 @@
-"""Offsets as users name them, looked up: the ends of a partition, a time between them, or a number to be checked."""
+"""Looks up the offsets that users name: an end of a partition, a timestamp, or a number that must be in the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog.types import MAX_LONG, IsolationLevel, TopicIdPartition, TopicParti
 
 End = Literal["earliest", "latest"]
 OffsetSpec = int | End
-"""A place in a partition: its log start, its end for the reader's isolation level, or a timestamp in milliseconds."""
+"""A place in a partition: its log start, its end at the reader's isolation level, or a timestamp in milliseconds."""
 
 
 def earliest(store: ZnodeStore, partition: TopicIdPartition) -> int:
@@ -23,19 +23,19 @@ def earliest(store: ZnodeStore, partition: TopicIdPartition) -> int:
 
 
 def latest(store: ZnodeStore, partition: TopicIdPartition, isolation: IsolationLevel) -> int:
-    """Where a reader of the partition alone ends: its last stable offset, or the log end for read_uncommitted."""
+    """The partition's last stable offset, planned alone, or for read_uncommitted its log end."""
     return snapshot.take(store, [partition]).end(partition, isolation)
 
 
 def for_time(
     services: LogServices, index_files: IndexFiles, partition: TopicIdPartition, timestamp_ms: int, end: int
 ) -> int | None:
-    """The first offset below `end` with a record of `timestamp_ms` or later; None where there is none."""
+    """The first offset below `end` of a record with this timestamp or a later one; None if there is none."""
     return snapshot.offset_for_time(services.store, services.files, index_files, partition, timestamp_ms, end)
 
 
 def find(services: LogServices, tp: TopicPartition, place: OffsetSpec, isolation: IsolationLevel) -> int | None:
-    """The offset at ``earliest``, at ``latest`` or at a timestamp in milliseconds; None where there is none."""
+    """The offset at `place`; None if no record has this timestamp or a later one."""
     partition = partition_reads.identify(services.store, tp.topic, tp.partition)
     if place == "earliest":
         return earliest(services.store, partition)
@@ -46,10 +46,10 @@ def find(services: LogServices, tp: TopicPartition, place: OffsetSpec, isolation
 
 
 def within_log(store: ZnodeStore, offsets: Mapping[TopicPartition, int]) -> dict[TopicIdPartition, int]:
-    """The same, of the partitions that exist now.
+    """The same offsets, by partitions with topic ids.
 
     Raises:
-        OffsetOutOfRangeError: one is below the log start or above the log end.
+        OffsetOutOfRangeError: an offset is below the log start or above the log end.
     """
     found = {}
     for tp, offset in offsets.items():

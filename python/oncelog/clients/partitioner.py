@@ -1,8 +1,8 @@
-"""Which partition a key belongs to: Spark's ``pmod(hash(key), n)``, so that whoever writes a key finds one partition.
+"""Chooses a key's partition: Spark's ``pmod(hash(key), n)``, so that Python and Spark agree on it.
 
-The hash is Spark's Murmur3 (x86, 32 bits, seed 42) of the key's bytes. It differs from the standard one in the tail:
-each byte behind the last whole word is mixed on its own, as a signed number. The vectorised form walks over word
-positions, never over records.
+The hash is Spark's Murmur3 (x86, 32 bits, seed 42) of the key's bytes. It differs from the standard in the tail: each
+byte after the last whole word is mixed separately, as a signed number. The vectorised form loops over word positions,
+not over records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 SEED = 42
 
 FEW_ROWS = 8
-"""So few rows with words left are mixed one by one, or one huge key would cost an array operation per word."""
+"""When fewer rows than this have words left, they are mixed one by one. Otherwise a huge key would cost an array
+operation per word."""
 
 _C1 = 0xCC9E2D51
 _C2 = 0x1B873593
@@ -42,7 +43,7 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 def hash_keys(keys: pa.BinaryArray | pa.LargeBinaryArray) -> NDArray[np.int32]:
-    """`hash_key` of every element at once. The result of a null element means nothing."""
+    """`hash_key` of every element at once. For a null element the result is meaningless."""
     starts, lengths, data = _layout(keys)
     order = np.argsort(-lengths, kind="stable")  # longest first: the rows that have word k are a prefix
     starts, lengths = starts[order], lengths[order]

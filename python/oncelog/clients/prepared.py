@@ -1,4 +1,4 @@
-"""The token of a prepared transaction, and its text."""
+"""The token of a prepared transaction, and its text form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from oncelog.types import MAX_LONG, ProducerIdAndEpoch
 @checked
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction(Guided):
-    """The token of a prepared transaction: hand it to whoever completes it (KIP-939).
+    """The token of a prepared transaction. The process that completes the transaction needs it (KIP-939).
 
-    `str(token)` and `PreparedTransaction.parse` carry it through another database.
+    Use `str(token)` and `PreparedTransaction.parse` to store it in another database.
     """
 
     transactional_id: str
@@ -27,16 +27,16 @@ class PreparedTransaction(Guided):
     @classmethod
     @checked
     def parse(cls, text: str) -> PreparedTransaction:
-        """Read what `str` wrote.
+        """The token that `str(token)` wrote.
 
         Raises:
-            UsageError: `text` is no such token.
+            UsageError: `text` is not a token.
         """
         producer_id, _, rest = text.partition(":")
         epoch, _, transactional_id = rest.partition(":")
         if not (_is_long(producer_id) and _is_long(epoch) and transactional_id):
             raise UsageError(
-                "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>", token=text
+                "the token of a prepared transaction must be <producer id>:<epoch>:<transactional id>", token=text
             )
         return cls(transactional_id, ProducerIdAndEpoch(int(producer_id), int(epoch)))
 

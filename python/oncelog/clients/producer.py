@@ -1,13 +1,13 @@
-"""The producer: idempotent always, transactional with a `transactional_id`.
+"""The producer: always idempotent, and transactional with a `transactional_id`.
 
-The door to two rooms: clients/transaction_manager.py knows who the producer is and where its transaction stands, and
-clients/delivery.py has the records that are not in the log yet. They are appended by the send that finds the buffer
-full, on `flush`, when a receipt is asked, and before a commit. Those of an idempotent producer are also appended in the
-background, soon after they were sent (clients/linger.py). In a transaction nothing runs in the background: nobody reads
-its records before the commit anyway.
+clients/transaction_manager.py keeps the producer's identity and the state of its transaction; clients/delivery.py has
+the records that are not in the log yet. Records are appended when the buffer is full, on `flush`, when a receipt is
+asked for its result, and before a commit. Without a transaction they are also appended in the background, soon after
+they were sent (clients/linger.py). In a transaction nothing runs in the background, because readers cannot see the
+records before the commit.
 
-Not safe to share between threads: the lock is for the flush in the background alone. After a fork, open the log anew in
-the child.
+Not safe to share between threads: the lock only guards against the flush in the background. After a fork, the child
+must open the log again.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 
 
 class Producer(Guided):
-    """Writes records, exactly once per partition, and atomically over partitions in transactions (KIP-98).
+    """Writes records: exactly once to each partition, and in transactions atomically over partitions (KIP-98).
 
-    Made by `Log.producer`. Closing aborts an open transaction, but never a prepared one. A producer that nobody closed
-    is closed when its log is, or when the program ends; what is lost then is logged as a warning.
+    Made by `Log.producer`. `close` aborts an open transaction, but not a prepared one. A producer that was not closed
+    is closed with its log, or when the program ends; if records are lost then, a warning is logged.
 
     Example:
         with log.producer(transactional_id="copier-0") as producer:
@@ -92,34 +92,33 @@ class Producer(Guided):
 
     @checked
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Get an identity and fence every older producer of this transactional id.
+        """Get a producer id and epoch, and fence every older producer with this transactional id.
 
         Args:
-            keep_prepared: leave a prepared transaction alone, to be completed by this producer (KIP-939).
+            keep_prepared: keep a prepared transaction, which this producer must then complete (KIP-939).
 
         Returns:
-            the prepared transaction that was kept, if there is one.
+            the token of the prepared transaction that was kept, or None.
 
         Raises:
             ConcurrentTransactionsError: a micro-batch owns the id's transaction; wait and call again.
-            InvalidTransactionTimeoutError: mend `transaction_timeout_ms`.
+            InvalidTransactionTimeoutError: correct `transaction_timeout_ms`.
         """
         kept = self._legal("init_transactions").initialize(keep_prepared=keep_prepared)
         return self._token(kept) if kept is not None else None
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. The coordinator hears of it with the first append (KIP-890)."""
+        """Begin a transaction. The coordinator learns of it with the first append (KIP-890)."""
         self._legal("begin_transaction").move(ClientState.IN_TRANSACTION)
 
     @checked
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
     ) -> None:
-        """Commit consumed offsets with the transaction: they become the group's if it commits.
+        """Commit a consumer group's offsets if, and only if, the transaction commits.
 
         Args:
             offsets: the next offset to read, by partition.
-            group_id: of the consumer group.
         """
         transactions = self._legal("send_offsets_to_transaction")
         check_name("group id", group_id)
@@ -132,9 +131,9 @@ class Producer(Guided):
         transactions.send_offsets(group_id, staged)
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Flush, and promise that the transaction can be committed, by whoever has the token (KIP-939).
+        """Flush and prepare the transaction, so that any process with the token can commit it (KIP-939).
 
-        A prepared transaction never times out, and takes no more writes.
+        A prepared transaction never times out and takes no more writes.
 
         Raises:
             IllegalStateTransitionError: nothing was written in this transaction; commit or abort it.
@@ -144,12 +143,12 @@ class Producer(Guided):
         return self._token(transactions.prepare())
 
     def commit_transaction(self) -> None:
-        """Flush and commit: everything the transaction wrote becomes visible, or (on an error) nothing.
+        """Flush and commit: everything that the transaction wrote becomes visible at once.
 
         Raises:
-            ProducerFencedError: another producer, or a time-out, ended the transaction; close this producer. Where an
-                answer of this commit was lost before, as after an OutcomeUnknownError, it may have been committed.
-            TransactionAbortableError: some of it could not be sent; abort it.
+            ProducerFencedError: another producer or a time-out ended the transaction; close this producer. If an
+                earlier call ended in an OutcomeUnknownError, the transaction may have been committed.
+            TransactionAbortableError: a record could not be sent; abort the transaction.
             RetriableError, OutcomeUnknownError: call again; committing twice is harmless.
         """
         transactions = self._legal("commit_transaction")
@@ -160,7 +159,7 @@ class Producer(Guided):
             self._delivery.settle()
 
     def abort_transaction(self) -> None:
-        """Abort: nothing the transaction wrote will ever be visible. Unsent records are dropped."""
+        """Abort: nothing that the transaction wrote ever becomes visible. Unsent records are dropped."""
         transactions = self._legal("abort_transaction")
         transactions.move(ClientState.ABORTING_TRANSACTION)
         self._delivery.drop()
@@ -171,19 +170,19 @@ class Producer(Guided):
     def complete_transaction(
         self, token: Annotated[PreparedTransaction, "PreparedTransaction.parse reads its text"]
     ) -> bool:
-        """End the prepared transaction that `init_transactions` kept: commit it if `token` names it, else abort.
+        """End the prepared transaction that `init_transactions` kept: commit it if `token` names it, else abort it.
 
         Returns:
             whether it was committed.
 
         Raises:
-            ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise, an operator say.
-            UsageError: the token is of another transactional id; nothing was ended.
+            ProducerFencedError, InvalidTxnStateError: somebody else, such as an operator, ended it the other way.
+            UsageError: the token has another transactional id; nothing was changed.
         """
         transactions = self._legal("complete_transaction")
         if token.transactional_id != self._transactional_id:
             raise UsageError(
-                "the token is of another transactional id; give the one that its producer prepared",
+                "the token has another transactional id; use the token of this producer's id",
                 token=str(token),
                 transactional_id=self._transactional_id,
             )
@@ -193,19 +192,19 @@ class Producer(Guided):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Begin; commit on success, abort on an exception (which goes on).
+        """Begin a transaction; commit it at the end of the block, or abort it on an exception, which is raised again.
 
-        A block that ends well has committed, unless it aborted or prepared the transaction itself. Where the abort got
-        no answer (the disk is full, say), the next block begins with it, and so does `close`. The same becomes of a
-        commit that was not done; but one that may have been done is to be asked again, by `commit_transaction`.
+        The block may also abort or prepare the transaction itself. If an abort fails (the disk is full, say), the next
+        block or `close` aborts first. The same happens after a commit that certainly failed. After a commit with an
+        unknown outcome, call `commit_transaction` again.
 
         Example:
             with producer.transaction():
                 producer.send("flights", value=b"...")
 
         Raises:
-            TransactionAbortableError: a send failed and the block swallowed its error; all of it was aborted.
-            OncelogError: what `commit_transaction` raises.
+            TransactionAbortableError: a send failed and the block swallowed its error; the transaction was aborted.
+            OncelogError: any error of `commit_transaction`.
         """
         if self._transactions.is_left_to_abort:
             self._abort()
@@ -213,7 +212,7 @@ class Producer(Guided):
         try:
             yield self
             if self._transactions.state is ClientState.ABORTABLE_ERROR:
-                raise TransactionAbortableError("a send of this transaction failed, so that the block's end aborted it")
+                raise TransactionAbortableError("a send of this transaction failed, so the transaction was aborted")
             if self._transactions.state in _ENDED_BY_A_COMMIT:
                 self.commit_transaction()
         except BaseException as error:
@@ -221,11 +220,11 @@ class Producer(Guided):
                 try:
                     self.abort_transaction()
                 except (RetriableError, OutcomeUnknownError) as failure:
-                    error.add_note(f"The transaction could not be aborted yet; the next one begins with it: {failure}")
+                    error.add_note(f"The transaction could not be aborted; the next block or close() will: {failure}")
             raise
 
     def _abort(self) -> None:
-        """Abort, also where a commit was begun that is known not to be done."""
+        """Abort, even after a commit that certainly failed."""
         self._transactions.give_up_commit()
         self.abort_transaction()
 
@@ -234,7 +233,7 @@ class Producer(Guided):
         return f"Producer(transactional_id={self._transactional_id!r}, state={state!r})"
 
     def _legal(self, call: str) -> TransactionManager:
-        """The transaction manager, whose state allows the call."""
+        """The transaction manager, if its state allows the call."""
         self._check_usable(call)
         self._transactions.check_call(call)
         return self._transactions
@@ -254,22 +253,23 @@ class Producer(Guided):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> Receipt:
-        """Send one record. For many, `send_batch` is faster by far.
+        """Send one record. `send_batch` is much faster for many.
 
         Args:
-            topic: an existing one.
+            topic: must exist.
             value: None is a tombstone.
-            key: records of one key go to one partition, whoever writes them (Spark's hash of the key).
-            partition: instead of the key's.
+            key: decides the partition, by Spark's hash. Records without a key go to each partition in turn.
+            partition: the partition, regardless of the key.
             headers: (name, value) pairs.
-            timestamp_ms: of the record; now if left out.
+            timestamp_ms: now if left out.
 
         Returns:
-            a receipt whose `result()` is the record's place.
+            a receipt; its `result()` is the record's place in the log.
 
         Raises:
-            UsageError: the topic, the partition, the record or the producer's state forbids it; nothing was sent.
-            OncelogError: what `flush` raises, about earlier records; this one was not taken.
+            UsageError: the topic, the partition, the record or the producer's state does not allow it; the record was
+                not taken.
+            OncelogError: `flush` failed for earlier records; this record was not taken.
         """
         if partition is not None:
             check_number("partition", partition, least=-MAX_LONG)
@@ -283,37 +283,38 @@ class Producer(Guided):
     def send_batch(
         self, topic: str, batch: pa.RecordBatch | pa.Table, *, partition: int | None = None
     ) -> list[Receipt]:
-        """Send the rows of a record batch or table, column by column.
+        """Send the rows of a record batch or table.
 
         Args:
-            topic: an existing one.
+            topic: must exist.
             batch: columns `value` (required), `key`, `headers`, `timestamp_ms`, as in `codec.RECORD_SCHEMA`; binary or
-                string. Rows without a timestamp get the present time.
-            partition: for all rows; by the hash of each key if left out. Rows without a key stay together.
+                string. Rows without a timestamp get the current time.
+            partition: for all rows. If left out, each row's key decides; rows without a key go to one partition
+                together.
 
         Returns:
-            a receipt per partition written to; its result is the place of the first of its rows.
+            a receipt for each partition that got rows; its result is the place of the first row.
 
         Raises:
-            UsageError, OncelogError: as `send` does; none of the rows was taken.
+            UsageError, OncelogError: as in `send`; no row was taken.
         """
         records = codec.normalise(batch, default_timestamp_ms=_now_ms())
         self._check_sendable("send_batch")
         return self._delivery.take_batch(topic, partition, records, self.flush)
 
     def flush(self) -> None:
-        """Append everything sent so far; afterwards every receipt is done.
+        """Append everything sent so far. Afterwards every receipt is done.
 
         Raises:
-            RetriableError, OutcomeUnknownError: no answer within the delivery time-out; `flush` again goes on with the
-                same records, each of which will be in the log once.
-            TransactionAbortableError: in a transaction, in place of those two; only `abort_transaction` is left.
-            OncelogError: what else the append raises, and the receipts too; or what a flush in the background failed
-                with, once the rest is sent.
+            RetriableError, OutcomeUnknownError: there was no answer within the delivery time-out. Call `flush` again:
+                it continues with the same records, and each will be in the log once.
+            TransactionAbortableError: instead of these two, in a transaction; call `abort_transaction`.
+            OncelogError: the append failed; its receipts raise the same error. Or an earlier flush in the background
+                failed; then everything else was appended.
         """
         if self._delivery.has_unsent():
             self._check_sendable("flush")
-        if not self._is_inherited():  # or the lock may be held by a thread of the other process
+        if not self._is_inherited():  # in a forked child, a thread of the parent may hold the lock forever
             self._delivery.flush()
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -328,8 +329,8 @@ class Producer(Guided):
             raise IllegalStateTransitionError("this producer is closed; make a new one", call=call)
         if self._is_inherited():
             raise IllegalStateTransitionError(
-                "this producer is of the process that forked this one, whose records would be taken for its own; open "
-                "the log anew here, and make a producer of it",
+                "this producer belongs to the parent process, and the log would mix up the records of both; open the "
+                "log again in this process, and make a new producer",
                 call=call,
             )
 
@@ -337,12 +338,12 @@ class Producer(Guided):
         return os.getpid() != self._process_id
 
     def close(self) -> None:
-        """Flush (or abort a transaction that is neither committed nor prepared) and close. Safe to call twice.
+        """Flush, or abort an open transaction that is not prepared, and close. Safe to call twice.
 
         Raises:
-            OncelogError: what `flush` raises; the receipts of what it could not send raise it, too.
+            OncelogError: any error of `flush`; the receipts of records that were not sent raise it, too.
         """
-        if self._is_closed or self._is_inherited():  # records and transaction are the other process's
+        if self._is_closed or self._is_inherited():  # the parent process has the records and the transaction
             self._is_closed = True
             return
         with self._delivery.linger.lock:
@@ -358,21 +359,21 @@ class Producer(Guided):
                 self._is_closed = True
 
     def close_forgotten(self) -> None:
-        """Close for an owner who did not, and say what is lost with an open transaction. Raises what `close` raises."""
+        """Close a producer that its user did not close, and warn of records that are lost with an open transaction."""
         if not (self._is_closed or self._is_inherited()):
             self._warn_of_lost(self._uncommitted_count)
             self.close()
 
     def end_with_process(self) -> None:
-        """`close_forgotten`, of which nobody hears what it raises: that is logged. Called by `ports.Background`."""
+        """`close_forgotten`, but errors are logged, because nobody can catch them. Called by `ports.Background`."""
         lost, self._delivery.lost = self._delivery.untold, 0
         try:
             self.close_forgotten()
-        except BaseException as error:  # noqa: BLE001 - the program is over, and the next producer has its turn
+        except BaseException as error:  # noqa: BLE001 - the program is over, and other producers must be closed, too
             self._warn_of_lost(lost + self._delivery.lost, error)
 
     def __del__(self) -> None:
-        """What is unsent is held by the background, so what a producer loses that nobody names is a transaction."""
+        """Warn of lost records. Usually an open transaction's: the background work keeps producers with unsent ones."""
         if not getattr(self, "_is_closed", True) and not self._is_inherited():
             delivery = self._delivery
             count = delivery.untold + (self._uncommitted_count or delivery.unsent_count)
@@ -383,7 +384,7 @@ class Producer(Guided):
             _log.warning(
                 "%d records are lost: %s [transactional_id=%r]",
                 count,
-                cause or "their producer was left in an open transaction; commit it, or use `with transaction()`",
+                cause or "their transaction was never committed; commit it, or use `with producer.transaction()`",
                 self._transactional_id,
             )
 
@@ -405,7 +406,7 @@ class Producer(Guided):
 _ENDED_BY_A_COMMIT = frozenset(
     {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION, ClientState.FATAL_ERROR}
 )
-"""Where the end of a block commits, or says why it cannot."""
+"""States in which the end of a `transaction` block commits, or raises why it cannot."""
 
 
 def _now_ms() -> int:

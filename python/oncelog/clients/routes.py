@@ -1,4 +1,4 @@
-"""Where a producer's records go: to the partition they name, or their key's, or, without either, each one in turn."""
+"""Chooses the partitions of a producer's records: the named one, the key's, or else each partition in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog.types import TopicIdPartition
 
 
 class Routes:
-    """The partitions of the topics that a producer writes to, asked for once."""
+    """The partitions of the topics that a producer writes to. They are looked up once."""
 
     def __init__(self, store: ZnodeStore) -> None:
         self._store = store
@@ -24,26 +24,21 @@ class Routes:
         self._turns: Counter[str] = Counter()
 
     def forget(self) -> None:
-        """Ask anew: a topic was deleted, and may have been created again."""
+        """Look the partitions up again: a topic was deleted, and may have been created again."""
         self._partitions.clear()
 
     def of_record(self, topic: str, key: bytes | None, partition: int | None) -> TopicIdPartition:
-        """The partition of one record.
-
-        Args:
-            topic: an existing one.
-            key: of the record; None means that any partition will do.
-            partition: instead of the key's.
+        """The partition of one record: `partition` if given, else the key's, else the next in turn.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: there is none.
-            UsageError: no topic has such a name.
+            UnknownTopicError, UnknownPartitionError: the topic or the partition does not exist.
+            UsageError: the topic's name is not valid.
         """
         partitions = self._partitions_of(topic)
         if partition is not None:
             if partition not in range(len(partitions)):
                 found = partition_reads.identify(self._store, topic, partition)
-                del self._partitions[topic]  # it was created again, with more partitions
+                del self._partitions[topic]  # the topic was created again, with more partitions
                 return found
             return partitions[partition]
         if key is not None:
@@ -53,15 +48,14 @@ class Routes:
     def of_rows(
         self, topic: str, records: pa.RecordBatch, partition: int | None
     ) -> Iterator[tuple[TopicIdPartition, pa.RecordBatch]]:
-        """The rows of each partition that has any, in their order. Rows without a key stay together.
+        """Split the rows by partition, in order. Rows without a key go to one partition together.
 
         Args:
-            topic: an existing one.
-            records: as in `codec.RECORD_SCHEMA`.
-            partition: of all rows, instead of their keys'.
+            records: in `codec.RECORD_SCHEMA`.
+            partition: of all rows, regardless of their keys.
 
         Raises:
-            UnknownTopicError, UnknownPartitionError: there is none; nothing was yielded.
+            UnknownTopicError, UnknownPartitionError: the topic or partition does not exist; nothing was yielded.
         """
         if records.num_rows == 0:
             return
@@ -75,7 +69,7 @@ class Routes:
             yield partitions[number], rows
 
     def _next_turn(self, topic: str, count: int) -> int:
-        """Of this topic alone: two topics written by turns would share out the partitions otherwise."""
+        """Counts per topic: with one counter, two topics written alternately would each get only some partitions."""
         turn = self._turns[topic] = self._turns[topic] + 1
         return turn % count
 

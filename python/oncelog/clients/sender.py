@@ -1,7 +1,8 @@
-"""The sending half of a producer: buffers become files, files become appends, failures become retries.
+"""Sends a producer's buffered records: writes them into files, appends these to the log, and retries.
 
-Order: write the files, make them durable, then one multi per group of partitions (log/partition_log.py). A retry
-repeats the same append with the same sequences, so it finds itself if an earlier try had won.
+First the files are written and made durable, then one multi per group of partitions appends them
+(log/partition_log.py). A retry repeats the same append with the same sequences, so the partition recognises it if an
+earlier try succeeded.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Landed = Callable[[TopicIdPartition, int], None]
 RETRY_BACKOFF_MS = 50
 
 GENERATION_KNOWN_MS = 60_000
-"""For this long a sender believes a generation, far less than one lasts (limits.GENERATION_MIN_AGE_MS)."""
+"""How long a sender uses a generation that it has read; far less than one lasts (limits.GENERATION_MIN_AGE_MS)."""
 
 
 class Sender:
-    """Appends for one producer. Remembers the next sequence of each partition, per identity."""
+    """Appends for one producer. Remembers the next sequence of each partition for the current identity."""
 
     def __init__(self, services: LogServices, *, codec: str, delivery_timeout_ms: int) -> None:
         self._services = services
@@ -48,12 +49,12 @@ class Sender:
         self._known_generation: tuple[int, int] | None = None
 
     def appended_count(self, producer: ProducerIdAndEpoch | None) -> int:
-        """How many records were appended under this identity: those of one transaction."""
+        """How many records were appended with this identity: those of one transaction."""
         return sum(self._sequences.values()) if producer == self._producer else 0
 
     @contextmanager
     def without_retries(self) -> Iterator[None]:
-        """Within the block, what gets no answer is not tried again until the delivery time-out, but raised at once."""
+        """Within the block, retriable errors and unknown outcomes are raised at once, without retries."""
         timeout_ms, self._delivery_timeout_ms = self._delivery_timeout_ms, 0
         try:
             yield
@@ -66,14 +67,14 @@ class Sender:
         producer: ProducerIdAndEpoch,
         transactional_id: str | None,
     ) -> None:
-        """Append durable blocks; retriable errors and unknown outcomes are raised after the delivery time-out only."""
+        """Append durable blocks. Retriable errors and unknown outcomes are raised only after the delivery time-out."""
         for appends in self.in_steps(blocks, producer, transactional_id):
             self.append_step(appends, producer, transactional_id, lambda partition, offset: None)
 
     def commit(
         self, last: list[Append], producer: ProducerIdAndEpoch, transactional_id: str, on_landed: Landed
     ) -> ProducerIdAndEpoch:
-        """Append the last step of a transaction and commit, at once; returns the identity of the next transaction."""
+        """Append a transaction's last step and commit, in one multi; returns the identity of the next transaction."""
         coordinator = self._services.coordinator
         try:
             appended, identity = self._retrying(last, lambda: coordinator.commit(transactional_id, producer, last))
@@ -90,7 +91,7 @@ class Sender:
         transactional_id: str | None,
     ) -> Iterator[list[Append]]:
         if producer != self._producer:
-            self._producer, self._sequences = producer, {}  # every transaction has an epoch of its own
+            self._producer, self._sequences = producer, {}  # each transaction has a new epoch, which begins at 0
         owner = own_transaction(transactional_id, producer) if transactional_id else None
         manifests = partition_log.write_manifests(self._services.store, self._index_files, blocks)
         return partition_log.in_steps(
@@ -117,7 +118,7 @@ class Sender:
     def _landed(self, appends: Sequence[Append], appended: Sequence[Appended | None], on_landed: Landed) -> None:
         for request, landed in zip(appends, appended, strict=True):
             if landed is None:
-                continue  # the topic was deleted since
+                continue  # the topic was deleted meanwhile
             on_landed(request.partition, landed.base_offset)
             self._sequences[request.partition] = sequence_add(request.base_sequence, request.count)
             self._touched.add(request.partition)
@@ -141,14 +142,14 @@ class Sender:
         return blocks
 
     def _generation(self) -> int:
-        """The collection generation, as of a minute ago at most: files of the one before may be named, too."""
+        """The collection generation, at most a minute old: safe, since files of the previous one may be named, too."""
         now_ms = self._services.clock.monotonic_ms()
         if self._known_generation is None or now_ms - self._known_generation[1] >= GENERATION_KNOWN_MS:
             self._known_generation = (generations.current(self._services.store), now_ms)
         return self._known_generation[0]
 
     def _retrying(self, appends: Sequence[Append], step: Callable[[], T]) -> T:
-        """Not `resolving`, whose tries follow at once: this one waits for a store that is away."""
+        """Like `resolving`, which retries at once, but waits between tries for a store that is unavailable."""
         deadline_ms = self._services.clock.monotonic_ms() + self._delivery_timeout_ms
         unknown: OutcomeUnknownError | None = None
         while True:
@@ -163,7 +164,7 @@ class Sender:
                 self._services.clock.sleep_ms(RETRY_BACKOFF_MS)
 
     def settle(self) -> None:
-        """Shorten the lists of the partitions written to, when it is time; never fails the caller."""
+        """Settle the partitions written to, if that is due. Never fails the caller."""
         touched, self._touched = self._touched, set()
         self._upkeep.after_writing(touched)
 

@@ -1,4 +1,4 @@
-"""What every client of one log shares: the stores, the coordinator, the clock. Built by runtime.py."""
+"""What all clients of one log share: the stores, the coordinator, the clock. runtime.py builds it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LogServices:
     """The parts of one open log.
 
     Attributes:
-        cluster_id: of the log; offsets of another log are never mistaken for this one's.
-        background: how a client does two things at a time.
+        cluster_id: identifies the log, so that offsets of another log are not mistaken for its own.
+        background: runs background work of the clients.
     """
 
     cluster_id: str
@@ -32,9 +32,9 @@ class LogServices:
         return f"LogServices(cluster_id={self.cluster_id!r})"
 
     def new_index_files(self) -> IndexFiles:
-        """Index files with a cache for one client."""
+        """Index files, with a cache, for one client."""
         return IndexFiles(self.files)
 
     def new_round_services(self) -> RoundServices:
-        """What a sink's driver needs to run rounds."""
+        """The parts with which a sink's driver runs rounds."""
         return RoundServices(self.store, self.new_index_files(), self.producer_ids)

@@ -1,7 +1,7 @@
-"""The identity and the transaction of one producer, as Kafka's ``TransactionManager`` keeps them.
+"""The identity and the transaction of one producer, like Kafka's ``TransactionManager``.
 
-Owns what a producer remembers of itself between calls: who it is, in which state, and whether a commit that it asked
-for may have been done. Asks the coordinator, and must never touch a record: those are with clients/delivery.py.
+Owns what a producer remembers between calls: its identity, its state, and whether a commit may have succeeded. It calls
+the coordinator, and must never touch records: clients/delivery.py owns those.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from oncelog.types import OffsetAndMetadata, ProducerIdAndEpoch, TopicIdPartitio
 
 
 class TransactionManager:
-    """Who a producer is, and where its transaction stands.
+    """The identity and the state of one producer.
 
     Args:
-        transactional_id: None for a producer that is idempotent only, whose state never changes.
+        transactional_id: None for a producer that is only idempotent; its state never changes.
         timeout_ms: of its transactions.
 
     Attributes:
-        identity: None before the first one, and where records of an idempotent producer were dropped.
+        identity: None until it is needed; None again after records of an idempotent producer were dropped.
         is_begun: whether the coordinator may know of the transaction.
     """
 
@@ -44,34 +44,34 @@ class TransactionManager:
         self._producer_ids = services.producer_ids
         self._timeout_ms = timeout_ms
         self._prepared: ProducerIdAndEpoch | None = None
-        self._may_be_committed = False  # by a commit that is asked for
+        self._may_be_committed = False  # a commit was sent and may have succeeded
 
     def need_id(self, call: str) -> str:
-        """The transactional id, without which `call` makes no sense."""
+        """The transactional id, which `call` needs."""
         if self.transactional_id is None:
             raise UsageError("transactions need a transactional_id: log.producer(transactional_id=...)", call=call)
         return self.transactional_id
 
     def need_identity(self) -> ProducerIdAndEpoch:
-        """The identity that the coordinator gave, or one that an idempotent producer takes for itself."""
+        """The identity from the coordinator; an idempotent producer takes a new producer id."""
         if self.identity is None:
             ensure(self.transactional_id is None, "a transactional producer that writes was initialised")
             self.identity = ProducerIdAndEpoch(self._producer_ids.take(), 0)
         return self.identity
 
     def check_call(self, call: str) -> None:
-        """Refuse a call that the state does not allow."""
+        """Raise if the state does not allow the call."""
         self.need_id(call)
         client_state.check_call(self.state, call)
 
     def move(self, target: ClientState) -> None:
-        """Take the step to `target`, unless the same call took it before."""
+        """Change the state to `target`, unless an earlier try of the same call did."""
         if self.state is not target:
             self.state = client_state.transition(self.state, target)
 
     @contextmanager
     def tracking(self) -> Iterator[None]:
-        """Take the state that an error of the block leads to."""
+        """If the block raises an error, change to the state that follows from it."""
         try:
             yield
         except BaseException as error:
@@ -80,7 +80,7 @@ class TransactionManager:
             raise
 
     def initialize(self, *, keep_prepared: bool) -> ProducerIdAndEpoch | None:
-        """Get an identity and fence every older one; returns the token of a prepared transaction that was kept."""
+        """Get an identity and fence older ones; returns the identity of the kept prepared transaction, or None."""
         transactional_id = self.need_id("init_transactions")
         self.move(ClientState.INITIALIZING)
         reach(CrashPoint.PRODUCER_INIT)
@@ -89,20 +89,20 @@ class TransactionManager:
                 transactional_id, timeout_ms=self._timeout_ms, keep_prepared=keep_prepared
             )
         kept = initialised.prepared
-        self._go_on_as(
+        self._continue_as(
             initialised.producer, ClientState.READY if kept is None else ClientState.PREPARED_TRANSACTION, kept
         )
         return kept
 
     def send_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> None:
-        """Stage a group's offsets in the transaction."""
+        """Add a group's offsets to the transaction."""
         transactional_id = self.need_id("send_offsets_to_transaction")
-        self.is_begun = True  # and stays so where the outcome is unknown
+        self.is_begun = True  # set first: the outcome may be unknown
         with self.tracking():
             self._coordinator.send_offsets(transactional_id, self.need_identity(), group_id, offsets)
 
     def prepare(self) -> ProducerIdAndEpoch:
-        """Promise that the transaction can be committed; returns its token."""
+        """Prepare the transaction; returns the identity that its token names."""
         transactional_id = self.need_id("prepare_transaction")
         if not self.is_begun:
             raise IllegalStateTransitionError(
@@ -116,13 +116,13 @@ class TransactionManager:
         return token
 
     def end(self, *, commit: bool, by: Callable[[], ProducerIdAndEpoch] | None = None) -> bool:
-        """Commit or abort, and go on as who comes next.
+        """Commit or abort, and continue with the next identity.
 
         Args:
-            by: the step, where it does more than `end_txn`.
+            by: called instead of `end_txn`, if the commit also appends.
 
         Returns:
-            whether there was anything to end, of which the coordinator knew.
+            False if the coordinator never learned of the transaction, so that nothing was to be done.
         """
         if not self.is_begun and self._prepared is None:
             self.move(ClientState.READY)
@@ -132,56 +132,56 @@ class TransactionManager:
         try:
             with self.tracking():
                 identity = self.end_txn(commit=commit) if by is None else by()
-        except RetriableError:  # which says that this call did nothing
+        except RetriableError:  # this call certainly did nothing
             self._may_be_committed = might_be_committed
             raise
         reach(CrashPoint.PRODUCER_ENDED)
-        self._go_on_as(identity, ClientState.READY)
+        self._continue_as(identity, ClientState.READY)
         return True
 
     def end_txn(self, *, commit: bool) -> ProducerIdAndEpoch:
-        """Have the coordinator commit or abort; returns the next identity."""
+        """Commit or abort with the coordinator; returns the next identity."""
         return self._coordinator.end_txn(self.need_id("end_txn"), self.need_identity(), commit=commit)
 
     def complete(self, token: ProducerIdAndEpoch) -> bool:
-        """End the prepared transaction that was kept; returns whether it was committed, as `token` names it."""
+        """Commit the kept prepared transaction if `token` names it, else abort it; returns whether it was committed."""
         is_commit = token == self._prepared
         self.move(ClientState.COMMITTING_TRANSACTION if is_commit else ClientState.ABORTING_TRANSACTION)
         with self.tracking():
             identity = self._coordinator.complete_transaction(
                 self.need_id("complete_transaction"), self.need_identity(), token
             )
-        self._go_on_as(identity, ClientState.READY)
+        self._continue_as(identity, ClientState.READY)
         return is_commit
 
     @property
     def is_left_to_abort(self) -> bool:
-        """Whether the last transaction ended with an error and was not committed, but is not aborted either."""
+        """Whether the last transaction failed and was certainly not committed, but has not been aborted yet."""
         failed = {ClientState.ABORTABLE_ERROR, ClientState.ABORTING_TRANSACTION}
         if not self._may_be_committed:
             failed.add(ClientState.COMMITTING_TRANSACTION)
         return self._prepared is None and self.state in failed
 
     def give_up_commit(self) -> None:
-        """Where a commit was begun that is known not to be done, let an abort follow."""
+        """Allow an abort after a commit that certainly failed."""
         if self.state is ClientState.COMMITTING_TRANSACTION:
             self.move(ClientState.ABORTABLE_ERROR)
 
     def drop(self, error: BaseException) -> None:
-        """Records are dropped, so a transaction can only be aborted, whatever became of the append.
+        """Records were dropped, so the transaction can only be aborted, whatever became of the append.
 
-        An idempotent producer begins anew under a fresh id: under the old one the next records could have the
-        sequences of the dropped ones, which may be in the log, and would be taken for their duplicates.
+        An idempotent producer takes a new producer id. With the old one, the next records would get the sequences of
+        the dropped records. If these are in the log after all, the new records would be dropped as duplicates.
         """
         if self.transactional_id is None:
             self.identity = None
         elif self.state in {ClientState.IN_TRANSACTION, ClientState.COMMITTING_TRANSACTION}:
             self.state = client_state.after_error(self.state, abortable(error))
 
-    def _go_on_as(
+    def _continue_as(
         self, identity: ProducerIdAndEpoch, target: ClientState, prepared: ProducerIdAndEpoch | None = None
     ) -> None:
-        """Go on under another identity. The state comes last: interrupted before, the same call again is the way on."""
+        """Continue with another identity. The state is set last, so that an interrupted call can be made again."""
         state = client_state.transition(self.state, target)
         self.identity, self.is_begun, self._prepared = identity, False, prepared
         self._may_be_committed = False
@@ -189,5 +189,5 @@ class TransactionManager:
 
 
 def abortable(error: BaseException) -> TransactionAbortableError:
-    """What a failed send means to its transaction."""
+    """The error that a failed send means for its transaction."""
     return TransactionAbortableError("a send of this transaction failed; abort it", cause=str(error))

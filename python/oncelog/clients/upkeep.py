@@ -1,8 +1,8 @@
-"""Upkeep that every client does in passing: settling what is decided, timing out what holds others back.
+"""Upkeep that every client does as a by-product, since there is no server.
 
-There is no server to do it. All of it is optional for the caller, and most of it concerns what others wrote, so what
-fails is left to the next client: a commit never looks failed because the settling behind it was. A broken law (a bug of
-oncelog's) is logged.
+It settles what is decided, and aborts what is beyond its time-out and holds back readers. The caller does not depend on
+any of it, so errors are ignored, and the next client tries again: a commit must never look failed because the settling
+after it failed. Only a violated invariant (a bug in oncelog) is logged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.types import TopicIdPartition
 _log = logging.getLogger(__name__)
 
 SWEEP_PAUSE_MS = 1000
-"""Between two looks at the time-outs of what holds a reader back."""
+"""Pause between two checks of the time-outs of what holds back a reader."""
 
 
 class Upkeep:
@@ -34,7 +34,7 @@ class Upkeep:
 
     def after_writing(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Settle what `partitions` list, if that is due."""
-        with _failing_nobody():
+        with _ignoring_errors():
             self._settler.settle_if_due(partitions)
 
     def after_planning(self, seen: LogSnapshot) -> None:
@@ -47,22 +47,22 @@ class Upkeep:
 
     def sweep(self, owners: Iterable[str]) -> None:
         """Time out those of `owners` that are overdue."""
-        with _failing_nobody():
+        with _ignoring_errors():
             sweeper.sweep_owners(self._services.store, self._services.coordinator, owners)
 
     def unblock(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Make room in partitions that list too many owners: time out what is overdue, settle what is decided."""
         blocked = list(partitions)
-        with _failing_nobody():
+        with _ignoring_errors():
             sweeper.sweep(self._services.store, self._services.coordinator, blocked)
             self._settler.settle_now(blocked)
 
 
 @contextmanager
-def _failing_nobody() -> Iterator[None]:
+def _ignoring_errors() -> Iterator[None]:
     try:
         yield
     except OncelogError:
         pass
     except InvariantViolation:
-        _log.exception("upkeep met a state that cannot be; what was asked for is done, but please report this")
+        _log.exception("upkeep found an impossible state: a bug in oncelog, please report it; the call itself is done")

@@ -1,1 +1,1 @@
-"""The transaction coordinator: a library over znodes, with no server. Any process may carry out any step."""
+"""The transaction coordinator: a library over znodes, without a server. Any process may run any step."""

@@ -1,8 +1,8 @@
-"""How consumer groups go: on an operator's word, by the retention of offsets, or with the topics they read.
+"""Deletes consumer groups for an operator, and expires their offsets by age or because their topics were deleted.
 
-A group's znodes carry the order of its commits in their versions, so they do not go at once: they are emptied, and
-removed after `limits.TOMBSTONE_MS` (why: znodes/transact.py). Never forgets an offset that an undecided transaction
-holds (conformance law 48). Crash points: between any two steps some offsets are left; the next run goes on.
+The versions of a group's znodes order its commits, so they are not deleted at once: they are emptied, and deleted after
+`limits.TOMBSTONE_MS` (znodes/transact.py says why). An offset in an undecided transaction must never be removed
+(conformance law 48). Crash points: between any two steps, some offsets are left; the next run continues.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _EMPTY = GroupPartitionState()
 
 
 def delete(store: ZnodeStore, group_id: str) -> None:
-    """Forget all offsets of a group, and which sink owns them.
+    """Delete a group: all its offsets, and the mark of the sink that owns it.
 
     Raises:
-        UnknownGroupError: there is no such group.
-        UnstableOffsetCommitError: a transaction that holds offsets of it is undecided.
+        UnknownGroupError: the group does not exist.
+        UnstableOffsetCommitError: an undecided transaction holds offsets of the group.
         TransactConflictError: its consumers keep committing; stop them first.
     """
     for _ in range(DELETE_ATTEMPTS):
@@ -55,7 +55,7 @@ def _empty(view: ZnodeView, group_id: str, partitions: Sequence[TopicIdPartition
 
 
 def _bury_unless_moved(view: ZnodeView, group_id: str, seen: Znode | None) -> bool:
-    """Every commit sets the group's znode: unchanged means that nothing was committed behind the emptying steps."""
+    """Mark the group as deleted, unless it changed: every commit sets its znode, and may come after the emptying."""
     path = paths.group(group_id)
     if view.get(path) != seen:
         return False
@@ -69,7 +69,7 @@ def _check_deletable(reader: ZnodeReader, group_id: str, partitions: Iterable[To
     for partition in partitions:
         for owner in groups.undecided_owners(reader, group_id, partition):
             raise UnstableOffsetCommitError(
-                "the group has offsets in a transaction that is not decided yet; wait or abort it",
+                "the group has offsets in an undecided transaction; wait, or abort it",
                 group_id=group_id,
                 partition=str(partition),
                 owner=owner,
@@ -77,18 +77,16 @@ def _check_deletable(reader: ZnodeReader, group_id: str, partitions: Iterable[To
 
 
 def expire(store: ZnodeStore, now_ms: int, *, retention_ms: int = limits.OFFSETS_RETENTION_MS) -> list[str]:
-    """Forget offsets that were not committed for `retention_ms`, or whose topic is gone, and groups without any.
+    """Expire offsets that have not been committed for `retention_ms` or whose topic was deleted, and empty groups.
 
-    A group with offsets in an undecided transaction is left alone. One that a sink owns loses only those of deleted
-    topics: the others are where the sink's query resumes exactly, however long it rests.
+    A group with offsets in an undecided transaction keeps them all. A sink's group only loses those of deleted topics:
+    from the others the sink's query resumes exactly, however long it was stopped.
 
     Args:
-        store: of the log.
         now_ms: the store's time.
-        retention_ms: since the last commit of an offset.
 
     Returns:
-        ids of the groups that lost offsets or went.
+        ids of the groups that lost offsets or were removed.
     """
     found = [paths.name_of(segment) for segment in store.children(paths.GROUPS)]
     return [group_id for group_id in found if _expire(store, group_id, now_ms, retention_ms)]
@@ -99,7 +97,7 @@ def _expire(store: ZnodeStore, group_id: str, now_ms: int, retention_ms: int) ->
         partitions = groups.partitions_of(reader, group_id)
         if any(groups.undecided_owners(reader, group_id, partition) for partition in partitions):
             return False
-        # After the group: whatever it read exists here, or is gone for good, as a topic's id never comes back.
+        # Read after the group: a topic that it read either is here or was deleted, since a topic's id never comes back.
         topic_ids = {topic.topic_id for topic in topics.states(reader, {p.topic for p in partitions}).values()}
     changed = 0
 
@@ -120,7 +118,7 @@ def _expire_offsets(
     now_ms: int,
     retention_ms: int,
 ) -> int:
-    """Empty what is stale, remove what was emptied long ago; returns how many offsets expired."""
+    """Empty expired offsets, and remove znodes that were emptied long ago; returns how many offsets expired."""
     record = groups.read_group(view, group_id)
     is_owned = record is not None and record.owning_prefix is not None
     expired = 0
@@ -134,7 +132,7 @@ def _expire_offsets(
             if idle_ms > limits.TOMBSTONE_MS:
                 _remove(view, group_id, path)
             continue
-        # What is pending was committed when its owner decided, whenever it was staged; settling it begins its time.
+        # A pending offset is committed when its owner is decided, however old it is; its age starts when it is settled.
         is_old = idle_ms > retention_ms and not is_owned and not state.pending
         is_stale = partition.topic_id not in topic_ids or is_old
         if is_stale and not groups.undecided_owners(view, group_id, partition):
@@ -144,7 +142,7 @@ def _expire_offsets(
 
 
 def _expire_group(view: ZnodeView, group_id: str, now_ms: int, retention_ms: int) -> bool:
-    """Bury a group without offsets, or remove one that was buried long ago; returns whether this step buried it."""
+    """Mark a group without offsets as deleted, or remove one that was marked long ago; returns whether it marked it."""
     path = paths.group(group_id)
     znode = view.get(path)
     if znode is None:
@@ -158,7 +156,7 @@ def _expire_group(view: ZnodeView, group_id: str, now_ms: int, retention_ms: int
         return False
     partitions = groups.partitions_of(view, group_id)
     if len(partitions) > PARTITIONS_PER_STEP:
-        return False  # it goes once the emptied znodes of its partitions are gone
+        return False  # later, when the emptied znodes of its partitions are gone
     if any(_state(view, group_id, partition) != _EMPTY for partition in partitions):
         return False
     view.set(path, payloads.encode_group(GroupRecord(is_deleted=True)))
@@ -172,7 +170,7 @@ def _state(reader: ZnodeReader, group_id: str, partition: TopicIdPartition) -> G
 
 
 def _remove(view: ZnodeView, group_id: str, path: str) -> None:
-    """Delete the znode of a partition, and the folders above it that it leaves empty."""
+    """Delete the znode of a partition, and the folders above it that become empty."""
     while path != paths.group(group_id) and not view.children(path):
         view.delete(path)
         path = parent_of(path)

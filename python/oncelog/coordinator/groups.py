@@ -1,7 +1,7 @@
-"""Consumer group offsets as znodes: plain commits, offsets staged in a transaction, fetches.
+"""Consumer group offsets as znodes: plain commits, offsets that a transaction stages, and fetches.
 
-The version of the group's own znode orders the group's commits: every commit sets it. How groups go is the matter of
-group_removal.py.
+Every commit sets the group's znode, and the version of this znode orders the group's commits. group_removal.py deletes
+and expires groups.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITIONS_PER_STEP = 200
 
 
 READ_ATTEMPTS = 5
-"""Reads of an offset whose owners go away while they are read, on stores without snapshots."""
+"""How often offsets are read if their owners are deleted meanwhile, on stores without atomic snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class GroupDescription:
 
     Attributes:
         owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
-        offsets: what is committed; the old value where a transaction is undecided.
-        undecided: the open owners that hold offsets of a partition.
+        offsets: the committed offsets. Offsets of undecided transactions do not count.
+        undecided: by partition, the open owners that hold offsets of it.
     """
 
     group_id: str
@@ -61,10 +61,10 @@ class GroupDescription:
 
 
 def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """What a user commits for `partition`.
+    """The offset and metadata that a user commits for `partition`.
 
     Raises:
-        UsageError: no offset, or its metadata is too long.
+        UsageError: the offset is out of bounds, or its metadata is too long.
     """
     value = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     check_number("offset", value.offset, partition=str(partition))
@@ -80,23 +80,21 @@ def as_value(partition: TopicPartition, value: OffsetAndMetadata | int) -> Offse
 
 
 def step_by_step(offsets: GroupOffsets, run: Callable[[GroupOffsets], T]) -> Iterator[T]:
-    """Run a step for some of the offsets after the other; each is of bounded size."""
+    """Run steps of bounded size, one after the other, each for some of the offsets."""
     rows = sorted(offsets.items(), key=lambda row: row[0])
     for at in range(0, len(rows), PARTITIONS_PER_STEP):
         yield from in_parts(rows[at : at + PARTITIONS_PER_STEP], lambda some: run(dict(some)))
 
 
 def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = None, nonce: str | None = None) -> int:
-    """Bump the group's znode and return its new version, which orders the commit of this step.
+    """Set the group's znode; returns its new version, which orders this step's commit.
 
     Args:
-        view: of the step.
-        group_id: of the group.
-        owning_prefix: the sink's prefix that writes; None for plain commits and producers' transactions.
+        owning_prefix: the prefix of the sink that commits; None for plain commits and producers' transactions.
         nonce: of a plain commit, or of the sink's round.
 
     Raises:
-        GroupOwnedError: a sink owns the group's offsets, and it is not the one that commits.
+        GroupOwnedError: another sink owns the group's offsets.
     """
     path = paths.group(group_id)
     znode = view.get(path)
@@ -106,7 +104,7 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
     stored = payloads.decode_group(path, znode.data).owning_prefix
     if stored is not None and stored != owning_prefix:
         raise GroupOwnedError(
-            "the offsets of this group belong to a sink, which commits them with its batches; use another groupId",
+            "a sink owns the offsets of this group, and commits them with its batches; use another groupId",
             group_id=group_id,
             owning_prefix=stored,
             prefix=owning_prefix,
@@ -116,18 +114,18 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
 
 
 def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
-    """Commit offsets outside any transaction.
+    """Commit offsets outside of a transaction.
 
     Raises:
         GroupOwnedError: a sink owns the group's offsets.
-        OutcomeUnknownError: an answer was lost, and others committed since; to commit again could undo what they did.
+        OutcomeUnknownError: an answer was lost, and others committed since. A repetition could undo their commit.
     """
     for _ in step_by_step(offsets, lambda some: _commit(store, group_id, some)):
         pass
 
 
 def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
-    """One step, resolved by its nonce: own nonce found = won; group moved by another = never repeated (I5)."""
+    """Commit in one step. A repetition succeeds if it finds its nonce, and fails if others changed the group (I5)."""
     nonce = random_id()
     base_version = _version(store, group_id)
 
@@ -155,7 +153,7 @@ def _commit_in(view: ZnodeView, group_id: str, offsets: GroupOffsets, nonce: str
 
 
 def stage(view: ZnodeView, group_id: str, offsets: GroupOffsets, owner: str, order: int) -> list[str]:
-    """Stage offsets that become current when `owner` commits; returns the znode paths that now list it.
+    """Stage offsets that become current when `owner` commits; returns the paths of the znodes that list it.
 
     Raises:
         UnstableOffsetCommitError: too many undecided transactions hold offsets of a partition.
@@ -173,9 +171,9 @@ def stage(view: ZnodeView, group_id: str, offsets: GroupOffsets, owner: str, ord
 
 
 def _folded(view: ZnodeView, state: GroupPartitionState) -> GroupPartitionState:
-    """The state without the offsets of decided owners, which their settlers may come to much later.
+    """The state with the pending offsets of decided owners folded in early; they may be settled only much later.
 
-    A fetch reads them the same way; the settler finds nothing left to fold.
+    A fetch gives the same result, and the settler finds nothing left to fold in.
     """
     for pending in state.pending:
         owner = partition_reads.read_owner(view, pending.owner)
@@ -198,7 +196,7 @@ def _check_has_room(group_id: str, partition: TopicIdPartition, state: GroupPart
 
 
 def settle(view: ZnodeView, path: str, owner: str, state: OwnerState) -> None:
-    """Fold in or drop what a decided `owner` staged at `path`; no-op when that happened already."""
+    """Fold in or drop the offset that a decided `owner` staged at `path`, if that has not happened yet."""
     znode = view.get(path)
     if znode is None:
         return
@@ -211,11 +209,11 @@ def settle(view: ZnodeView, path: str, owner: str, state: OwnerState) -> None:
 def fetch(
     reader: ZnodeReader, group_id: str, partitions: Iterable[TopicIdPartition], *, require_stable: bool = True
 ) -> dict[TopicIdPartition, OffsetAndMetadata]:
-    """The group's committed offsets at one moment; partitions without one are left out.
+    """The group's committed offsets at one moment, without partitions that have none.
 
     Raises:
-        UnstableOffsetCommitError: with `require_stable`, while a transaction that holds offsets is undecided.
-        TransactConflictError: the offsets changed whenever they were read; try again.
+        UnstableOffsetCommitError: with `require_stable`, if an undecided transaction holds offsets of these partitions.
+        TransactConflictError: the offsets changed during every read; try again.
     """
     found = {}
     states, owners = _read_together(reader, group_id, list(partitions))
@@ -229,11 +227,11 @@ def fetch(
 def _read_together(
     reader: ZnodeReader, group_id: str, partitions: list[TopicIdPartition]
 ) -> tuple[dict[TopicIdPartition, GroupPartitionState], dict[str, OwnerState]]:
-    """The offsets, then the owners they list: what one owner staged counts in all partitions, or in none.
+    """Read the offsets, then the owners that they list, so that an owner's offsets count in all partitions or in none.
 
-    Assumptions: every commit and every staging sets the group's znode; settling folds in what is decided, and nothing
-    else. While the group's znode stands, hence, an owner is listed wherever it staged or decided already, and what is
-    read of it once, afterwards, holds for all.
+    Assumptions: every commit and every staging sets the group's znode; settling only folds in decided offsets. Hence,
+    while the group's znode is unchanged, every owner is listed wherever it staged offsets, or it was decided before. So
+    its outcome, read once afterwards, applies to all partitions.
     """
     where = [paths.group_partition(group_id, partition) for partition in partitions]
     gone: list[str] = []
@@ -244,12 +242,12 @@ def _read_together(
             continue
         listed = sorted({pending.owner for state in states for pending in state.pending})
         owners = {name: owner for name in listed if (owner := partition_reads.read_owner(reader, name)) is not None}
-        gone = [name for name in listed if name not in owners]  # folded in since: read again
+        gone = [name for name in listed if name not in owners]  # folded in meanwhile: read again
         if not gone:
             return dict(zip(partitions, states, strict=True)), owners
     if gone:
         raise CorruptDataError("a group lists an owner that does not exist", path=paths.group(group_id), owners=gone)
-    raise TransactConflictError("the group's offsets changed whenever they were read; try again", group_id=group_id)
+    raise TransactConflictError("the group's offsets changed during every read; try again", group_id=group_id)
 
 
 def list_groups(store: ZnodeStore) -> list[str]:
@@ -263,7 +261,7 @@ def list_groups(store: ZnodeStore) -> list[str]:
 
 
 def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:
-    """The group's offsets (the old value where a transaction is undecided), or None if there is no such group."""
+    """Describe a group; None if it does not exist."""
     with store.snapshot() as reader:
         record = read_group(reader, group_id)
         if record is None:
@@ -275,7 +273,7 @@ def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:
 
 
 def read_group(reader: ZnodeReader, group_id: str) -> GroupRecord | None:
-    """The group's own znode; None where there is no such group (any more)."""
+    """The group's own record; None if the group does not exist or was deleted."""
     path = paths.group(group_id)
     znode = reader.get(path)
     record = payloads.decode_group(path, znode.data) if znode else None
@@ -290,7 +288,7 @@ def undecided_owners(reader: ZnodeReader, group_id: str, partition: TopicIdParti
 
 
 def partitions_of(reader: ZnodeReader, group_id: str) -> list[TopicIdPartition]:
-    """The partitions that the group has, or had, offsets of."""
+    """The partitions that the group has, or had, offsets for."""
     found = [
         paths.group_partition_of(path)[1]
         for topic in paths_below(reader, paths.group(group_id))

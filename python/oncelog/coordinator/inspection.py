@@ -1,4 +1,4 @@
-"""What tools see of transactions, rounds and ledgers. Reads only; nothing is decided here.
+"""Describes transactions, rounds and ledgers for tools. It only reads, and decides nothing.
 
 Ages are by the store's time, which the caller reads once (znodes/clock.py).
 """
@@ -20,7 +20,7 @@ from oncelog.znodes import paths, payloads
 
 @dataclass(frozen=True, slots=True)
 class RoundName:
-    """A round of a micro-batch: the attempt `number` of the sink that writes under `prefix`."""
+    """A round: attempt `number` to write a micro-batch of the sink with this `prefix`."""
 
     prefix: str
     number: int
@@ -33,13 +33,13 @@ class OwnerDescription:
     Attributes:
         path: of its znode.
         transactional_id, producer: of a producer's transaction; None for a round.
-        round: which one; None for a transaction.
-        outcome: open, commit or abort; what is decided and still described here is not settled yet.
-        is_prepared: it waits for its commit or abort and never times out.
-        age_ms: since the transaction began; since the round was last renewed.
-        timeout_ms: after which age anyone may abort it.
-        partitions: where it wrote.
-        groups: whose offsets it holds.
+        round: None for a transaction.
+        outcome: open, commit or abort. If it is decided, it is not settled yet.
+        is_prepared: whether it is prepared, and so never times out.
+        age_ms: time since the transaction began, or since the round was last renewed.
+        timeout_ms: the age at which any process may abort it.
+        partitions: those that it wrote to.
+        groups: those whose offsets it holds.
     """
 
     path: str
@@ -64,9 +64,9 @@ class TransactionListing:
     """One transactional id.
 
     Attributes:
-        producer: its present identity.
-        state: of its transaction; one that a micro-batch's round owns shows what the round decided.
-        round: that round, if one owns it.
+        producer: its current producer id and epoch.
+        state: of its transaction. If a micro-batch's round owns the transaction, the round's decision counts.
+        round: the round that owns the transaction, if one does.
     """
 
     transactional_id: str
@@ -81,12 +81,12 @@ class TransactionDescription:
 
     Attributes:
         producer, state, round: as in `TransactionListing`.
-        is_prepared: its transaction waits for its commit or abort and never times out.
+        is_prepared: whether its transaction is prepared, and so never times out.
         timeout_ms: of its transactions.
-        idle_ms: since its znode was last written.
-        partitions: what the open or last unsettled transaction wrote to.
-        groups: whose offsets it holds.
-        owner: of that transaction; None when there is none, or when it is settled.
+        idle_ms: time since its znode was last written.
+        partitions: those that the open or last unsettled transaction wrote to.
+        groups: those whose offsets this transaction holds.
+        owner: of this transaction; None if there is none, or if it is settled.
     """
 
     transactional_id: str
@@ -106,12 +106,11 @@ class RoundDescription:
     """One round of a prefix.
 
     Attributes:
-        number: of the round.
-        outcome: open, commit or abort.
-        batch_id, fingerprint, run_id: what it writes, for which run of the query.
-        age_ms: since its driver last renewed it, or since its decision.
-        timeout_ms: after which age anyone may abort it while it is open.
-        partitions: where it wrote.
+        batch_id, fingerprint: of the batch that it writes.
+        run_id: the run of the query that writes it.
+        age_ms: time since its driver last renewed it, or since its decision.
+        timeout_ms: the age at which any process may abort it if it is open.
+        partitions: those that it wrote to.
         transactional_ids: of its participants.
     """
 
@@ -128,14 +127,15 @@ class RoundDescription:
 
 @dataclass(frozen=True, slots=True)
 class LedgerDescription:
-    """The batch ledger of a sink.
+    """The ledger of a sink.
 
     Attributes:
-        query_id, sink_name, run_id: whose it is; `run_id` may write.
-        superseded_runs: runs that were replaced and may not.
-        group_id: the consumer group that its batches maintain, if any.
-        last_batch_id, last_round, last_fingerprint: of the last batch that was decided; None before the first.
-        rounds: those that still have a znode, oldest first; the newest may be open.
+        query_id, sink_name: the query and the sink that it belongs to.
+        run_id: the run of the query that may write.
+        superseded_runs: earlier runs, which may not write any more.
+        group_id: the consumer group whose offsets its batches commit, if any.
+        last_batch_id, last_round, last_fingerprint: of the last decided batch; None before the first one.
+        rounds: those that still have a znode, oldest first; only the newest may be open.
     """
 
     prefix: str
@@ -151,7 +151,7 @@ class LedgerDescription:
 
     @property
     def open_rounds(self) -> list[RoundDescription]:
-        """The undecided ones: one at most, by the ledger's rules."""
+        """The undecided rounds; by the ledger's rules at most one."""
         return [found for found in self.rounds if found.outcome is Outcome.OPEN]
 
 
@@ -159,7 +159,7 @@ class LedgerDescription:
 
 
 def describe_owners(reader: ZnodeReader, owner_paths: Iterable[str], now_ms: int) -> list[OwnerDescription]:
-    """What is known of owners, by their paths; those that were settled and deleted meanwhile are left out."""
+    """Describe the owners at these paths, except those that were settled and deleted meanwhile."""
     found = (_describe_owner(reader, path, now_ms) for path in owner_paths)
     return [description for description in found if description is not None]
 
@@ -192,10 +192,7 @@ def _describe_owner(reader: ZnodeReader, path: str, now_ms: int) -> OwnerDescrip
 
 
 def find_hanging(store: ZnodeStore, now_ms: int, *, max_age_ms: int | None = None) -> list[OwnerDescription]:
-    """Open transactions and rounds that are older than their own time-out, or than `max_age_ms`; oldest first.
-
-    A prepared transaction has no time-out, so only `max_age_ms` finds it. Reads all transactional ids.
-    """
+    """Open transactions and rounds beyond their time-out or `max_age_ms`: see `Admin.find_hanging`. Reads all ids."""
     limit_ms = float("inf") if max_age_ms is None else max_age_ms
     described = describe_owners(store, owners.open_owners(store), now_ms)
     hanging = [owner for owner in described if owner.outcome is Outcome.OPEN]
@@ -213,7 +210,7 @@ def list_transactions(
     prefix: str = "",
     producer_ids: Collection[int] = (),
 ) -> Iterator[TransactionListing]:
-    """The transactional ids that pass every filter given, by name; expired ones are hidden (KIP-664)."""
+    """The transactional ids that match all given filters: see `Admin.list_transactions`."""
     names = sorted(paths.name_of(segment) for segment in store.children(paths.TRANSACTIONS))
     wanted = [name for name in names if name.startswith(prefix)]
     for at in range(0, len(wanted), owners.ZNODES_PER_READ):
@@ -237,11 +234,7 @@ def _listings(store: ZnodeStore, names: list[str]) -> Iterator[TransactionListin
 
 
 def describe_transaction(store: ZnodeStore, transactional_id: str, now_ms: int) -> TransactionDescription:
-    """Everything about one transactional id.
-
-    Raises:
-        InvalidProducerIdMappingError: there is no such id, or it expired.
-    """
+    """Everything about one transactional id: see `Admin.describe_transaction`."""
     path = paths.transaction(transactional_id)
     with store.snapshot() as reader:
         znode = reader.get(path)
@@ -271,16 +264,12 @@ def _last_owner(stored: TransactionMetadata) -> list[str]:
 
 
 def list_prefixes(reader: ZnodeReader) -> list[str]:
-    """The transactional-id prefixes that sinks have written under."""
+    """The transactional-id prefixes under which sinks have written."""
     return EMBEDDED.prefixes(reader)
 
 
 def describe_ledger(store: ZnodeStore, prefix: str, now_ms: int) -> LedgerDescription:
-    """The batch ledger of a prefix.
-
-    Raises:
-        UnknownPrefixError: no sink has written under it.
-    """
+    """The ledger of a prefix: see `Admin.describe_ledger`."""
     with store.snapshot() as reader:
         ledger = EMBEDDED.require(reader, prefix)
         last = ledger.last
@@ -320,7 +309,7 @@ def _describe_rounds(reader: ZnodeReader, prefix: str, now_ms: int) -> Iterator[
 
 
 def _since(then_ms: int, now_ms: int) -> int:
-    """The time since then; what was written after `now_ms` was read is not older than nothing."""
+    """The time since `then_ms`; never negative, although a znode may be written after `now_ms` was read."""
     return max(now_ms - then_ms, 0)
 
 

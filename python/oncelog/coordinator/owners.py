@@ -1,4 +1,4 @@
-"""All owners of a log, for tools and upkeep. Clients never need them: they go by what partitions and groups list."""
+"""Lists all owners of a log, for tools and upkeep. Clients only need the owners that partitions and groups list."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from oncelog.znodes import paths, payloads
 from oncelog.znodes.walking import paths_below
 
 ZNODES_PER_READ = 500
-"""Bounds a reply of the store."""
+"""Bounds the size of a reply from the store."""
 
 
 def open_owners(store: ZnodeStore) -> list[str]:
-    """Every open owner: of transactions and of rounds. Reads all ids."""
+    """All open owners: transactions and rounds. Reads all ids."""
     return [path for path, outcome in _all_owners(store) if outcome is Outcome.OPEN]
 
 
 def decided_owners(store: ZnodeStore) -> list[str]:
-    """Every decided owner whose znode is still there: not settled yet, or a prefix's memory. Reads all ids."""
+    """All decided owners that still have a znode: unsettled ones, and rounds that a ledger needs. Reads all ids."""
     return [path for path, outcome in _all_owners(store) if outcome is not Outcome.OPEN]
 
 

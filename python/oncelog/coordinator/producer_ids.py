@@ -1,6 +1,6 @@
-"""Producer ids, taken from the store in blocks, so that no two producers of a log ever share one.
+"""Allocates producer ids, which are unique in a log. They are taken from the store in blocks.
 
-A crash or a lost answer wastes at most one block; ids are never given back.
+A crash or a lost answer wastes at most one block; ids are never returned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_PRODUCER_ID = MAX_LONG
 
 
 class ProducerIds:
-    """Allocates producer ids for one process. Safe to share between threads; a forked child begins with none."""
+    """Allocates producer ids for one process. Safe to share between threads; a forked child takes its own block."""
 
     def __init__(self, store: ZnodeStore) -> None:
         self._store = store
@@ -33,13 +33,9 @@ class ProducerIds:
         self._process_id = os.getpid()
 
     def take(self) -> int:
-        """A producer id that nobody else has.
-
-        Raises:
-            FatalError: the ids of this log are used up.
-        """
+        """A new producer id. Raises a FatalError if the ids of this log are used up."""
         if os.getpid() != self._process_id:
-            self._begin()  # what is at hand is the parent's, and a thread that is not here may hold the lock
+            self._begin()  # the ids are the parent's, and one of its threads may hold the lock forever
         with self._lock:
             if not self._available:
                 start = self._take_block()
@@ -48,7 +44,7 @@ class ProducerIds:
 
     def _take_block(self) -> int:
         nonce = random_id()
-        # The nonce tells the next run whether this one won.
+        # By the nonce, a repetition finds out whether an earlier run succeeded.
         return resolving(lambda: self._store.transact(lambda view: _next_block(view, nonce)))
 
 

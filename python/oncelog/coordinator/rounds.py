@@ -1,14 +1,14 @@
-"""A micro-batch as one round of the ledger that owns data: the driver's side of the sinks of the embedded log.
+"""Writes a micro-batch as one round of the ledger: the driver's side of the sinks of the embedded log.
 
-The tasks wrote and fsynced files and touched no znode; here the driver appends the blocks under the round, and decides
-with one small multi (ledger/batches.py). Crash points:
-  plan     the round exists, open, and the previous undecided one is aborted    → a restart aborts it and begins anew
-  write    some partitions list the round                                       → the same
-  decide   everything is visible, or nothing                                    → a restart skips the batch
-  settle   lists are shortened                                                  → anyone finishes
+Tasks have written and fsynced files, and no znode. The driver appends their blocks under the round, and decides with
+one small multi (ledger/batches.py). Crash points, and what follows after a crash:
+  plan     the round is open, and the previous undecided one is aborted    a restart aborts it and starts again
+  write    some partitions list the round                                  the same
+  decide   everything is visible, or nothing                               a restart skips the batch
+  settle   some partitions do not list the round any more                  any settler continues
 
-The participant of log partition number p has the transactional id ``<prefix>-<p>``, so readers and tools see the
-field's terms: producer id, epoch, sequence.
+The participant of log partition number p has the transactional id ``<prefix>-<p>``. So readers and tools see the usual
+terms: producer id, epoch, sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from oncelog.znodes.transact import in_parts
 
 @dataclass(frozen=True, slots=True)
 class PartitionBlocks:
-    """What a batch appends to one partition; `manifest_file` lists the blocks when a znode could not."""
+    """What a batch appends to one partition; `manifest_file` lists the blocks if they are too many for a znode."""
 
     partition: TopicIdPartition
     blocks: tuple[Block, ...]
@@ -49,7 +49,7 @@ class PartitionBlocks:
 
 @dataclass(frozen=True, slots=True)
 class RoundServices:
-    """What a round works with: the store, the index files, and the process's producer ids."""
+    """The parts that a round needs: the store, the index files, and the process's producer ids."""
 
     store: ZnodeStore
     index_files: IndexFiles
@@ -57,15 +57,14 @@ class RoundServices:
 
 
 def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = limits.ROUND_TIMEOUT_MS) -> Round | None:
-    """Plan a batch against the ledger.
+    """Ask the ledger for a round.
 
     Args:
-        services: of this process.
         request: the batch.
-        timeout_ms: after this long without renewal anyone may abort the round.
+        timeout_ms: any process may abort the round if it is not renewed for this long.
 
     Returns:
-        the open round to write the batch in; None when the log holds the batch already.
+        the open round in which to write the batch; None if the batch is already in the log.
 
     Raises:
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
@@ -76,7 +75,7 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
 
 
 def new_record(request: BatchRequest, *, timeout_ms: int) -> Callable[[int, str, OwnerRecord | None], OwnerRecord]:
-    """What makes the record of the batch's round; see `BatchSteps.begin`."""
+    """The function that makes the record of the batch's round; see `BatchSteps.begin`."""
 
     def make(_: int, nonce: str, __: OwnerRecord | None) -> OwnerRecord:
         return OwnerRecord(
@@ -93,7 +92,7 @@ def new_record(request: BatchRequest, *, timeout_ms: int) -> Callable[[int, str,
 
 
 class Round:
-    """One attempt to write one micro-batch. Made by `begin`; write, then decide or abort."""
+    """One attempt to write one micro-batch, from `begin`. Write, then decide or abort."""
 
     def __init__(self, services: RoundServices, steps: BatchSteps[OwnerRecord], opened: OpenRound[OwnerRecord]) -> None:
         self._services = services
@@ -108,10 +107,10 @@ class Round:
         self.partitions: tuple[TopicIdPartition, ...] = ()
 
     def write(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> None:
-        """Append the tasks' blocks: per participant init, begin, append and prepare, in few multis.
+        """Append the tasks' blocks: for each participant init, begin, append and prepare, in a few multis.
 
         Raises:
-            RoundAbortedError: someone aborted the round; run the batch again.
+            RoundAbortedError: the round was aborted; run the batch again.
             RunSupersededError: a newer run took over.
         """
         for chunk in partition_log.in_steps(self._by_number(blocks)):
@@ -126,7 +125,7 @@ class Round:
                 partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
 
     def _write_participants(self, participants: Sequence[Sequence[PartitionBlocks]]) -> dict[TopicIdPartition, int]:
-        """Append what some participants wrote, in one step; returns the lengths of the partitions' tails."""
+        """Append the blocks of some participants in one step; returns the lengths of the partitions' tails."""
 
         def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
             return self._steps.run(lambda view: self._write(view, participants, fresh_ids))
@@ -140,7 +139,7 @@ class Round:
         """Stage the batch's source offsets; they become current with the decision.
 
         Raises:
-            BatchRefusedError: the group does not stand where the batch starts.
+            BatchRefusedError: the group's offsets are not those at which the batch starts.
         """
 
         def stage(some: GroupOffsets) -> None:
@@ -151,15 +150,15 @@ class Round:
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
-        """Make everything the round wrote visible, in one small multi. Afterwards nobody can undo it (I6)."""
+        """Make everything that the round wrote visible, in one small multi. It cannot be undone afterwards (I6)."""
         self._steps.decide(self._opened, self._complete)
 
     def abort(self) -> None:
-        """Abort the round if it is still open; nothing of it will ever be visible."""
+        """Abort the round if it is still open. Then nothing of it ever becomes visible."""
         self._steps.abort(self.number)
 
     def renew(self) -> None:
-        """Tell the others that the driver lives: the round's time-out counts from here."""
+        """Start the round's time-out again: the driver is alive."""
         self._steps.renew(self.number)
 
     def _write(
@@ -167,7 +166,7 @@ class Round:
     ) -> dict[TopicIdPartition, int]:
         _, record = self._steps.check_open(view, self.number)
         written = set(record.partitions)
-        # An earlier try of this step, or of a part of it, may have won.
+        # An earlier try of this step, or of a part of it, may have succeeded.
         missing = [
             (parts, fresh_id)
             for parts, fresh_id in zip(participants, fresh_ids, strict=True)
@@ -216,7 +215,7 @@ class Round:
         )
 
     def _by_number(self, blocks: Mapping[TopicIdPartition, Sequence[Block]]) -> Iterator[list[PartitionBlocks]]:
-        """What the batch appends, by participant: all topics' partitions of one number."""
+        """What the batch appends, by participant: the partitions of all topics with the same number."""
         manifests = partition_log.write_manifests(self._store, self._services.index_files, blocks)
         written = [PartitionBlocks(part, tuple(blocks[part]), manifests.get(part)) for part in blocks]
         for _, parts in groupby(sorted(written, key=_number_of), key=_number_of):
@@ -225,7 +224,7 @@ class Round:
     def _stage(self, view: ZnodeView, offsets: GroupProgress[TopicIdPartition], end: GroupOffsets) -> None:
         _, record = self._steps.check_open(view, self.number)
         if end and paths.group_partition(offsets.group_id, next(iter(end))) in record.groups:
-            return  # an earlier try won
+            return  # an earlier try succeeded
         held = groups.fetch(view, offsets.group_id, end)
         offsets.check_unmoved({partition: value.offset for partition, value in held.items()})
         order = groups.next_order(view, offsets.group_id, owning_prefix=self._prefix, nonce=self._nonce)
@@ -241,7 +240,7 @@ class Round:
         group = groups.read_group(view, group_id)
         if group is None or group.nonce != self._nonce:
             raise BatchRefusedError(
-                "someone else committed offsets of this sink's group while the batch was written; use another groupId",
+                "another client committed offsets of this sink's group during the batch; use another groupId",
                 group_id=group_id,
                 prefix=self._prefix,
             )

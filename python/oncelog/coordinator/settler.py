@@ -1,16 +1,16 @@
-"""Settling: after the decision, write the control markers and stop listing the owner. Anyone, any time, repeatable.
+"""Settles decided owners: writes their control markers, and takes them off the partitions' lists.
 
-A decision is one znode write and is visible at once; settling only keeps the lists short. It uses a snapshot of
-``/commits`` that is at least `limits.SETTLE_LAG_MS` old, so that concurrent plans, which start over when a settler's
-snapshot is younger than theirs, hardly ever do.
+Any process may settle at any time, and repeat it. A decision is one znode write and is visible at once; settling only
+keeps the lists short. It uses a value of ``/commits`` that is at least `limits.SETTLE_LAG_MS` old: a concurrent plan
+starts over if a settler's value is newer than its own, and so this hardly ever happens.
 
-Steps, each one multi; a crash leaves lists that the next settler finishes, or unlisted owners, which upkeep finds
+Each step is one multi. After a crash, the next settler continues with the lists, and upkeep finds unlisted owners
 (`forget_unlisted`):
-  1  per chunk of partitions: markers, aborted ranges, owners removed, trim raised
-  2  per owner no partition lists any more: pending group offsets folded in or dropped, the transactional id completed,
-     the owner's znode deleted
-Only an open owner is ever listed anew. Hence a decided one that is found unlisted stays so, and step 2 need not compare
-the partitions again. The last chunk of 1 and the first of 2 share a multi, which mostly is the only one.
+  1  for each chunk of partitions: write markers with the aborted ranges, take owners off the lists, raise the trim
+  2  for each owner that no partition lists any more: fold in or drop its group offsets, complete its transactional id,
+     delete its znode
+Only open owners are added to a list. Hence a decided owner that is on no list stays off, and step 2 does not need to
+compare the partitions again. The last chunk of step 1 and the first of step 2 share a multi, usually the only one.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from oncelog.znodes.transact import in_parts
 PARTITIONS_PER_STEP = 50
 OWNERS_PER_STEP = 200
 OPERATIONS_PER_STEP = 400
-"""Of step 1, and of step 2, which may share a multi: together below limits.MULTI_MAX_OPS."""
+"""Limits of step 1 and of step 2, which may share a multi: together below limits.MULTI_MAX_OPS."""
 
 OPERATIONS_PER_OWNER = 3
 PIECES_PER_PART = 10
-"""Group partitions and participants of one owner that are never finished in less than a step, however large they are
+"""So many group partitions or participants of one owner always fit into a step, however large they are
 (limits.MAX_GROUP_PARTITION_BYTES)."""
 
 
 class Settler:
-    """Settles what partitions list. One per process part that writes or plans; not shared between threads."""
+    """Settles what partitions list, for one client. Not shared between threads."""
 
     def __init__(self, store: ZnodeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._sample: tuple[int, int] | None = None  # when a snapshot was taken, and its zxid
+        self._sample: tuple[int, int] | None = None  # when /commits was read, and its zxid
         self._waiting: set[TopicIdPartition] = set()
 
     def settle_if_due(self, partitions: Iterable[TopicIdPartition]) -> int:
-        """Settle with a snapshot of at least the settle lag, if one was taken long enough ago; else remember one.
+        """Settle if ``/commits`` was read at least the settle lag ago; otherwise read it for a later call.
 
         Cheap enough to call after every transaction.
 
         Args:
-            partitions: to settle from now on until they list nothing decided, or it fails, in any order: what is done
-                depends on which they are alone.
+            partitions: are settled by this and later calls until they list nothing decided, or settling fails. Their
+                order does not matter.
 
         Returns:
-            how many owners were settled somewhere.
+            how many owners were settled in some partition.
         """
         self._waiting.update(partitions)
         now, sample = self._clock.monotonic_ms(), self._sample
@@ -75,7 +75,7 @@ class Settler:
         return self._settle(waiting, sample[1])
 
     def settle_now(self, partitions: Iterable[TopicIdPartition]) -> int:
-        """Settle everything decided before the call, once the settle lag is over; where there is nothing, at once."""
+        """Wait for the settle lag and settle everything decided before the call; return at once if there is nothing."""
         named = list(partitions)
         zxid = snapshot.commits_zxid(self._store)
         seen = self._look(named, zxid)
@@ -85,7 +85,7 @@ class Settler:
         return self._settle(named, zxid)
 
     def _look(self, partitions: Iterable[TopicIdPartition], zxid: int) -> LogSnapshot | None:
-        """None if another settler used a younger snapshot: its work covers this one."""
+        """Plan with this zxid; None if another settler used a newer one, which covers this work."""
         try:
             return snapshot.take(self._store, partitions, snapshot_zxid=zxid, with_neighbours=True)
         except PlanOvertakenError:
@@ -118,7 +118,7 @@ class Settler:
     def _settle_and_finish(
         self, chunk: Sequence[TopicIdPartition], ready: frozenset[str], zxid: int, unlisted: Mapping[str, OwnerState]
     ) -> None:
-        """Settle the last chunk and finish the owners that are listed nowhere then, together where that is one step."""
+        """Settle the last chunk and finish the owners that are then unlisted, in one step if it is not too large."""
         first, *others = _steps(unlisted) or [[]]
 
         def together(view: ZnodeView) -> frozenset[str]:
@@ -133,7 +133,7 @@ class Settler:
 
 
 def _ready(seen: LogSnapshot) -> frozenset[str]:
-    """The owners that are decided, and those that are gone."""
+    """The owners that may be settled: the committed and the aborted ones."""
     return seen.plan.visible | seen.plan.gone
 
 
@@ -157,7 +157,7 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
     _read_ahead(view, chunk, ready)
     for partition in chunk:
         if not partition_reads.exists(view, partition):
-            continue  # the topic was deleted since
+            continue  # the topic was deleted meanwhile
         decided = []
         for span in partition_reads.read_partition(view, partition).owners:
             owner = partition_reads.read_owner(view, span.owner) if span.owner in ready else None
@@ -168,7 +168,7 @@ def _settle_chunk(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: fro
 
 
 def _read_ahead(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: frozenset[str]) -> None:
-    """Read together what settling will ask for one by one."""
+    """Read all znodes at once that settling will read one by one."""
     view.get_many(path for partition in chunk for path in (paths.partition(partition), paths.tail(partition)))
     listed = partition_reads.read_existing(view, chunk).items()
     spans = [(partition, span) for partition, state in listed for span in state.owners if span.owner in ready]
@@ -177,7 +177,7 @@ def _read_ahead(view: ZnodeView, chunk: Sequence[TopicIdPartition], ready: froze
 
 
 def _left_over(seen: LogSnapshot, ready: frozenset[str]) -> set[str]:
-    """Owners that some partition lists behind more than one step can settle; the next settler comes to them."""
+    """Owners that a partition lists after those that one step can settle; the next settler gets to them."""
     left: set[str] = set()
     for state in seen.partitions.values():
         left.update([span.owner for span in state.owners if span.owner in ready][OWNERS_PER_STEP:])
@@ -185,7 +185,7 @@ def _left_over(seen: LogSnapshot, ready: frozenset[str]) -> set[str]:
 
 
 def _unsettled(seen: LogSnapshot, settled: frozenset[str]) -> set[TopicIdPartition]:
-    """Partitions that still list decided owners: too late for the snapshot, held back elsewhere, or left over."""
+    """Partitions that still list decided owners: decided too late, held back in another partition, or left over."""
     left = {name for name, owner in seen.owners.items() if owner.outcome is not Outcome.OPEN} - settled
     return {partition for partition, state in seen.partitions.items() if any(s.owner in left for s in state.owners)}
 
@@ -194,17 +194,17 @@ def _unsettled(seen: LogSnapshot, settled: frozenset[str]) -> set[TopicIdPartiti
 
 
 def forget_unlisted(store: ZnodeStore) -> None:
-    """Finish every decided owner that no partition lists: its settler died, or its topics were deleted.
+    """Finish all decided owners that no partition lists, because a settler died or topics were deleted.
 
-    Reads all owners; for upkeep.
+    For upkeep, since it reads all owners.
     """
     forget(store, owners.decided_owners(store))
 
 
 def forget(store: ZnodeStore, candidates: Iterable[str]) -> None:
-    """Finish those of `candidates` that are decided and that no partition lists.
+    """Finish those `candidates` that are decided and that no partition lists.
 
-    The newest rounds of a prefix keep their znodes: they are the ledger's memory.
+    The newest rounds of a prefix keep their znodes, since the ledger needs them.
     """
     unlisted: dict[str, OwnerState] = {}
     listed: dict[str, frozenset[str]] = {}
@@ -232,13 +232,7 @@ class _Part(NamedTuple):
 
 
 def _finish(store: ZnodeStore, steps: Iterable[Sequence[_Part]], unfinished: frozenset[str] = frozenset()) -> None:
-    """Finish decided, unlisted owners.
-
-    Args:
-        store: of the log.
-        steps: see `_steps`.
-        unfinished: owners of which some part could not be finished before.
-    """
+    """Finish decided, unlisted owners in these steps; `unfinished` are owners with parts that could not be finished."""
 
     def finish(parts: Sequence[_Part]) -> None:
         nonlocal unfinished
@@ -249,7 +243,7 @@ def _finish(store: ZnodeStore, steps: Iterable[Sequence[_Part]], unfinished: fro
 
 
 def _finish_parts(view: ZnodeView, parts: Sequence[_Part], unfinished: frozenset[str]) -> frozenset[str]:
-    """Finish some parts; returns the owners of which some part could not be finished, in this step or before."""
+    """Finish some parts; returns the owners with parts that could not be finished, in this step or before."""
     for part in parts:
         if not _finish_part(view, part, unfinished):
             unfinished |= {part.owner}
@@ -269,7 +263,7 @@ def _finish_part(view: ZnodeView, part: _Part, unfinished: frozenset[str]) -> bo
 
 
 def _steps(unlisted: Mapping[str, OwnerState]) -> list[list[_Part]]:
-    """What there is to finish, in steps of about `OPERATIONS_PER_STEP`."""
+    """Divide the work to finish these owners into steps of about `OPERATIONS_PER_STEP`."""
     steps: list[list[_Part]] = []
     room = 0
     for owner, state in sorted(unlisted.items()):

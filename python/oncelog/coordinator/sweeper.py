@@ -1,8 +1,9 @@
-"""Time-outs: aborts transactions and rounds whose owner went silent, expires idle ids. Anyone may sweep.
+"""Aborts transactions and rounds beyond their time-outs, and expires idle transactional ids. Any process may do it.
 
-Time is the store's: one set of ``/clock`` per sweep, never a client's clock and never taken backwards (invariant I13).
-A transaction's start is its owner's creation, a round's renewal its last set. A time-out aborts only what is still open
-in the same compare-and-set; if it races a commit, one of them wins and both callers are told which.
+The time is the store's, from one set of ``/clock`` per sweep; a client's clock must never be used (invariant I13). A
+transaction starts when its owner's znode is created; a round is renewed when its znode is set. A time-out aborts only
+an owner that is still open in the same compare-and-set. If it races with a commit, one of them succeeds, and both
+callers learn which.
 """
 
 from __future__ import annotations
@@ -34,18 +35,14 @@ class Overdue:
 def sweep(
     store: ZnodeStore, coordinator: TransactionCoordinator, partitions: Iterable[TopicIdPartition]
 ) -> list[Overdue]:
-    """Abort what is overdue among the owners that `partitions` list.
-
-    Returns:
-        what this call aborted.
-    """
+    """Abort overdue owners that `partitions` list; returns those that this call aborted."""
     seen = snapshot.take(store, partitions)
     waiting = sorted(name for name, state in seen.owners.items() if state.outcome is Outcome.OPEN)
     return sweep_owners(store, coordinator, waiting)
 
 
 def sweep_owners(store: ZnodeStore, coordinator: TransactionCoordinator, owners: Iterable[str]) -> list[Overdue]:
-    """Abort what is overdue among `owners`."""
+    """Abort those `owners` that are overdue; returns those that this call aborted."""
     candidates = list(owners)
     if not candidates:
         return []
@@ -76,9 +73,9 @@ def _time_out(store: ZnodeStore, coordinator: TransactionCoordinator, owner: str
 
 
 def expire_transactional_ids(store: ZnodeStore) -> list[str]:
-    """Expire ids that were idle for limits.TRANSACTIONAL_ID_EXPIRATION_MS, and remove the tombstones of expired ones.
+    """Expire ids that have been idle for limits.TRANSACTIONAL_ID_EXPIRATION_MS, and remove old tombstones.
 
-    Only empty and complete ids expire (conformance: 13).
+    Only ids in an empty or complete state expire (conformance: 13).
 
     Returns:
         the ids that this call expired.

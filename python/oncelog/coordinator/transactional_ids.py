@@ -1,7 +1,7 @@
-"""Transactional ids as znodes: loads metadata, runs one step of the pure core, stores it and carries out what it says.
+"""Transactional ids as znodes: loads metadata, runs a step of the pure core, stores the result, executes instructions.
 
-Every function works on the view of a running step, so that callers can join several in one multi. The rules are in
-protocol/coordinator_core.py; nothing is decided here.
+All functions work on the view of a running step, so that callers can combine several in one multi. All rules are in
+protocol/coordinator_core.py; this module decides nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from oncelog.znodes.payloads import OwnerRecord
 
 
 def load(reader: ZnodeReader, transactional_id: str) -> TransactionMetadata | None:
-    """The stored metadata, None where the id is unknown.
+    """The stored metadata; None if the id is unknown.
 
     Raises:
-        CorruptDataError: the id's znode cannot be read, or holds the metadata of another id.
+        CorruptDataError: the id's znode cannot be read, or has the metadata of another id.
     """
     path = paths.transaction(transactional_id)
     znode = reader.get(path)
@@ -42,7 +42,7 @@ def load(reader: ZnodeReader, transactional_id: str) -> TransactionMetadata | No
 
 
 def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> Outcome | None:
-    """What the owner of the id's open or last transaction says; None when it was settled and deleted."""
+    """The outcome of the id's open or last transaction; None if its owner was settled and deleted."""
     if metadata is None or metadata.owner is None:
         return None
     state = partition_reads.read_owner(reader, metadata.owner)
@@ -50,10 +50,10 @@ def owner_outcome(reader: ZnodeReader, metadata: TransactionMetadata | None) -> 
 
 
 def effective_state(reader: ZnodeReader, stored: TransactionMetadata) -> TxnState:
-    """The state as its readers see it: a participant of a round shows what the round decided, though nobody stored it.
+    """The state as readers see it: for a participant of a round, the round's decision counts, though it is not stored.
 
-    Where the round does not list the participant (any more), it is not committed. It is complete once no partition
-    lists the round.
+    A participant that the round does not list (any more) is not committed. It is complete once no partition lists the
+    round.
     """
     if stored.round is None or stored.open_transaction is None or stored.owner is None:
         return stored.state
@@ -74,11 +74,7 @@ def _lists(reader: ZnodeReader, partition: TopicIdPartition, owner: str) -> bool
 
 
 def apply(view: ZnodeView, event: events.Event) -> Step:
-    """Run one step of the core on the stored metadata, and write what it leads to.
-
-    Raises:
-        what coordinator_core.step raises; nothing is written then.
-    """
+    """Run one step of the core on the stored metadata, and write the result. If the core raises, nothing is written."""
     before = load(view, event.transactional_id)
     step = core.step(before, event)
     if step.metadata is not before:
@@ -103,20 +99,20 @@ def _execute(view: ZnodeView, instruction: events.Instruction, timeout_ms: int) 
     if isinstance(instruction, events.CreateOwner):
         record = OwnerRecord(Outcome.OPEN, partitions, timeout_ms=timeout_ms)
         grow_owner(view, instruction.owner, record, exists=False)
-    elif not paths.is_round(instruction.owner):  # a round's znode is its driver's (rounds.py)
+    elif not paths.is_round(instruction.owner):  # only its driver writes a round's znode (rounds.py)
         record = _open_owner(view, instruction.owner)
         grow_owner(view, instruction.owner, replace(record, partitions=partitions))
 
 
 def ensure_room(path: str, data: bytes) -> None:
-    """Refuse a transaction that grows beyond what the step that ends it could write.
+    """Refuse a transaction that grows so large that the step that ends it would not fit into a multi.
 
     Raises:
         StepTooLargeError: abort it; nothing was written.
     """
     if len(data) > limits.MAX_TRANSACTION_BYTES:
         raise StepTooLargeError(
-            "the transaction names more partitions than its end could write at once; write to fewer of them in one "
+            "the transaction has too many partitions to be ended in one step; write to fewer partitions in one "
             "transaction, or use shorter names",
             path=path,
             size_bytes=len(data),
@@ -125,7 +121,7 @@ def ensure_room(path: str, data: bytes) -> None:
 
 
 def grow_owner(view: ZnodeView, owner: str, record: OwnerRecord, *, exists: bool = True) -> None:
-    """Write an open owner that names more than before.
+    """Write an open owner that names more partitions or groups than before.
 
     Raises:
         StepTooLargeError: see `ensure_room`.
@@ -142,7 +138,7 @@ def _decide(view: ZnodeView, decision: events.Decide) -> None:
 
 
 def _finish_if_unlisted(view: ZnodeView, owner: str) -> None:
-    """Finish an owner that staged offsets alone with its decision: no partition lists it, for a settler to find it."""
+    """Finish an owner that only staged offsets, together with its decision: no partition lists it for a settler."""
     state = partition_reads.read_owner(view, owner)
     if state is None or state.partitions or len(state.groups) > groups.PARTITIONS_PER_STEP:
         return
@@ -167,10 +163,10 @@ def commit_at_once(
     owner: str,
     fresh_producer_id: int | None,
 ) -> ProducerIdAndEpoch:
-    """Begin, commit and complete a transaction that one append to one partition makes whole.
+    """Begin, commit and complete a transaction that consists of one append to one partition (one-phase commit).
 
-    The caller appends in the same step, with the marker (`Append.commits`). Nothing is left for `owner` to decide or to
-    settle, so it gets no znode. Returns the identity of the next transaction.
+    The caller appends in the same step, with the marker (`Append.commits`). `owner` has nothing to decide or to settle,
+    so it gets no znode. Returns the identity of the next transaction.
     """
     name = stored.transactional_id
     steps: tuple[events.Event, ...] = (
@@ -185,7 +181,7 @@ def commit_at_once(
 
 
 def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[str]) -> None:
-    """Make the owner's znode name the group partitions that list it, so that settling finds them."""
+    """Add group partitions to the owner's znode, so that settling finds them."""
     record = _open_owner(view, owner)
     listed = tuple(sorted({*record.groups, *group_partitions}))
     grow_owner(view, owner, replace(record, groups=listed))
@@ -197,7 +193,7 @@ def add_groups_to_owner(view: ZnodeView, owner: str, group_partitions: Sequence[
 def join_round(
     view: ZnodeView, transactional_id: str, round_path: str, nonce: str, fresh_producer_id: int | None
 ) -> ProducerIdAndEpoch:
-    """Initialise a participant for an open round; completes what an earlier round left, with that round's outcome."""
+    """Initialise a participant for an open round; also completes its transaction in an earlier round, if any."""
     stored = load(view, transactional_id)
     event = events.InitProducerId(
         transactional_id=transactional_id,
@@ -218,7 +214,7 @@ def add_partitions(
     partitions: Sequence[TopicIdPartition],
     owner: str,
 ) -> Step:
-    """Register partitions in the transaction; the first ones begin it."""
+    """Add partitions to the transaction; the first ones begin it."""
     event = events.AddPartitions(
         transactional_id=transactional_id, producer=producer, partitions=tuple(partitions), owner=owner
     )
@@ -226,7 +222,7 @@ def add_partitions(
 
 
 def prepare(view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-    """Mark the open transaction as prepared; returns its token."""
+    """Mark the open transaction as prepared; returns the identity that its token names."""
     return apply(view, events.Prepare(transactional_id=transactional_id, producer=producer)).answer
 
 
@@ -234,15 +230,14 @@ def prepare(view: ZnodeView, transactional_id: str, producer: ProducerIdAndEpoch
 
 
 def fold(view: ZnodeView, owner: str, state: OwnerState) -> bool:
-    """Fold in or drop the group offsets of a decided owner, and complete its transactional ids, before its znode goes.
+    """Before a decided owner's znode is deleted: fold in or drop its group offsets, complete its transactional ids.
 
     Args:
-        view: of the step.
         owner: path of an owner that no partition lists.
         state: of the owner, or a part of it.
 
     Returns:
-        False when an id needs a fresh producer id for that: its next init will do it, and the znode must stay.
+        False if an id needs a new producer id for that. Then its next init completes it, and the znode must stay.
     """
     for path in state.groups:
         groups.settle(view, path, owner, state)
@@ -267,7 +262,7 @@ def ids_of(owner: str, partitions: Iterable[str]) -> list[str]:
 
 
 def time_out(view: ZnodeView, owner: str, fresh_producer_id: int | None) -> bool:
-    """Abort and fence the transaction of `owner` if it is still open and unprepared; returns whether this step did."""
+    """Abort and fence the transaction of `owner` if it is open and not prepared; returns whether this step did it."""
     transactional_id = paths.transactional_id_of(owner)
     stored = load(view, transactional_id)
     if stored is None or stored.owner != owner or stored.open_transaction is None or stored.prepared:
@@ -282,10 +277,10 @@ def time_out(view: ZnodeView, owner: str, fresh_producer_id: int | None) -> bool
 
 
 def force_abort(view: ZnodeView, transactional_id: str, owner: str, fresh_producer_id: int | None) -> bool:
-    """Abort the id's transaction of `owner`, prepared or not, on an operator's word; its producer is fenced.
+    """Abort the transaction of `owner`, prepared or not, for an operator, and fence its producer.
 
     Returns:
-        whether this step did it; False when that transaction is decided, and the id may have gone on to the next.
+        whether this step did it; False if that transaction is decided. The id may have begun its next one.
 
     Raises:
         InvalidTxnStateError: a micro-batch owns it; abort the round instead.
@@ -306,7 +301,7 @@ def force_abort(view: ZnodeView, transactional_id: str, owner: str, fresh_produc
 
 
 def expire(view: ZnodeView, transactional_id: str, version: int) -> bool:
-    """Expire an idle id whose znode is still at `version`; its znode stays as a tombstone (limits.TOMBSTONE_MS)."""
+    """Expire an idle id if its znode still has `version`. The znode stays as a tombstone (limits.TOMBSTONE_MS)."""
     znode = view.get(paths.transaction(transactional_id))
     if znode is None or znode.stat.version != version:
         return False

@@ -1,7 +1,7 @@
-"""The transaction coordinator as a library: what a producer calls. There is no server; any process may run any step.
+"""The transaction coordinator as a library, for producers. There is no server; any process may run any step.
 
-Each method is one `transact`, plus what it must do before (allocate a producer id) or may do after (settle). A step
-whose outcome is unknown is run again: sequence, epoch and nonce tell the second run that the first one won (I5).
+Each method is one `transact`, and may allocate a producer id before it. A step with an unknown outcome is run again: by
+sequence, epoch and nonce, the second run finds out whether the first one succeeded (I5).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Initialised:
-    """What init_transactions leads to: the identity, and the token of a prepared transaction that was kept."""
+    """The result of an init: the identity, and the identity of a prepared transaction that was kept, if any."""
 
     producer: ProducerIdAndEpoch
     prepared: ProducerIdAndEpoch | None
 
 
 class TransactionCoordinator:
-    """Steps of transactional producers over one log's znodes. Stateless but for the pool of producer ids."""
+    """The steps of transactional producers on one log's znodes. Its only state is the pool of producer ids."""
 
     def __init__(self, store: ZnodeStore, producer_ids: ProducerIds) -> None:
         self._store = store
@@ -51,21 +51,21 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None = None,
         keep_prepared: bool = False,
     ) -> Initialised:
-        """Give the caller the id's next identity and fence every older one.
+        """Give the caller the id's next identity, and fence all older ones.
 
         Args:
-            expected: the identity to go on from (KIP-360).
-            keep_prepared: leave a prepared transaction to be completed by this caller (KIP-939).
+            expected: the caller's current identity, from which to continue (KIP-360).
+            keep_prepared: keep a prepared transaction, which the caller must then complete (KIP-939).
 
         Raises:
             ProducerFencedError, InvalidTransactionTimeoutError, ConcurrentTransactionsError: see the core.
         """
         nonce = random_id()
-        seen: list[str] = []  # the stored nonce that each write was based on; to find itself fenced is no base
+        seen: list[str] = []  # the stored nonce before each write; a run that finds itself fenced does not add one
 
         def init(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> Initialised:
             found = transactional_ids.load(view, transactional_id)
-            base_nonce = seen[-1] if is_repeated and seen else None  # without one, no attempt came as far as a write
+            base_nonce = seen[-1] if is_repeated and seen else None  # None: no earlier run got as far as a write
             if base_nonce is None:
                 seen.append(found.nonce if found else "")
             event = events.InitProducerId(
@@ -85,7 +85,7 @@ class TransactionCoordinator:
         return self._run(init)
 
     def append(self, transactional_id: str, producer: ProducerIdAndEpoch, appends: Sequence[Append]) -> list[Appended]:
-        """Append to partitions within the id's transaction; the first append begins it.
+        """Append to partitions in the id's transaction; the first append begins it.
 
         Args:
             appends: one per partition, owned by `own_transaction` of the same producer.
@@ -109,7 +109,7 @@ class TransactionCoordinator:
             appends: one per partition, owned by `own_transaction` of the same producer.
 
         Returns:
-            where they landed (None where the topic was deleted since), and the identity of the next transaction.
+            where the batches are (None if the topic was deleted since), and the identity of the next transaction.
         """
         owner = own_transaction(transactional_id, producer)
 
@@ -121,7 +121,7 @@ class TransactionCoordinator:
             )
             partition_log.read_for(view, appends, also=[paths.transaction(transactional_id), owner])
             stored = transactional_ids.load(view, transactional_id)
-            if stored is None or stored.producer != producer:  # unknown, fenced, or an earlier try won
+            if stored is None or stored.producer != producer:  # unknown, fenced, or an earlier try succeeded
                 identity = transactional_ids.apply(view, end).answer
                 return [_landed_before(view, request) for request in appends], identity
             if stored.open_transaction is None and _is_one_phase(appends):
@@ -162,13 +162,13 @@ class TransactionCoordinator:
             pass
 
     def prepare(self, transactional_id: str, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-        """Promise that the open transaction can be committed; returns its token (KIP-939)."""
+        """Prepare the open transaction; returns the identity that its token names (KIP-939)."""
         return resolving(
             lambda: self._store.transact(lambda view: transactional_ids.prepare(view, transactional_id, producer))
         )
 
     def end_txn(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> ProducerIdAndEpoch:
-        """Commit or abort: one multi that decides the owner; returns the identity of the next transaction."""
+        """Commit or abort, with one multi that decides the owner; returns the identity of the next transaction."""
 
         def end(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
             event = events.EndTxn(
@@ -185,10 +185,10 @@ class TransactionCoordinator:
     def complete_transaction(
         self, transactional_id: str, producer: ProducerIdAndEpoch, token: ProducerIdAndEpoch
     ) -> ProducerIdAndEpoch:
-        """End the prepared transaction by another database's token: commit if it names it, else abort (KIP-939).
+        """End the prepared transaction: commit it if `token` names it, else abort it (KIP-939).
 
         Raises:
-            ProducerFencedError, InvalidTxnStateError: somebody else ended it otherwise.
+            ProducerFencedError, InvalidTxnStateError: somebody else ended it the other way.
         """
 
         def complete(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> ProducerIdAndEpoch:
@@ -203,13 +203,13 @@ class TransactionCoordinator:
         return self._run(complete)
 
     def force_abort(self, transactional_id: str, owner: str) -> bool:
-        """Abort the id's open transaction, prepared or not, for an operator; its producer is fenced.
+        """Abort the id's open transaction, prepared or not, for an operator, and fence its producer.
 
         Args:
-            owner: of the transaction that the operator saw, so that the id's next one is left alone.
+            owner: of the transaction that the operator saw, so that the id's next one is not aborted.
 
         Returns:
-            whether it is aborted by this call; False when it was decided before.
+            whether this call aborted it; False if it was decided before.
 
         Raises:
             InvalidTxnStateError: a micro-batch's round owns it; abort the round instead.
@@ -222,7 +222,7 @@ class TransactionCoordinator:
         return self._run(abort)
 
     def time_out(self, owner: str) -> bool:
-        """Abort and fence an open, unprepared transaction by the path of its owner; whether this call did it."""
+        """Abort and fence the transaction of `owner` if it is open and unprepared; returns whether this call did it."""
 
         def abort(view: ZnodeView, fresh_producer_id: int | None, is_repeated: bool) -> bool:
             aborted = transactional_ids.time_out(view, owner, fresh_producer_id)
@@ -231,18 +231,14 @@ class TransactionCoordinator:
         return self._run(abort)
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
-        """The stored metadata of an id.
-
-        Raises:
-            InvalidProducerIdMappingError: no such id.
-        """
+        """The stored metadata of an id. Raises an InvalidProducerIdMappingError if it does not exist."""
         found = transactional_ids.load(self._store, transactional_id)
         if found is None:
             raise InvalidProducerIdMappingError("no such transactional id", transactional_id=transactional_id)
         return found
 
     def _run(self, step: Callable[[ZnodeView, int | None, bool], T]) -> T:
-        """Run a step; with a fresh producer id when it asks for one, and again while its outcome is unknown."""
+        """Run a step: with a new producer id if it asks for one, and again while its outcome is unknown."""
         fresh_producer_id: int | None = None
 
         def run(is_repeated: bool) -> T:
@@ -257,12 +253,12 @@ class TransactionCoordinator:
 
 
 def _is_one_phase(appends: Sequence[Append]) -> bool:
-    """Whether `appends` make a transaction with one participant: who reads its one partition sees all or nothing."""
+    """Whether a transaction of these appends can be committed in one phase: it is one append to one partition."""
     return len(appends) == 1 and appends[0].manifest_file is None
 
 
 def _landed_before(view: ZnodeView, request: Append) -> Appended | None:
-    """Where an append of a committed transaction landed: it stands, though its topic may be deleted since."""
+    """The result of an append that an earlier try committed; None if its topic was deleted since."""
     return partition_log.append(view, request) if partition_reads.exists(view, request.partition) else None
 
 
@@ -272,5 +268,5 @@ def _is_aborted(view: ZnodeView, owner: str) -> bool:
 
 
 def own_transaction(transactional_id: str, producer: ProducerIdAndEpoch) -> str:
-    """Path of the owner of the transaction that `producer` names."""
+    """The path of the owner of the transaction that `producer` identifies."""
     return paths.transaction_owner(transactional_id, producer.producer_id, producer.epoch)

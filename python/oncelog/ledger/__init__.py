@@ -1,6 +1,6 @@
-"""The batch ledger: which micro-batches of a query are decided. One floor for every place that batches are written to.
+"""The ledger: which micro-batches of a query are decided. All targets use it.
 
-`kinds.py` knows where ledgers are in the znodes and reads them, by `payloads.py`; `batches.py` takes the steps of one
-batch: plan, renew, decide, abort, forget. What a batch holds and how it is written is the target's. Nobody else reads
-or writes these znodes.
+`kinds.py` knows where ledgers are in the znodes, and reads and writes them with `payloads.py`. `batches.py` has the
+steps of one batch: plan, renew, decide, abort, forget. The target knows what is in a batch and how it is written. Other
+modules must not write a ledger's znode; the record in a round's znode also belongs to the target.
 """

@@ -1,8 +1,8 @@
 """The steps of one run on one batch: plan, renew, decide, abort, forget. Each is one compare-and-set.
 
-Assumptions: one multi is atomic, and every step compares the ledger and the round it was derived from. Hence of two
-drivers the older finds itself superseded, or its round aborted, at its next step, whatever it is. A step whose answer
-was lost is taken again, and finds by the nonce that it took place.
+Assumptions: a multi is atomic, and every step compares the ledger and the round that it depends on. Hence, if there are
+two drivers, the older one finds at its next step that it is superseded, or that its round was aborted. A step whose
+answer was lost is run again, and finds out by the nonce whether it succeeded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from oncelog.znodes.transact import resolving
 T = TypeVar("T")
 
 REMEMBERED_ROUNDS = 8
-"""Rounds that are over are deleted in groups of about this many: one step in a few batches."""
+"""When there are more rounds than this, those that are over are deleted: one step every few batches."""
 
 
 @dataclass(frozen=True)
 class OpenRound(Generic[R]):
-    """A round that a driver may write: its number, and its record as it was opened."""
+    """A round for a driver to write: its number, and its record when it was opened."""
 
     number: int
     record: R
@@ -46,14 +46,14 @@ class BatchSteps(Generic[R]):
         self.request = request
 
     def begin(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
-        """Plan the batch; the previous undecided round, if any, is aborted in the same step.
+        """Plan the batch; the same step aborts the previous round if it is undecided.
 
         Args:
-            new_record: makes the record of the new round, of its number, its nonce and the record of the round before,
-                as far as that is remembered.
+            new_record: makes the record of the new round from its number, its nonce, and the record of the previous
+                round, if that still exists.
 
         Returns:
-            the open round; None when the batch was decided before.
+            the open round; None if the batch was decided before.
 
         Raises:
             RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
@@ -69,18 +69,17 @@ class BatchSteps(Generic[R]):
         return opened
 
     def decide(self, round_: OpenRound[R], complete: Callable[[ZnodeView, QueryLedger, R], R]) -> R:
-        """Decide the round, in one write. Afterwards nobody can undo it (invariant I6).
+        """Commit the round, in one write. It cannot be undone afterwards (invariant I6).
 
         Args:
-            round_: which one.
-            complete: makes of the round's record what is decided, last before the write; what it raises is raised, and
+            complete: called last before the write; makes the final record from the round's record. If it raises,
                 nothing is decided.
 
         Returns:
             the record of the decided round.
 
         Raises:
-            RunSupersededError, RoundAbortedError: somebody else took over; nothing was decided.
+            RunSupersededError, RoundAbortedError: another driver took over; nothing was decided.
         """
         reach(CrashPoint.ROUND_DECIDE)
         decided = self.run(lambda view: self._decide(view, round_, complete))
@@ -88,16 +87,16 @@ class BatchSteps(Generic[R]):
         return decided
 
     def abort(self, number: int) -> bool:
-        """Abort the round if it is still open; returns whether it is aborted now, for good."""
+        """Abort the round if it is still open; returns whether it is aborted now."""
         return self.kind.abort(self.store, self.request.prefix, number)
 
     def renew(self, number: int) -> None:
-        """Tell the others that the driver lives: the round's time-out counts from here. Its answer may be lost."""
+        """Start the round's time-out again: the driver is alive. May raise an OutcomeUnknownError."""
         prefix = self.request.prefix
         self.store.transact(lambda view: self.kind.put_round(view, prefix, number, self.check_open(view, number)[1]))
 
     def forget(self, is_over: Callable[[R], bool]) -> None:
-        """Delete rounds that are over and behind the last decided one, a few at a time."""
+        """Delete rounds that are over and older than the last decided one, once there are enough of them."""
         prefix = self.request.prefix
 
         def step(view: ZnodeView) -> None:
@@ -111,16 +110,16 @@ class BatchSteps(Generic[R]):
             self.run(step)
 
     def run(self, step: Callable[[ZnodeView], T]) -> T:
-        """Take a step of the target's own, which begins with a fence: `check_live` or `check_open`."""
+        """Run a step of the target. It must begin with a fence: `check_live` or `check_open`."""
         return resolving(lambda: self.store.transact(step))
 
     # Fences, within a step
 
     def check_live(self, view: ZnodeView) -> QueryLedger:
-        """The ledger; the run is not superseded, and no other query took the prefix over.
+        """Return the ledger if this run may still write.
 
         Raises:
-            RunSupersededError: one of both.
+            RunSupersededError: a newer run or another query took the prefix over.
         """
         request = self.request
         ledger = self.kind.read(view, request.prefix)
@@ -129,7 +128,7 @@ class BatchSteps(Generic[R]):
         batch_ledger.check_run(ledger, request.run_id, request.prefix)
         if ledger.query_id != request.query_id:
             raise RunSupersededError(
-                "another query took this prefix over; this driver must stop",
+                "another query took over this prefix; this driver must stop",
                 prefix=request.prefix,
                 query_id=request.query_id,
                 stored_query_id=ledger.query_id,
@@ -137,11 +136,11 @@ class BatchSteps(Generic[R]):
         return ledger
 
     def check_open(self, view: ZnodeView, number: int) -> tuple[QueryLedger, R]:
-        """The ledger and the round; it is the newest one and still open.
+        """Return the ledger and the round if the round is the newest one and open.
 
         Raises:
             RunSupersededError: see `check_live`.
-            RoundAbortedError: it is not.
+            RoundAbortedError: the round is not open, or not the newest one.
         """
         ledger = self.check_live(view)
         record = self.kind.read_round(view, self.request.prefix, number)
@@ -150,7 +149,7 @@ class BatchSteps(Generic[R]):
         return ledger, record
 
     def aborted(self, number: int) -> RoundAbortedError:
-        """The error of a round that others aborted."""
+        """The error for a round that was aborted."""
         return RoundAbortedError(
             "the round was aborted (by a time-out, an operator, or a newer driver); run the batch again",
             prefix=self.request.prefix,
@@ -171,7 +170,7 @@ class BatchSteps(Generic[R]):
         ledger = kind.read(view, request.prefix)
         current = None if ledger is None else kind.read_round(view, request.prefix, ledger.current_round)
         if ledger is not None and current is not None and current.nonce == nonce:
-            return OpenRound(ledger.current_round, current)  # an earlier try of this step won
+            return OpenRound(ledger.current_round, current)  # an earlier try of this step succeeded
         verdict = batch_ledger.plan_batch(ledger, request)
         kind.put(view, request.prefix, verdict.ledger, is_new=ledger is None)
         if isinstance(verdict, AlreadyDecided):
@@ -188,7 +187,7 @@ class BatchSteps(Generic[R]):
         kind, prefix, number = self.kind, self.request.prefix, round_.number
         found = kind.read_round(view, prefix, number)
         if found is not None and found.outcome is Outcome.COMMIT and found.nonce == round_.record.nonce:
-            return found  # an earlier try of this step won
+            return found  # an earlier try of this step succeeded
         ledger, record = self.check_open(view, number)
         decided = complete(view, ledger, record)
         kind.put(view, prefix, batch_ledger.decided(ledger, self.request, number))

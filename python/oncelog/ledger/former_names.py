@@ -1,11 +1,12 @@
-"""What a sink wrote, or writes still, under a former name: its prefix or its sinkName was changed at a restart.
+"""Handles former names of a sink: its prefix or its sinkName was changed at a restart.
 
-A ledger is kept by prefix, so one that is new to a batch cannot know that the query wrote it already. Hence the first
-step of a run under a prefix looks at the ledgers of the same query as well, and supersedes those that may be its own.
+Each prefix has its own ledger, so after a change the new ledger does not know that the query has already written a
+batch. So the first step of a run under a prefix also reads the other ledgers of the query, and supersedes those that
+may be this sink under a former name.
 
-Assumption: a ledger that is created later sets the znode above all of them, which the step has read; so of two drivers
-under two names the second sees the first. The ledgers of other queries are read beside the step: they may be many, and
-every znode that a step reads is one that others' steps make it start over for.
+Assumption: creating a ledger sets the parent of all ledgers, which the step has read. Hence, of two drivers with two
+names, the second one sees the first one's ledger. Ledgers of other queries are read outside of the step: there may be
+many, and a step conflicts with every change of a znode that it reads.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from oncelog.znodes.walking import paths_below
 T = TypeVar("T")
 
 LEDGERS_PER_READ = 500
-"""Bounds a reply of the store."""
+"""Bounds the size of a reply from the store."""
 
 QueryIds = Mapping[str, str]
-"""The query of each ledger, by the path of its znode. It may be outdated: what is missing there is looked up."""
+"""The query of each ledger, by the path of its znode. It may be outdated: missing ledgers are read in the step."""
 
 
-class QueryIdsNeeded(Exception):  # noqa: N818 - a question to `planning`, never an error a user sees
-    """A step has to know the other ledgers: it is the first of its run."""
+class QueryIdsNeeded(Exception):  # noqa: N818 - a request to `planning`; users never see it
+    """A step is the first of its run, and needs to know the other ledgers."""
 
 
 def planning(store: ZnodeStore, kind: LedgerKind[Any], plan: Callable[[QueryIds | None], T]) -> T:
-    """Run `plan`; where it is the first step of its run, once more with the queries of all ledgers of its kind."""
+    """Run `plan`; if it is the first step of its run, run it again with the queries of all ledgers of the kind."""
     try:
         return plan(None)
     except QueryIdsNeeded:
@@ -50,17 +51,15 @@ def supersede(
     planned: QueryLedger,
     query_ids: QueryIds | None,
 ) -> Iterator[tuple[str, int]]:
-    """Within the step that plans a batch: end what may be under way under a former name of the sink.
+    """Within the step that plans a batch: supersede ledgers that may be former names of the sink.
 
     Args:
-        view: of the step.
-        kind: of the ledger.
-        request: the batch, which the sink's ledger does not hold.
+        request: the batch, which is not in the sink's ledger.
         stored, planned: the sink's ledger before and after this step.
         query_ids: see `planning`.
 
     Yields:
-        prefix and number of rounds to abort in the same step, if they are open.
+        prefix and number of the rounds to abort in the same step if they are open.
 
     Raises:
         BatchRefusedError: see `batch_ledger.former_names`.

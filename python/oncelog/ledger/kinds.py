@@ -1,9 +1,10 @@
-"""Where ledgers are, how their znodes read, and the one step that anybody may take: aborting a round that is open.
+"""Where ledgers are, how their znodes are read and written, and the one step that anyone may run: abort an open round.
 
-    <root>/<prefix>                QueryLedger; protocol/batch_ledger.py decides over it
-    <root>/<prefix>/rounds/<n>     one attempt to write one batch: a record of the target's own kind
+    <root>/<prefix>                QueryLedger; protocol/batch_ledger.py has its rules
+    <root>/<prefix>/rounds/<n>     one attempt to write one batch: a record that the target defines
 
-Several kinds may share a store. Everything is in the znodes' data: their times and versions are others in a copy.
+Several kinds may share a store. All information is in the znodes' data, since a copy of the store has other times and
+versions.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from oncelog.znodes.walking import paths_below
 
 
 class RoundRecord(Protocol):
-    """What the record of a round says for every target. It is a frozen dataclass, with more of its own.
+    """The common fields of round records. A target's record is a frozen dataclass, and may have more fields.
 
     Attributes:
-        batch_id, fingerprint, run_id: of the batch, as it was asked for.
-        nonce: of the attempt that made the round; whoever finds its own knows that its step took place.
+        batch_id, fingerprint, run_id: of the requested batch.
+        nonce: of the step that created the round. A step that finds its own nonce has succeeded before.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -55,9 +56,9 @@ class LedgerKind(Generic[R]):
     """The ledgers of one kind of target.
 
     Attributes:
-        root: the parent of all of them.
-        encode, decode: a round's record as its znode holds it; `decode` takes the path for its errors.
-        announced_at: a znode that every outcome of a round sets, for readers who wait for outcomes; None for none.
+        root: the parent of all ledgers.
+        encode, decode: convert a round's record to and from the data of its znode; `decode` gets the path for errors.
+        announced_at: a znode that every decision of a round sets, for readers; None for no such znode.
     """
 
     root: str
@@ -66,15 +67,15 @@ class LedgerKind(Generic[R]):
     announced_at: str | None = None
 
     def path(self, prefix: str) -> str:
-        """The ledger of a prefix."""
+        """The path of a prefix's ledger."""
         return paths.named(self.root, prefix)
 
     def rounds_path(self, prefix: str) -> str:
-        """The parent of its rounds."""
+        """The path of the parent of its rounds."""
         return paths.rounds_of(self.path(prefix))
 
     def round_path(self, prefix: str, number: int) -> str:
-        """One of its rounds."""
+        """The path of one of its rounds."""
         return f"{self.rounds_path(prefix)}/{number}"
 
     # Reading
@@ -84,17 +85,17 @@ class LedgerKind(Generic[R]):
         return sorted(paths.name_at(path) for path in paths_below(reader, self.root))
 
     def read(self, reader: ZnodeReader, prefix: str) -> QueryLedger | None:
-        """What the ledger says of a prefix; None before its first batch."""
+        """The ledger of a prefix; None before its first batch."""
         path = self.path(prefix)
         znode = reader.get(path)
         return None if znode is None else decode_ledger(path, znode.data)
 
     def require(self, reader: ZnodeReader, prefix: str) -> QueryLedger:
-        """What the ledger says of a prefix.
+        """The ledger of a prefix.
 
         Raises:
-            UnknownPrefixError: nothing.
-            UsageError: it is no prefix that a sink can have, and none has it: an older oncelog took longer ones.
+            UnknownPrefixError: there is none.
+            UsageError: there is none, and no sink can have such a prefix. (An older oncelog allowed longer ones.)
         """
         try:
             check_name("prefix", prefix)
@@ -112,17 +113,17 @@ class LedgerKind(Generic[R]):
         return found
 
     def read_round(self, reader: ZnodeReader, prefix: str, number: int) -> R | None:
-        """What a round's znode says; None when it is over and forgotten."""
+        """The record of a round; None if it was deleted."""
         path = self.round_path(prefix, number)
         znode = reader.get(path)
         return None if znode is None else self.decode(path, znode.data)
 
     def round_numbers(self, reader: ZnodeReader, prefix: str) -> list[int]:
-        """The rounds of a prefix that are remembered, oldest first."""
+        """The numbers of a prefix's rounds that still have a znode, oldest first."""
         return sorted(self._number(prefix, name) for name in reader.children(self.rounds_path(prefix)))
 
     def read_rounds(self, reader: ZnodeReader, prefix: str) -> dict[int, R]:
-        """What is remembered of the rounds of a prefix, oldest first."""
+        """The records of a prefix's rounds that still have a znode, oldest first."""
         found = reader.children_data(self.rounds_path(prefix))
         stored = {self._number(prefix, name): znode.data for name, znode in found}
         return {number: self.decode(self.round_path(prefix, number), data) for number, data in sorted(stored.items())}
@@ -133,19 +134,19 @@ class LedgerKind(Generic[R]):
         return int(name)
 
     def newest_rounds(self, reader: ZnodeReader) -> Iterator[str]:
-        """The path of each prefix's newest round: no other one can be open. It may be forgotten already."""
+        """The path of each prefix's newest round: no other one can be open. Its znode may have been deleted."""
         for prefix in self.prefixes(reader):
             found = self.read(reader, prefix)
             if found is not None:
                 yield self.round_path(prefix, found.current_round)
 
     def is_remembered(self, reader: ZnodeReader, prefix: str, number: int) -> bool:
-        """Whether the ledger still needs a round: it is the newest, or that of the last decided batch."""
+        """Whether the ledger still needs a round: it is the newest one, or that of the last decided batch."""
         found = self.read(reader, prefix)
         return found is not None and number in {found.current_round, found.last.round if found.last else None}
 
     def znodes(self, reader: ZnodeReader) -> Iterator[tuple[str, Callable[[str, bytes], object]]]:
-        """Every znode of every ledger, and what reads it: for who looks for damage."""
+        """All znodes of all ledgers, with their decoders, for verification."""
         for path in paths_below(reader, self.root):
             yield path, decode_ledger
             yield from ((found, self.decode) for found in paths_below(reader, paths.rounds_of(path)))
@@ -157,11 +158,11 @@ class LedgerKind(Generic[R]):
         (view.create if is_new else view.set)(self.path(prefix), encode_ledger(ledger))
 
     def put_round(self, view: ZnodeView, prefix: str, number: int, record: R) -> None:
-        """Store a round that is there already."""
+        """Store the record of an existing round."""
         view.set(self.round_path(prefix, number), self.encode(record))
 
     def conclude(self, view: ZnodeView, prefix: str, number: int, record: R, outcome: Outcome) -> R:
-        """Store the outcome of a round, and announce it."""
+        """Store the outcome of a round, and set `announced_at`."""
         concluded = replace(record, outcome=outcome)
         self.put_round(view, prefix, number, concluded)
         if self.announced_at is not None:
@@ -179,7 +180,7 @@ class LedgerKind(Generic[R]):
     # By itself
 
     def abort(self, store: ZnodeStore, prefix: str, number: int) -> bool:
-        """Abort a round, whoever's it is, if it is still open; returns whether it is aborted now, for good."""
+        """Abort any run's round if it is still open; returns whether it is aborted now."""
 
         def step(view: ZnodeView) -> bool:
             if self.abort_in(view, prefix, number):
@@ -193,12 +194,12 @@ class LedgerKind(Generic[R]):
 EMBEDDED: LedgerKind[OwnerRecord] = LedgerKind(
     paths.QUERIES, payloads.encode_owner, payloads.decode_owner, announced_at=paths.COMMITS
 )
-"""Of the embedded log, whose rounds are owners of data: what a round decides is visible at once."""
+"""The ledgers of the embedded log, whose rounds are owners of data: a round's decision is visible at once."""
 
 PLUGGED_IN = "oncelog.ledgers"
 """Entry points of this group are the ledger kinds of other packages."""
 
 
 def all_kinds() -> list[LedgerKind[Any]]:
-    """Every kind of ledger that a store may hold, as far as its package is installed."""
+    """All kinds of ledgers whose packages are installed."""
     return [EMBEDDED, *(found.load() for found in entry_points(group=PLUGGED_IN))]

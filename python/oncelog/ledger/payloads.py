@@ -1,4 +1,4 @@
-"""How a ledger is written into its znode, both ways. The payload of a round is its target's own."""
+"""Encodes and decodes ledgers in znodes. The target encodes its rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _ledger_from_json(payload: Payload) -> QueryLedger:
 
 def _last_batch_from_json(payload: Any) -> LastBatch:
     if payload.keys() != set(LastBatch.__slots__):
-        raise ValueError("other fields than those of a batch")
+        raise ValueError("unknown or missing fields of a batch")
     return LastBatch(
         batch_id=fields.signed(payload["batch_id"]),
         fingerprint=fields.text(payload["fingerprint"]),

@@ -1,7 +1,7 @@
-"""The progress of a query as a consumer group holds it: what a sink with a `groupId` commits together with each batch.
+"""A query's progress as offsets of a consumer group, which a sink with a `groupId` commits together with each batch.
 
-After a lost checkpoint a query that starts where the group stands goes on exactly behind the last committed batch. That
-holds only while nobody else commits to the group.
+If the checkpoint is lost, a query that starts at the group's offsets continues exactly after the last committed batch.
+This only works if nobody else commits offsets of the group.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from oncelog.errors import BatchRefusedError
 
 P = TypeVar("P")
-"""A partition of the source, as its place names it."""
+"""The type of a partition of the source."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,9 @@ class GroupProgress(Generic[P]):
     """The source offsets of a batch.
 
     Attributes:
-        group_id: the group.
-        start: what the group must hold before the batch. Partitions that it never committed may be missing there, and
-            all of them may where the batch is the query's first.
-        end: what the decision makes current.
+        start: the offsets that the group must have before the batch. Partitions without a commit may be missing, and at
+            the query's first batch all of them.
+        end: the offsets that the decision commits.
     """
 
     group_id: str
@@ -32,13 +31,13 @@ class GroupProgress(Generic[P]):
     end: Mapping[P, int]
 
     def check_unmoved(self, held: Mapping[P, int]) -> None:
-        """Refuse a batch that does not start where its group stands.
+        """Refuse a batch that does not start at its group's offsets.
 
         Args:
-            held: what the group holds. A partition that it never committed stands nowhere, and is no contradiction.
+            held: the group's offsets. A partition without one is no contradiction.
 
         Raises:
-            BatchRefusedError: somebody else commits to the group, or the checkpoint was lost.
+            BatchRefusedError: another client commits to the group, or the checkpoint was lost.
         """
         moved = {
             str(partition): (held[partition], start)
@@ -47,8 +46,8 @@ class GroupProgress(Generic[P]):
         }
         if moved:
             raise BatchRefusedError(
-                "the group's committed offsets are not where the batch starts: somebody else commits to it, or the "
-                "query starts from a new checkpoint; start it where the group stands (startingOffsets=group), or use "
+                "the batch does not start at the group's committed offsets: another client commits to the group, or "
+                "the query has a new checkpoint; start it at the group's offsets (startingOffsets=group), or use "
                 "another groupId",
                 group_id=self.group_id,
                 held_and_start=moved,

@@ -1,1 +1,1 @@
-"""The embedded log: data files, the index, partitions, plans over them, retention and collection."""
+"""The embedded log: data files, the index, partitions, plans, retention and collection."""

@@ -1,10 +1,11 @@
-"""Avro: blocks of data files, and small files of rows. The only importer of fastavro, and the door to its helpers.
+"""Reads and writes Avro: the blocks of data files, and files of rows. No other module may import fastavro.
 
-A data file is an Avro object container whose every block holds one record, a record batch (`columns`). An index entry
-names a block's bytes and their CRC-32, so a reader takes the block alone, and checks in this order: length, CRC,
-framing, version, content. Files of rows (index files, manifests) are read whole, and carry their CRC-32 in the header.
+A data file is an Avro object container in which each block holds one Avro record: a record batch (`columns`). An index
+entry has a block's position and CRC-32, so that a reader reads only this block. It checks, in this order: length, CRC,
+framing, version, content. Files of rows (index files, manifests) are read as a whole, and have their CRC-32 in the
+header.
 
-Other modules of oncelog use `RECORD_SCHEMA` and `normalise` from here.
+Modules outside of log/ also get `RECORD_SCHEMA` and `normalise` from here.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ __all__ = [
 
 SYNC_BYTES = 16
 FRAMING_MAX_BYTES = 20
-"""Two Avro longs before the content of a block: how many records, how many bytes."""
+"""Two Avro longs before a block's content: the number of records, and the number of bytes."""
 
 ROWS_VERSION = 1
-"""Of files of rows. What their rows mean is their own schema's affair, which may grow by fields with defaults."""
+"""Version of the format of files of rows. The rows' own schemas may get new fields with defaults."""
 
 _ROWS_CODECS = (b"deflate", b"null", None)
 
@@ -74,8 +75,8 @@ _HEADER_SCHEMA = fastavro.parse_schema(
         ],
     }
 )
-# Avro writes the fields of a record one after another. Hence those before the body are written and read as a record of
-# their own, and the body goes between file and memory without passing through fastavro, which would copy it twice.
+# Avro writes the fields of a record one after another. So the fields before the body are written and read as a separate
+# record, and the body bypasses fastavro, which would copy it twice.
 _FIELDS_SCHEMA = fastavro.parse_schema({**BATCH_SCHEMA, "fields": BATCH_SCHEMA["fields"][:-1]})
 
 _UNREADABLE = (
@@ -84,14 +85,14 @@ _UNREADABLE = (
     ValueError,
     OSError,
     ArithmeticError,
-    AttributeError,  # this and the next two: of a schema in a header that is none
+    AttributeError,  # this and the next two: the schema in a header is malformed
     TypeError,
     RecursionError,
     zlib.error,
     fastavro.schema.SchemaParseException,
     fastavro.read.SchemaResolutionError,
 )
-"""What fastavro and pyarrow raise on damaged bytes. A lack of memory is not among it: it tells nothing of them."""
+"""What fastavro and pyarrow raise on damaged bytes. MemoryError is not included: it does not mean damage."""
 
 
 class Place(NamedTuple):
@@ -110,7 +111,7 @@ class Header(NamedTuple):
 
 
 class EncodedBlock(NamedTuple):
-    """A record batch ready to be written: its bytes in parts, and what the index says about them."""
+    """A record batch ready to be written: its bytes in parts, and their block for the index."""
 
     parts: Sequence[bytes | memoryview]
     block: Block
@@ -118,7 +119,7 @@ class EncodedBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedBlock:
-    """A record batch as it was read, and what it says about itself."""
+    """A record batch that was read, with the count and bounds that it states."""
 
     records: pa.RecordBatch
     count: int
@@ -130,12 +131,12 @@ class DecodedBlock:
 
 
 def new_sync_marker() -> bytes:
-    """Random for each file: never found by chance within its blocks."""
+    """A random marker for each file, so that its bytes do not occur in a block by chance."""
     return random_bytes(SYNC_BYTES)
 
 
 def file_header(sync_marker: bytes) -> bytes:
-    """What a data file begins with."""
+    """The header of a data file."""
     return _header_but_marker() + sync_marker
 
 
@@ -147,7 +148,7 @@ def _header_but_marker() -> bytes:
 
 
 def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes, place: Place) -> EncodedBlock:
-    """A record batch of `RECORD_SCHEMA` as one block of a data file, which is to be written at `place`."""
+    """Encode a record batch of `RECORD_SCHEMA` as one block of a data file, to be written at `place`."""
     batch, buffers = batch_columns.encode(records, codec)
     body_length = sum(buffer.size for buffer in buffers)
     fields = BytesIO()
@@ -168,10 +169,10 @@ def encode_block(records: pa.RecordBatch, codec: str, sync_marker: bytes, place:
 
 
 def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None) -> DecodedBlock:
-    """The record batch in the bytes of one block; or only some of its columns.
+    """Decode the bytes of one block into its record batch, or only into some of its columns.
 
     Raises:
-        CorruptDataError: they are not what was written.
+        CorruptDataError: the bytes are not what was written.
         UnsupportedFormatError: a newer oncelog wrote them.
     """
     try:
@@ -192,7 +193,7 @@ def decode_block(data: bytes, place: Place, columns: Sequence[str] | None = None
 
 
 def _read_framing(source: BytesIO, length: int) -> int:
-    """Pass the framing of a block; returns where its content ends."""
+    """Read the framing of a block; returns the position at which its content ends."""
     count, content_length = _read("long", source), _read("long", source)
     end = source.tell() + content_length
     if count != 1 or end + SYNC_BYTES != length:
@@ -201,10 +202,10 @@ def _read_framing(source: BytesIO, length: int) -> int:
 
 
 def block_length(framing: bytes, place: Place) -> int:
-    """Bytes of the block that begins with `framing`, sync marker included.
+    """Length in bytes of the block that begins with `framing`, including the sync marker.
 
     Raises:
-        CorruptDataError: no block begins so.
+        CorruptDataError: this is not the beginning of a block.
     """
     try:
         start = BytesIO(framing)
@@ -212,15 +213,16 @@ def block_length(framing: bytes, place: Place) -> int:
         if length < 0:
             raise ValueError(f"a block of {length} bytes")
     except _UNREADABLE as error:
-        raise _corrupt("no block begins here", place, error) from error
+        raise _corrupt("this is not the beginning of a block", place, error) from error
     return start.tell() + int(length) + SYNC_BYTES
 
 
 def read_data_header(data: bytes, name: str) -> Header:
-    """The header of a data file out of its first bytes.
+    """The header of a data file, from the file's first bytes.
 
     Raises:
-        CorruptDataError, UnsupportedFormatError: not a data file, or of a newer oncelog.
+        CorruptDataError: this is not a data file.
+        UnsupportedFormatError: a newer oncelog wrote it.
     """
     header = _read_header(data, name)
     _check_header_version(header, FORMAT_VERSION, name)
@@ -231,12 +233,12 @@ def read_data_header(data: bytes, name: str) -> Header:
 
 
 def write_rows(output: OutputFile, schema: Field, rows: Iterable[Field]) -> None:
-    """Write all rows of a file that is read as a whole.
+    """Write all rows of a file of rows.
 
     Args:
         output: an empty file; the caller finishes it.
-        schema: Avro schema of the rows; a record.
-        rows: as fastavro takes them.
+        schema: Avro schema of a row; a record.
+        rows: in fastavro's form.
     """
     sync_marker = new_sync_marker()
     metadata = {VERSION_KEY: str(ROWS_VERSION)}
@@ -249,11 +251,11 @@ def write_rows(output: OutputFile, schema: Field, rows: Iterable[Field]) -> None
 
 
 def read_rows(data: bytes, schema: Field, name: str) -> list[Field]:
-    """The rows of a whole file.
+    """Read a file of rows.
 
     Args:
-        data: the file's bytes.
-        schema: Avro schema to read the rows by; resolves what an older one left out by its defaults.
+        data: all bytes of the file.
+        schema: the current Avro schema; its defaults fill in fields that an older file lacks.
         name: of the file, for errors.
 
     Raises:
@@ -266,22 +268,22 @@ def read_rows(data: bytes, schema: Field, name: str) -> list[Field]:
     if header.metadata.get(CRC_KEY) != str(crc32).encode():
         raise CorruptDataError("a file does not hold what was written", file=name, found_crc32=crc32)
     if header.metadata.get("avro.codec") not in _ROWS_CODECS:
-        raise CorruptDataError("no version of oncelog compresses a file so", file=name)
-    # Resolving costs more than reading; rows of the very same schema need none.
+        raise CorruptDataError("unsupported codec in the file header", file=name)
+    # Resolving between two schemas costs more than reading; it is skipped if they are the same.
     is_same = header.metadata.get("avro.schema") == json.dumps(schema).encode()
     try:
         rows: list[Any] = list(fastavro.reader(BytesIO(data), reader_schema=None if is_same else schema))
         if not is_same:
-            _check_rows(rows, schema)  # types that the writer declared may turn into others, such as times
+            _check_rows(rows, schema)  # the writer's logical types may give values of other types, such as times
         return rows
     except _UNREADABLE as error:
-        raise _corrupt("a file does not hold rows of the wanted kind", Place(name), error) from error
+        raise _corrupt("a file does not hold rows of the expected kind", Place(name), error) from error
 
 
 def _check_rows(rows: Iterable[Any], schema: Field) -> None:
     parsed = fastavro.parse_schema(schema)
     if not all(fastavro.validate(row, parsed, raise_errors=False) for row in rows):
-        raise ValueError("rows that are not of the schema they are read by")
+        raise ValueError("rows that do not match the schema")
 
 
 def _container(schema: Field, rows: Iterable[Field], sync_marker: bytes, metadata: dict[str, str]) -> bytes:
@@ -291,7 +293,7 @@ def _container(schema: Field, rows: Iterable[Field], sync_marker: bytes, metadat
 
 
 def _rows_crc32(header: Header, blocks: memoryview) -> int:
-    """Of all that follows from the rows: metadata (without this number), sync marker and blocks."""
+    """The CRC-32 of metadata (without the CRC itself), sync marker and blocks."""
     metadata = sorted((key.encode(), value) for key, value in header.metadata.items() if key != CRC_KEY)
     beginning = b"".join(key + value for key, value in metadata) + header.sync_marker
     return zlib.crc32(blocks, zlib.crc32(beginning))

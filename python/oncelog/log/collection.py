@@ -1,15 +1,17 @@
-"""Collection of files that no znode names: orphans of crashed writers, and what retention let go.
+"""Collection: removes files that no index names, which crashed writers, retention or deletions left.
 
-Assumptions: a file's name carries the generation its writer read before the first byte; the step that first names a
-file refuses names older than the previous generation; a generation lasts at least limits.GENERATION_MIN_AGE_MS, and for
-as long as a writer from before it is at work (generations.py). Hence a file older than the previous generation that no
-index names can never be named again. A reader may still hold a plan that retention overtook, so a file must in addition
-have been found so, and that old, by a collection at least that long ago: one that was younger may have been named, and
-read, since. That time counts from after the look at the indexes, and is kept in znodes between two collections: the
-*candidates*.
+Assumptions: a file's name contains the generation that its writer read before it wrote the first byte. The step that
+first names a file refuses files older than the previous generation. A generation lasts at least
+limits.GENERATION_MIN_AGE_MS, and until all writers that began before it are done (generations.py). Hence a file that no
+index names, and that is older than the previous generation, can never be named again.
 
-Crash points: after the generation was raised, after each removal, after the candidates were stored: each leaves less
-work.
+A reader may still hold a plan that retention overtook. So a file is only deleted if an earlier collection, at least
+limits.GENERATION_MIN_AGE_MS ago, already found it unreferenced and older than the previous generation: a younger file
+may have been named and read since. That time starts after the earlier collection had read the indexes. Between
+collections it is kept in znodes, the *candidates*.
+
+Crash points: after the generation was raised, after each removal, after the candidates were stored. The next collection
+does the rest.
 """
 
 from __future__ import annotations
@@ -30,28 +32,28 @@ from oncelog.znodes import paths
 from oncelog.znodes.log_payloads import Candidates, decode_candidates, encode_candidates
 
 FAILURES_TO_STOP = 10
-"""So many removals may fail before the others are left to the next collection."""
+"""After this many failures, the other removals are left to the next collection."""
 
 NAMES_PER_ZNODE = 3000
 """Bounds a znode of names to about 200 kB."""
 
 MAX_PARTS = 99
-"""Bounds what is kept to 300,000 names: collections can remove as many in an hour."""
+"""Bounds the candidates to 300,000 names, about as many as collections can remove in an hour."""
 
 FOLDERS = (generations.DATA, generations.INDEX, generations.MANIFESTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a collection did, or would do.
+    """What a collection did, or with `dry_run` would do.
 
     Attributes:
         generation: the collection generation afterwards.
-        removed: names of the files removed (with `dry_run`, that would be removed now).
-        waiting: unreferenced files whose time has not come.
-        foreign: files whose names oncelog does not give; they are left alone.
-        size_bytes: of `removed`.
-        held_by: writers for which the generation was not raised though it was old enough: files of it stay.
+        removed: names of the removed files.
+        waiting: unreferenced files that may not be removed yet.
+        foreign: files whose names are not oncelog's; they are ignored.
+        size_bytes: total size of `removed`.
+        held_by: running writers that kept the generation from being raised, so that its files are kept.
     """
 
     generation: int
@@ -70,16 +72,15 @@ def collect(
     dry_run: bool = False,
     on_file: Callable[[str], None] = lambda name: None,
 ) -> Collected:
-    """Remove files that nothing names and nobody can still be about to name or read.
+    """Remove files that nothing names, and that nobody can still name or read.
 
     Args:
-        store, files: of the log.
-        now_ms: asks for the store's time.
-        dry_run: say what would be removed, and change nothing.
-        on_file: called for each file of the log as it is looked at; for progress.
+        now_ms: returns the store's time.
+        dry_run: return what would be removed, and change nothing.
+        on_file: called with the name of each file that is checked, for progress.
 
     Raises:
-        FileUnavailableError: some file cannot be removed now; the others were.
+        FileUnavailableError: a file could not be removed; the others were.
     """
     began_ms = now_ms()
     generation, held_by = generations.raised(store, began_ms, dry_run=dry_run)
@@ -95,7 +96,7 @@ def collect(
             foreign.append(name)
             continue
         if generations.generation_of(name) >= generation - 1:
-            young.append(name)  # somebody may be about to name it
+            young.append(name)  # its writer may still name it
             continue
         found_ms = min(found_before.get(name, looked_ms), looked_ms)
         if name in found_before and looked_ms - found_ms >= limits.GENERATION_MIN_AGE_MS:
@@ -114,9 +115,10 @@ def collect(
 
 
 def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailableError]:
-    """Remove what can be removed: one file that cannot does not keep the others. Returns why, by name.
+    """Remove the files; returns the failures, by name. A failure does not stop the other removals.
 
-    After some failures it is the store that cannot, and the rest is not tried; it counts as failed for the same reason.
+    After `FAILURES_TO_STOP` failures the file store itself is the problem. The rest is not tried, and counts as failed
+    for the same reason.
     """
     failures: dict[str, FileUnavailableError] = {}
     for name in names:
@@ -131,12 +133,12 @@ def _remove(files: FileStore, names: Iterable[str]) -> dict[str, FileUnavailable
 
 
 def count_files(files: FileStore) -> int:
-    """Files that a collection looks at."""
+    """The number of files that a collection checks."""
     return sum(1 for _ in _all_files(files))
 
 
 def referenced_files(store: ZnodeStore, index_files: IndexFiles) -> set[str]:
-    """Every file that an index of the log names. Reads all of every index."""
+    """All files that any index of the log names. Reads all indexes completely."""
     named: set[str] = set()
     for partition in topics.all_partitions(store):
         with suppress(UnknownTopicError):  # deleted meanwhile
@@ -154,13 +156,13 @@ def _all_files(files: FileStore) -> Iterable[tuple[str, int, int]]:
 
 # Candidates -----------------------------------------------------------------------------------------------------------
 #
-# The first znode has the oldest finds, and names those that have the others. A part is written before the znode that
-# names it, and removed once none does: what is read is what one collection wrote, or less of it, where another one
-# writes at the same time. What is missing is found anew, and only goes later.
+# The first znode has the oldest candidates, and names the parts, which are znodes with the others. A part is written
+# before the first znode names it, and removed after that. So a reader gets what one collection wrote, or less if
+# another one writes at the same time. A candidate that is missing is found again, and its file is only removed later.
 
 
 def read_candidates(store: ZnodeStore) -> dict[str, int]:
-    """When the files that nothing names were found first, in milliseconds of the store's time, by name."""
+    """When each candidate was first found, in milliseconds of the store's time, by file name."""
     first = _read(store, paths.CANDIDATES)
     found_ms = dict(first.found_ms)
     for part in first.parts:
@@ -169,7 +171,7 @@ def read_candidates(store: ZnodeStore) -> dict[str, int]:
 
 
 def _keep_candidates(store: ZnodeStore, found_ms: Mapping[str, int]) -> None:
-    """Keep these in place of what is kept; of more than can be kept, those that were found first."""
+    """Replace the stored candidates. If there are too many, keep those that were found first."""
     rows = sorted(found_ms.items(), key=lambda row: (row[1], row[0]))
     oldest, *others = [dict(rows[at : at + NAMES_PER_ZNODE]) for at in range(0, max(len(rows), 1), NAMES_PER_ZNODE)]
     parts = {f"{random_id()}-{number}": chunk for number, chunk in enumerate(others[:MAX_PARTS])}
@@ -186,7 +188,7 @@ def _read(store: ZnodeStore, path: str) -> Candidates:
 
 
 def _put(store: ZnodeStore, path: str, data: bytes | None) -> None:
-    """Create or set a znode; remove it where there is no data."""
+    """Create or set a znode; delete it if `data` is None."""
 
     def step(view: ZnodeView) -> None:
         is_there = view.get(path) is not None

@@ -1,11 +1,12 @@
-"""The columns of a record batch as one Avro record, and back. Knows nothing of files and of Avro's bytes.
+"""Converts the columns of a record batch into one Avro record, and back. Knows nothing of files or of Avro's encoding.
 
-The record's last field, its body, holds buffers as Arrow lays them out in memory, each compressed by itself; the fields
-before it say where each one is. So a reader touches only the columns it wants, and no byte is copied but by the codec.
+The record's last field, the body, has the columns' buffers in Arrow's memory layout, each compressed separately. The
+fields before it say where each buffer is. So a reader decompresses only the columns that it wants, and only the codec
+copies bytes.
 
-Measured on 40,000 records against Arrow's own layout, after zstd: lengths in the narrowest integer, in place of 32-bit
-offsets, take a quarter of the space and of the time; timestamps counted from the lowest take a third of the time and
-at most twice the space. docs/reference/data-format.md describes the layout for readers in other languages.
+Measured on 40,000 records against Arrow's own layout, after zstd: lengths in the narrowest integer type take a quarter
+of the space and of the time of 32-bit offsets; timestamps relative to the lowest one take a third of the time and at
+most twice the space. docs/reference/data-format.md describes the layout for readers in other languages.
 """
 
 from __future__ import annotations
@@ -22,26 +23,27 @@ from oncelog.limits import MAX_RECORD_BYTES
 from oncelog.log.records import HEADER_TYPE, RECORD_SCHEMA, Numbers, offsets_of, valid_of
 
 FORMAT_VERSION = 1
-"""Of the Avro record below. A change of the layout raises it and keeps a reader for each older one."""
+"""Version of the Avro record below. A change of the layout increases it, and keeps readers for all older versions."""
 
 CODECS = ("null", "lz4", "zstd")
 
 ZSTD_LEVEL = 1
-"""Level 3 writes at half the speed for the same size; levels below 1 read faster and cost half as much space again."""
+"""Level 3 writes at half the speed for the same size. Levels below 1 read faster, but take half as much space again."""
 
 MAX_BUFFER_BYTES = 4 * MAX_RECORD_BYTES
-"""Writers cut a batch at one and a half times its target, which is at most as large as a record, and one record more.
-Bounds what a damaged size makes a reader allocate, and keeps offsets far below Arrow's 32 bits."""
+"""Writers stay below this: a batch has at most one and a half times its target size and one record more, and the
+target is at most a record's maximum. Bounds what a reader allocates for a damaged size, and keeps offsets far below 32
+bits."""
 
 MAX_ENTRIES = 2**24
-"""Records or headers of a batch. Writers stay far below, since each counts some bytes towards the size at which a batch
-is cut. Bounds what a damaged count makes a reader allocate."""
+"""Records or headers in a batch. Writers stay far below, since each one adds some bytes to the size at which a batch is
+cut. Bounds what a reader allocates for a damaged count."""
 
 Field = dict[str, Any]
-"""An Avro record as fastavro takes and gives it."""
+"""An Avro record in fastavro's form."""
 
 
-# Avro names a type where it is first used, and refers to it by name from then on.
+# Avro defines a named type at its first use, and refers to it by name afterwards.
 _BUFFER = {
     "type": "record",
     "name": "Buffer",
@@ -94,13 +96,9 @@ BATCH_SCHEMA: Field = {
 
 
 def check_codec(name: str) -> None:
-    """Raise unless `name` is one of `CODECS`.
-
-    Raises:
-        InvalidOptionError: it is not.
-    """
+    """Raise an InvalidOptionError unless `name` is one of `CODECS`."""
     if name not in CODECS:
-        raise InvalidOptionError("no such codec", codec=name, known=CODECS)
+        raise InvalidOptionError("unknown codec", codec=name, known=CODECS)
 
 
 def _codec(name: str) -> pa.Codec | None:
@@ -108,7 +106,7 @@ def _codec(name: str) -> pa.Codec | None:
 
 
 class _BodyWriter:
-    """Gathers the buffers of a body."""
+    """Collects the buffers of a body."""
 
     def __init__(self, codec: str) -> None:
         self.buffers: list[pa.Buffer] = []
@@ -116,7 +114,7 @@ class _BodyWriter:
         self._position = 0
 
     def add(self, raw: Any) -> Field:
-        """Append a buffer; what does not shrink is stored as it is, and its reader copies nothing."""
+        """Append a buffer. If compression does not make it smaller, it is stored as it is, and readers need no copy."""
         buffer = raw if isinstance(raw, pa.Buffer) else pa.py_buffer(raw)
         ensure(buffer.size <= MAX_BUFFER_BYTES, "a reader takes what a writer writes", size=buffer.size)
         stored = self._compressed(buffer)
@@ -131,25 +129,25 @@ class _BodyWriter:
         compressed = self._codec.compress(buffer)
         if compressed.size >= buffer.size:
             return buffer
-        # pyarrow shrinks what it compressed into, but a view of that buffer still has the length from before; a slice
-        # knows the right one.
+        # pyarrow shrinks the buffer after compression, but a view of it still has the old length. A slice has the right
+        # one.
         return compressed.slice(0, compressed.size)
 
     def add_integers(self, numbers: Numbers) -> Field:
-        """Append integers from 0 on, in the fewest bytes that hold the highest."""
+        """Append integers of 0 or more, each in the fewest bytes that hold the largest one."""
         narrow = np.min_scalar_type(int(numbers.max(initial=0))).newbyteorder("<")
         return self.add(numbers.astype(narrow))
 
 
 class _BodyReader:
-    """Takes buffers out of a body; ValueError or OSError (of a codec) where it is damaged."""
+    """Reads buffers from a body. Raises a ValueError, or a codec's OSError, if it is damaged."""
 
     def __init__(self, body: pa.Buffer, codec: str) -> None:
         self._body = body
         self._codec = _codec(codec)
 
     def get(self, place: Field) -> pa.Buffer:
-        """The buffer at `place`, decompressed; without a copy where it was not compressed."""
+        """The buffer at `place`, decompressed; without a copy if it was not compressed."""
         position, length, size = place["position"], place["length"], place["size"]
         if position < 0 or length < 0 or position + length > self._body.size:
             raise ValueError(f"a buffer at {position} of {length} bytes in a body of {self._body.size}")
@@ -160,8 +158,8 @@ class _BodyReader:
             raise ValueError(f"a buffer of {length} bytes that cannot hold {size}")
         if self._codec.name != "lz4":
             return self._codec.decompress(stored, size)
-        # Of what lz4 holds less than it should, the codec gives the rest as it finds it in memory. Streams do not, and
-        # take as long.
+        # If lz4 data is shorter than `size`, pyarrow's codec fills the rest with whatever is in memory. A stream does
+        # not, and takes as long.
         with pa.CompressedInputStream(pa.BufferReader(stored), self._codec.name) as stream:
             raw = stream.read_buffer(size)
             if raw.size != size or stream.read(1):
@@ -169,7 +167,7 @@ class _BodyReader:
         return raw
 
     def get_integers(self, place: Field, count: int) -> Numbers:
-        """As many integers, in as many bytes each as the buffer has for them."""
+        """The integers at `place`; their width is the buffer's size divided by `count`."""
         raw = self.get(place)
         width = raw.size // count if count else 1
         if raw.size != width * count or width not in (1, 2, 4, 8):
@@ -181,7 +179,7 @@ class _BodyReader:
 
 
 def encode(records: pa.RecordBatch, codec: str) -> tuple[Field, list[pa.Buffer]]:
-    """A record batch of `RECORD_SCHEMA`, not empty, as a record of `BATCH_SCHEMA`.
+    """Convert a record batch of `RECORD_SCHEMA`, not empty, into a record of `BATCH_SCHEMA`.
 
     Returns:
         the fields before the body, and the body in parts.
@@ -241,15 +239,15 @@ def _encode_validity(array: pa.Array, body: _BodyWriter) -> Field | None:
 
 
 def decode(batch: Field, body: pa.Buffer, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """The records of a record of `BATCH_SCHEMA`; or only some columns, in the order asked for.
+    """Convert a record of `BATCH_SCHEMA` into a record batch, or into only some of its columns.
 
     Args:
         batch: the fields before the body.
-        body: kept alive by the records where it is not compressed.
-        columns: names out of `RECORD_SCHEMA`.
+        body: the records refer to it where it is not compressed.
+        columns: names in `RECORD_SCHEMA`, in the wanted order.
 
     Raises:
-        ValueError, or OSError of a codec: it is damaged.
+        ValueError, OSError: the record is damaged; a codec raises the OSError.
     """
     schema = RECORD_SCHEMA if columns is None else _schema_of(tuple(columns))
     count = batch["count"]
@@ -319,7 +317,7 @@ def _validity(field: Field, count: int, body: _BodyReader) -> pa.Buffer | None:
 
 
 def _offsets(lengths: Numbers) -> Numbers:
-    """Where entries of these lengths begin, and where the last one ends."""
+    """The offsets at which entries of these lengths begin, and at which the last one ends."""
     if lengths.itemsize > 4:
         raise ValueError("lengths of 64 bits")
     offsets = np.zeros(len(lengths) + 1, np.int64)

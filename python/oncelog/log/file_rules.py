@@ -1,4 +1,4 @@
-"""What the file stores share: names stay below the root, and a refusal is an error that names the file."""
+"""What the file stores share: names must stay below the root, and errors name the file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from oncelog.errors import FileUnavailableError, FileWriteError, UsageError
 
 
 def parts_of(name: str) -> list[str]:
-    """The folders and the last part of a file's name.
+    """The parts of a file's name.
 
     Raises:
-        UsageError: not a name of a file below the root.
+        UsageError: this is not the name of a file below the root.
     """
     parts = name.split("/")
     if "\0" in name or any(part in ("", ".", "..") for part in parts):
@@ -22,23 +22,23 @@ def parts_of(name: str) -> list[str]:
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn errors of the file system, other than a missing file, into `FileUnavailableError`."""
+    """Turn errors of the file system, except for a missing file, into `FileUnavailableError`."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         raise FileUnavailableError(
-            "a file of the log cannot be read or removed; mend what the reason says, and try again",
+            "a file of the log cannot be read or removed; fix the stated reason, and try again",
             file=name,
             reason=error.strerror or str(error),
         ) from error
 
 
 def write_error(name: str, error: OSError) -> FileWriteError:
-    """What a writer raises when the file system refuses."""
+    """The error that a writer raises when the file system fails."""
     return FileWriteError(
-        "a file of the log could not be written and was discarded; mend what the reason says, and write the data again",
+        "a file of the log could not be written and was discarded; fix the stated reason, and write the data again",
         file=name,
         reason=error.strerror or str(error),
     )

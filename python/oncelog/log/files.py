@@ -1,11 +1,11 @@
-"""Immutable files on a local file system: `ports.FileStore` for one folder, and the door that reads a URI.
+"""Immutable files on a local file system: `ports.FileStore` for a folder, and the function that opens a URI.
 
-Owns durability and the walk through folders; knows nothing of what is in a file. `object_files` is the same port on an
-object store.
+Owns durability and the listing of folders; knows nothing of the files' contents. `object_files` is the same port for
+object stores.
 
 Crash points of one file:
   1  created, or partly written    a crash leaves an orphan that no znode names; collection removes it
-  2  its bytes are fsynced         the same: its folder may not list it yet
+  2  its bytes are fsynced         the same, since its folder may not list it yet
   3  its folder is fsynced         `finish` returns; only now may a znode name the file (invariant I12)
 """
 
@@ -27,33 +27,30 @@ from oncelog.ports import FileStore
 
 
 def file_store(uri: str | os.PathLike[str]) -> FileStore:
-    """The file store that a user's path or URI names: a bucket by ``s3://bucket/folder``, else a folder.
+    """The file store for a user's path or URI: an object store for ``s3://bucket/folder``, else a local folder.
 
     Raises:
-        UsageError: neither.
+        UsageError: the URI is neither.
     """
     return ObjectFileStore(os.fspath(uri)) if is_object_store(uri) else LocalFileStore(local_path(uri))
 
 
 def is_object_store(uri: str | os.PathLike[str]) -> bool:
-    """Whether the files are objects in a bucket."""
+    """Whether the URI names a bucket."""
     return os.fspath(uri).startswith(OBJECT_SCHEME)
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:
-    """A user's path or URI as other processes find it, which have other working folders.
+    """A user's path or URI in a form that does not depend on the working folder.
 
     Raises:
-        UsageError: neither a bucket nor a local path.
+        UsageError: this is neither a bucket nor a local path.
     """
     return ObjectPlace.parse(os.fspath(uri)).url if is_object_store(uri) else str(local_path(uri))
 
 
 class LocalFileStore:
-    """Files below one folder, which is created with the first of them.
-
-    Picklable: another process opens the same absolute folder.
-    """
+    """Files below one folder, which is created with the first file. Picklable: the folder's path is absolute."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).absolute()
@@ -66,11 +63,11 @@ class LocalFileStore:
         return f"LocalFileStore({str(self._root)!r})"
 
     def create(self, name: str) -> LocalOutputFile:
-        """Create a file that does not exist yet, and the folders above it.
+        """Create a new file, and the folders above it.
 
         Raises:
-            FileWriteError: it cannot be created.
-            UsageError: not a name of a file below the root.
+            FileWriteError: the file cannot be created, or it exists.
+            UsageError: this is not the name of a file below the root.
         """
         path = self._path(name)
         try:
@@ -80,30 +77,30 @@ class LocalFileStore:
             raise write_error(name, error) from error
 
     def read(self, name: str, position: int, length: int) -> bytes:
-        """Bytes ``[position, position + length)`` of the file, as far as it reaches.
+        """Bytes ``[position, position + length)`` of the file; fewer at its end.
 
         Raises:
-            FileNotFoundError: no such file.
+            FileNotFoundError: the file does not exist.
             FileUnavailableError: it cannot be read.
         """
         ensure(position >= 0 and length >= 0, "a range of bytes is not negative", position=position, length=length)
         with reading(name), FileIO(self._path(name)) as file:
-            # The length may come from a damaged index: never allocate more than there is.
+            # The length may come from a damaged index: never allocate more than the file has.
             present = min(length, max(os.fstat(file.fileno()).st_size - position, 0))
             return _read_range(file.fileno(), position, present)
 
     def size(self, name: str) -> int:
-        """Bytes of the file.
+        """The file's size in bytes.
 
         Raises:
-            FileNotFoundError: no such file.
-            FileUnavailableError: the file system does not say.
+            FileNotFoundError: the file does not exist.
+            FileUnavailableError: the file system cannot tell.
         """
         with reading(name):
             return self._path(name).stat().st_size
 
     def names(self, folder: str) -> Iterator[tuple[str, int, int]]:
-        """(name, size, mtime_ms) of each file below `folder`, in order of names; nothing where there is no folder.
+        """(name, size, mtime_ms) of each file below `folder`, ordered by name; none if the folder does not exist.
 
         Raises:
             FileUnavailableError: a folder cannot be listed.
@@ -114,10 +111,10 @@ class LocalFileStore:
                 yield path.relative_to(self._root).as_posix(), stat.st_size, stat.st_mtime_ns // 1_000_000
 
     def delete(self, name: str) -> None:
-        """Remove a file; no error when it is gone.
+        """Remove a file; no error if it is gone.
 
         Raises:
-            FileUnavailableError: it is there and cannot be removed.
+            FileUnavailableError: it exists and cannot be removed.
         """
         with reading(name):
             self._path(name).unlink(missing_ok=True)
@@ -128,8 +125,8 @@ class LocalFileStore:
     def _make_folder(self, folder: Path) -> None:
         """Create `folder` durably.
 
-        Another process may have created it a moment ago and not fsynced it yet: hence below the root an existing
-        folder is fsynced too, once per store object. What is above an existing root was there before the log.
+        Another process may have just created it, and not fsynced it yet. So below the root, existing folders are
+        fsynced too, once per store object. The folders above an existing root are older than the log.
         """
         if folder in self._durable_folders:
             return
@@ -155,13 +152,13 @@ class LocalFileStore:
 
 
 class LocalOutputFile:
-    """A new local file (`ports.OutputFile`). Whatever fails removes it."""
+    """A new local file (`ports.OutputFile`). Any failure removes it."""
 
     def __init__(self, name: str, path: Path) -> None:
         self._name = name
         self._path = path
         self._position = 0
-        # Unbuffered: blocks are large, and an error belongs to the write that caused it.
+        # Unbuffered: blocks are large, and an error must come from the write that caused it.
         self._file = FileIO(path, "x")
 
     @property
@@ -198,12 +195,12 @@ class LocalOutputFile:
             self._file.close()
             folders.sync(self._path.parent)
         except OSError as error:
-            # The bytes of a failed fsync are in no known state, and a second fsync would not tell.
+            # After a failed fsync the state of the bytes is unknown, and a second fsync would not report it.
             self.discard()
             raise write_error(self._name, error) from error
 
     def discard(self) -> None:
-        """Close and remove the file. What cannot be removed is an orphan, which collection removes."""
+        """Close and remove the file. If it cannot be removed, it is an orphan, and collection removes it."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
@@ -212,7 +209,7 @@ class LocalOutputFile:
 
 def _read_range(descriptor: int, position: int, length: int) -> bytes:
     data = os.pread(descriptor, length, position)
-    while len(data) < length:  # the system may give less than asked for: beyond 2 GiB, or on network file systems
+    while len(data) < length:  # pread may return less, as for more than 2 GiB or on network file systems
         more = os.pread(descriptor, length - len(data), position + len(data))
         if not more:
             break

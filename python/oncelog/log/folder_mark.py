@@ -1,9 +1,9 @@
-"""The mark in the folder of the data files: the id of the log that they belong to.
+"""The mark in the folder of the data files: a file with the id of the log that they belong to.
 
-Where the znodes are elsewhere (a ZooKeeper), a mistyped path would write committed data into a folder that no reader
-looks at, or miss all that is there. Hence the folder says whose it is, and the log's ``/format`` that it says so.
+If the znodes are elsewhere (in ZooKeeper), a mistyped path would write committed data into a folder that no reader
+reads, or miss all data. So the folder has the id of its log, and the log's ``/format`` says that its folder is marked.
 
-Crash points: between mark and ``/format``, which leaves a marked folder; the next `ensure` finishes it.
+Crash points: between writing the mark and ``/format``. The folder is marked then, and the next `ensure` does the rest.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from oncelog.ports import FileStore
 
 NAME = "cluster-id"
 _BYTES = 64
-"""More than a mark has."""
+"""More than the length of a mark."""
 
 _LOOKS, _PAUSE_S = 50, 0.02
-"""A mark that is unfinished for longer is what a crash left."""
+"""How often, and how long in between, to wait for another writer. After that a crash left the mark unfinished."""
 
 
 def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> None:
-    """See that the folder is this log's; mark it unless it was marked before.
+    """Check that the folder belongs to this log; mark it if the log has not marked its folder yet.
 
     Args:
-        files: of the folder.
-        cluster_id: of the log.
         path: of the folder, for the errors.
-        is_marked: whether the log's folder bears its mark, by what the log remembers.
+        is_marked: whether the log's ``/format`` says that its folder is marked.
 
     Raises:
-        UsageError: it is another log's folder, or none of this log's.
-        FileWriteError, FileUnavailableError: by the file system.
+        UsageError: the folder belongs to another log, or is not this log's.
+        FileWriteError, FileUnavailableError: the mark cannot be written or read.
     """
     found = _read(files)
     if not found and not is_marked:
@@ -41,14 +39,14 @@ def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> 
         return
     if found:
         raise UsageError(
-            "the folder holds the data of another log than the znode store: mend the path, or the store's address",
+            "the folder and the znode store belong to different logs; correct the path, or the store's address",
             path=path,
             cluster_id=found,
             cluster_id_in_store=cluster_id,
         )
     raise UsageError(
-        "there is no log here: the znode store has one, and its data files are in a folder with its mark; give the "
-        "path of that folder, as this host sees it",
+        "there is no log here: the znode store has one, but its data files are in another folder; give the path of "
+        "that folder on this host",
         path=path,
         missing=NAME,
         cluster_id=cluster_id,
@@ -56,12 +54,12 @@ def ensure(files: FileStore, cluster_id: str, path: str, *, is_marked: bool) -> 
 
 
 def is_there(files: FileStore) -> bool:
-    """Whether the folder is some log's."""
+    """Whether the folder belongs to a log."""
     return bool(_read(files))
 
 
 def _read(files: FileStore) -> str | None:
-    """What the mark says: None where there is none, nothing where it is not finished."""
+    """The content of the mark; None if there is no mark, empty if it is unfinished."""
     try:
         text = files.read(NAME, 0, _BYTES).decode("ascii", errors="replace")
     except FileNotFoundError:
@@ -70,11 +68,7 @@ def _read(files: FileStore) -> str | None:
 
 
 def _write(files: FileStore, cluster_id: str) -> str:
-    """Write the mark, also in the place of one that a crash left unfinished.
-
-    Returns:
-        what it says then: a finished one stays, whoever was faster to write it.
-    """
+    """Write the mark, or replace one that a crash left unfinished. Returns its content; a finished mark is kept."""
     try:
         output = files.create(NAME)
     except FileWriteError:
@@ -89,7 +83,7 @@ def _write(files: FileStore, cluster_id: str) -> str:
 
 
 def _read_finished(files: FileStore) -> str | None:
-    """The same as `_read`; waits for one who is writing it."""
+    """Like `_read`, but wait for another process that may be writing the mark."""
     found = _read(files)
     for _ in range(_LOOKS):
         if found != "":

@@ -1,15 +1,15 @@
-"""The collection generation, which tells orphans from files that are about to be named, and who holds it.
+"""The collection generation, which tells orphans from files that a writer may still name, and the writers that hold it.
 
-A file's name carries the generation that its writer read before the first byte. The znode write that first names a
-file checks that the generation is at most one newer; collection removes unreferenced files only two generations back.
-A suspended writer that wakes up late is refused instead of naming a file that is gone.
+A file's name contains the generation that its writer read before it wrote the first byte. The step that first names a
+file checks that the current generation is at most one higher; collection only removes unreferenced files that are at
+least two generations old. So a suspended writer that wakes up late is refused, and cannot name a file that is gone.
 
-A job of Spark may last for hours; all its files bear the generation of its beginning, and are named only at its end.
-Such a writer has a znode from before it reads the generation until it is done: an open round, or a *hold*, where Spark
-plans a write that has no round yet. Assumption: a writer whose znode is younger than the generation's last set bears
-that generation or a later one, which may be raised once more. Hence only older writers keep it from being raised, and
-none for ever: a round by its time-out, which its driver renews, a hold, which nobody renews, for
-limits.HOLD_TIMEOUT_MS.
+A Spark job may last for hours. All its files have the generation from its start, and are named only at its end. Such a
+writer has a znode from before it reads the generation until it is done: an open round or, for a write that Spark
+planned and that has no round yet, a *hold*. A writer whose znode is younger than the last set of the generation has
+read that generation or a later one, so the generation may be raised once more. Hence only writers that began earlier
+keep it from being raised, and not forever: a round until its time-out, which its driver renews, and a hold, which is
+never renewed, for limits.HOLD_TIMEOUT_MS.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MANIFESTS = "manifests"
 
 
 def prefix(folder: str, generation: int) -> str:
-    """What the name of a new file of `generation` begins with."""
+    """The beginning of the names of new files of `generation`."""
     return f"{folder}/{generation:08d}-"
 
 
@@ -50,16 +50,12 @@ _NAME = re.compile(r"[a-z]+/(\d+)-[^/]+")
 
 
 def is_name(name: str) -> bool:
-    """Whether oncelog gives such names."""
+    """Whether this is a name that oncelog gives to files."""
     return _NAME.fullmatch(name) is not None
 
 
 def generation_of(name: str) -> int:
-    """The generation in a file's name.
-
-    Raises:
-        CorruptDataError: not a name that oncelog gives.
-    """
+    """The generation in a file's name. Raises a CorruptDataError if oncelog does not give such names."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise CorruptDataError("not the name of a file of this log", file=name)
@@ -82,30 +78,32 @@ def _read(reader: ZnodeReader) -> tuple[int, Stat]:
 
 
 def check_fresh(reader: ZnodeReader, names: Iterable[str]) -> None:
-    """Raise unless every file may still be named: none is older than the previous generation.
+    """Check that every file may still be named: none may be older than the previous generation.
 
     Raises:
-        StaleFileError: the writer was suspended across two collections; write the data again.
+        StaleFileError: the generation was raised twice since the file was begun; write the data again.
     """
     oldest = current(reader) - 1
     for name in names:
         if generation_of(name) < oldest:
-            raise StaleFileError("a data file waited across two collections and may be gone; write it again", file=name)
+            raise StaleFileError(
+                "a data file is older than the previous collection generation and may be gone; write the data again",
+                file=name,
+            )
 
 
 def raised(store: ZnodeStore, now_ms: int, *, dry_run: bool = False) -> tuple[int, tuple[Hold, ...]]:
-    """Raise the generation if it is old enough and no writer from before it is at work.
+    """Raise the generation if it is old enough, and all writers that began before it are done.
 
     Args:
-        store: of the log.
-        now_ms: by the store's clock.
+        now_ms: the store's time.
         dry_run: change nothing.
 
     Returns:
-        the generation that a collection works at, and the writers for which it was not raised.
+        the generation for a collection to use, and the writers that kept it from being raised.
     """
     with store.snapshot() as reader:
-        # The generation is read first: whoever began before it was set last has a znode by then.
+        # The generation is read first: all writers that began before its last set have a znode by then.
         present, stat = _read(reader)
         is_young = now_ms - stat.mtime_ms < limits.GENERATION_MIN_AGE_MS
         held_by = () if is_young else _writers_before(reader, stat, now_ms)
@@ -124,17 +122,17 @@ def raised(store: ZnodeStore, now_ms: int, *, dry_run: bool = False) -> tuple[in
     return store.transact(step), ()
 
 
-# Writers at work ------------------------------------------------------------------------------------------------------
+# Running writers ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A writer at work.
+    """A running writer.
 
     Attributes:
         owner: path of its znode.
-        writer: what it is, in words.
-        age_ms: since it began.
+        writer: a description for people.
+        age_ms: time since it began.
     """
 
     owner: str
@@ -143,20 +141,19 @@ class Hold:
 
 
 def hold(store: ZnodeStore, writer: str, stream: str = "") -> str:
-    """Hold the generation of now; the caller reads it afterwards.
+    """Hold the current generation; the caller must read it only afterwards.
 
     Args:
-        store: of the log.
-        writer: what it is, in words.
-        stream: a name that all writes of one stream have, of which one is at work at a time.
+        writer: a description for people.
+        stream: a common name for all writes of one stream, which run one at a time.
 
     Returns:
-        the path to `release`.
+        the path for `release`.
     """
     path = paths.hold(stream, random_id())
 
     def step(view: ZnodeView) -> None:
-        if view.get(path) is None:  # else an earlier try of this step won
+        if view.get(path) is None:  # otherwise an earlier try of this step succeeded
             view.create(path, encode_hold(writer))
 
     resolving(lambda: store.transact(step))
@@ -164,7 +161,7 @@ def hold(store: ZnodeStore, writer: str, stream: str = "") -> str:
 
 
 def release(store: ZnodeStore, held: Iterable[str]) -> None:
-    """Give holds back; those that are gone already are no error."""
+    """Release holds; it is no error if some are gone."""
 
     def release_some(some: Sequence[str]) -> None:
         def step(view: ZnodeView) -> None:
@@ -178,17 +175,17 @@ def release(store: ZnodeStore, held: Iterable[str]) -> None:
 
 
 def release_overdue(store: ZnodeStore, now_ms: int) -> None:
-    """Remove the holds that writers left behind when they died."""
+    """Remove the holds of writers that died."""
     release(store, [hold.owner for hold, _ in _holds(store, now_ms) if hold.age_ms > limits.HOLD_TIMEOUT_MS])
 
 
 def holds_of_stream(reader: ZnodeReader, held: str) -> list[str]:
-    """`held` and what earlier writes of its stream left behind when they were stopped."""
+    """`held`, and the holds that earlier writes of its stream left when they were stopped."""
     return [path for path in paths_below(reader, paths.HOLDS) if paths.is_of_one_stream(path, held)]
 
 
 def _writers_before(reader: ZnodeReader, generation: Stat, now_ms: int) -> tuple[Hold, ...]:
-    """The writers that began before the generation was set last, and are at work."""
+    """The running writers that began before the last set of the generation."""
     live = [(hold, zxid) for hold, zxid in _holds(reader, now_ms) if hold.age_ms <= limits.HOLD_TIMEOUT_MS]
     return tuple(hold for hold, czxid in (*_open_rounds(reader, now_ms), *live) if czxid < generation.mzxid)
 
@@ -201,7 +198,7 @@ def _holds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
 
 
 def _open_rounds(reader: ZnodeReader, now_ms: int) -> Iterator[tuple[Hold, int]]:
-    """The rounds that are open and not overdue: see `newest_rounds`."""
+    """The rounds that are open and not beyond their time-out: see `newest_rounds`."""
     for owner in EMBEDDED.newest_rounds(reader):
         znode = reader.get(owner)
         if znode is None:

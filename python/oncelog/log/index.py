@@ -1,10 +1,10 @@
-"""The index of a partition: which entry covers which offset, for histories of any length.
+"""The index of a partition: finds the entry of any offset, however long the history is.
 
-New entries are tail znodes; `rolled` moves the oldest into leaf files, and sixteen files of a level get a parent, so
-that the partition's znode lists O(log n) roots and a lookup reads what it asked for, whatever the history.
+New entries are tail znodes. `rolled` moves the oldest into leaf files, and every 16 files of a level get a parent. So
+the partition's znode lists O(log n) roots, and a lookup only reads the files that it needs.
 
-Every offset of ``[log_start, log_end)`` has an entry. A walk that finds a hole raises, it never answers "no rows".
-Never decides visibility (protocol/visibility.py) and never writes znodes (log/partition_log.py).
+Every offset in ``[log_start, log_end)`` has an entry. A walk that finds a hole raises an error; it must never return
+"no rows". The index never decides visibility (protocol/visibility.py), and never writes znodes (log/partition_log.py).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from oncelog.log.index_files import IndexFiles
 from oncelog.protocol.partition import IndexEntry, IndexRef, TailNode
 
 LEAF_MAX_ENTRIES = 4096
-"""Entries of one leaf file: a lookup parses at most one leaf more than it needs at either end."""
+"""Entries in one leaf file. A lookup parses at most one more leaf than it needs at each end."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
-    """The index of one partition at one moment: its roots and its tail nodes, both oldest first."""
+    """The index of a partition at one moment: its roots and its tail nodes, both oldest first."""
 
     roots: tuple[IndexRef, ...]
     tail: tuple[TailNode, ...]
 
     def entries(self, files: IndexFiles, start: int, end: int) -> Iterator[IndexEntry]:
-        """The entries that overlap ``[start, end)``, in order; lazily, so that a caller may stop early.
+        """The entries that overlap ``[start, end)``, in order. They are read lazily, so a caller may stop early.
 
         Raises:
             CorruptDataError: an offset of the range has no entry.
@@ -39,7 +39,7 @@ class PartitionIndex:
         is_first = True
         for entry in self._walk(files, start, end):
             if entry.base_offset > position or (entry.base_offset < position and not is_first):
-                break  # an entry that overlaps the one before would show rows twice
+                break  # overlapping entries would show rows twice
             position, is_first = entry.end_offset, False
             yield entry
         if position < end:
@@ -82,7 +82,7 @@ class PartitionIndex:
         return None
 
     def files_named(self, files: IndexFiles) -> Iterator[str]:
-        """Every file this index names: index files, manifests and data files (repeated). Reads the whole index."""
+        """All files that this index names: index files, manifests, and data files, which repeat. Reads all of it."""
         for ref in self.roots:
             yield from _files_below(files, ref)
         for node in self.tail:
@@ -119,13 +119,12 @@ def _files_below(files: IndexFiles, ref: IndexRef) -> Iterator[str]:
 def rolled(
     files: IndexFiles, roots: Sequence[IndexRef], tail: Sequence[TailNode], new_name: Callable[[], str]
 ) -> tuple[IndexRef, ...]:
-    """Write the entries of `tail` into index files and return the roots that then reach them.
+    """Write the entries of `tail` into index files; returns the new roots.
 
     Args:
-        files: where the index files go.
-        roots: the roots so far, oldest first.
+        roots: the current roots, oldest first.
         tail: the oldest tail nodes, which follow the roots without a gap.
-        new_name: gives each file its name.
+        new_name: returns the name of the next file.
     """
     entries = [entry for node in tail for entry in files.tail_entries(node)]
     chunks = (entries[at : at + LEAF_MAX_ENTRIES] for at in range(0, len(entries), LEAF_MAX_ENTRIES))
@@ -138,6 +137,6 @@ def rolled(
 
 
 def _full_level(roots: Sequence[IndexRef]) -> int | None:
-    """The lowest level with enough refs for a parent."""
+    """The lowest level that has enough refs for a parent."""
     counts = Counter(ref.level for ref in roots)
     return next((level for level in sorted(counts) if counts[level] >= limits.INDEX_FANOUT), None)

@@ -1,7 +1,7 @@
-"""Index files and manifests: how index entries are kept in immutable Avro files.
+"""Index files and manifests: index entries in immutable Avro files, which `index` walks.
 
-A *leaf* holds consecutive entries, a *parent* the refs of one level below it, a *manifest* the blocks of one append
-that was too large for a znode. Files are immutable, so parsed ones are cached. `index` walks them.
+A *leaf* has consecutive entries, a *parent* the refs of the level below it, and a *manifest* the blocks of an append
+that is too large for a znode. Files are immutable, so parsed files are cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CACHED_FILES = 64
 
-# An entry of the index has the count itself.
+# Without the count, which the index entry has itself.
 _BLOCK_FIELDS: list[dict[str, Any]] = [
     {"name": name, "type": "string" if kind is str else "long"}
     for name, kind in BLOCK_FIELDS.items()
@@ -87,7 +87,7 @@ MANIFEST_SCHEMA: dict[str, Any] = {
 
 
 def _block_row(block: Block) -> dict[str, Any]:
-    return {name: getattr(block, name) for name in BLOCK_FIELDS}  # a schema without the count passes it over
+    return {name: getattr(block, name) for name in BLOCK_FIELDS}  # a schema without the count ignores it
 
 
 _in_order = itemgetter(*BLOCK_FIELDS)
@@ -178,7 +178,7 @@ def _least(offsets: Iterable[int]) -> int | None:
 
 
 class IndexFiles:
-    """Index files and manifests of one log: writes new ones, reads and caches immutable ones.
+    """Reads, caches and writes the index files and manifests of one log.
 
     Not shared between threads. Files are written before any znode names them (invariant I12).
     """
@@ -188,11 +188,11 @@ class IndexFiles:
         self._cache: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
 
     def write_manifest(self, name: str, blocks: Sequence[Block]) -> None:
-        """Write the blocks of one large append; they get their offsets in the append itself."""
+        """Write the blocks of one large append; they get their offsets by the append itself."""
         self._write(name, MANIFEST_SCHEMA, map(_block_row, blocks))
 
     def write_leaf(self, name: str, entries: Sequence[IndexEntry]) -> IndexRef:
-        """Write consecutive entries; returns the ref that names them."""
+        """Write consecutive entries; returns their ref."""
         ensure(
             all(a.end_offset == b.base_offset for a, b in pairwise(entries)), "index entries leave no gap", file=name
         )
@@ -200,13 +200,13 @@ class IndexFiles:
         return _leaf_ref(name, entries)
 
     def write_parent(self, name: str, children: Sequence[IndexRef]) -> IndexRef:
-        """Write refs of one level; returns the ref of the next level that names them."""
+        """Write refs of one level; returns their parent's ref."""
         ensure(len({child.level for child in children}) == 1, "children of one parent have one level", file=name)
         self._write(name, REF_SCHEMA, map(_ref_row, children))
         return _parent_ref(name, children)
 
     def tail_entries(self, node: TailNode) -> tuple[IndexEntry, ...]:
-        """The entries of a tail node, out of its manifest if it has one."""
+        """The entries of a tail node, from its manifest if it has one."""
         if node.manifest is None:
             return node.entries
         manifest = node.manifest
@@ -260,7 +260,7 @@ class IndexFiles:
             raise DataLossError("an index file is gone; restore it from a backup", file=name) from error
         rows = _built(codec.read_rows(data, schema, name), build)
         if rows is None or not are_sound(rows):
-            raise CorruptDataError("a file of the index holds what oncelog never writes there", file=name)
+            raise CorruptDataError("an index file holds rows that oncelog never writes", file=name)
         self._cache[name] = rows
         if len(self._cache) > CACHED_FILES:
             self._cache.popitem(last=False)
@@ -268,10 +268,10 @@ class IndexFiles:
 
 
 def _built(rows: list[dict[str, Any]], build: Callable[[dict[str, Any]], T]) -> tuple[T, ...] | None:
-    """The values of rows; None where one cannot be."""
+    """The values of rows; None if one is invalid."""
     try:
         return tuple(map(build, rows))
-    except ValueError:  # an outcome that there is not
+    except ValueError:  # an unknown outcome
         return None
 
 
@@ -280,7 +280,7 @@ def _are_blocks(blocks: Sequence[Block]) -> bool:
 
 
 def _are_entries(entries: Sequence[IndexEntry]) -> bool:
-    """Whether each is a record batch or a marker, and they follow each other without a gap."""
+    """Whether each entry is either a record batch or a marker, and there are no gaps between them."""
     return (
         all((entry.block is None) != (entry.marker is None) and entry.count > 0 for entry in entries)
         and _are_blocks([entry.block for entry in entries if entry.block])
@@ -289,7 +289,7 @@ def _are_entries(entries: Sequence[IndexEntry]) -> bool:
 
 
 def _are_siblings(refs: Sequence[IndexRef]) -> bool:
-    """Whether they are of one level and follow each other without a gap."""
+    """Whether all refs are of one level, without gaps between them."""
     return len({ref.level for ref in refs}) <= 1 and all(a.end == b.start for a, b in pairwise(refs))
 
 

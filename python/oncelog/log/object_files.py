@@ -1,12 +1,12 @@
-"""Immutable objects in a bucket: `ports.FileStore` on S3 and what speaks its protocol, through pyarrow.
+"""Immutable objects in a bucket: `ports.FileStore` for S3 and stores with the same protocol, through pyarrow.
 
-Owns the URL of a bucket, uploads, and the clients of this process; knows nothing of what is in an object. Nothing is
-renamed or appended to, and only collection lists. pyarrow is told no credentials: its SDK finds them in each process
-(environment, profile, role of the machine), so that none is in a URL, a pickled task or a checkpoint.
+Owns the URL of a bucket, uploads, and the clients of this process; knows nothing of the objects' contents. Objects are
+never renamed or appended to, and only collection lists them. pyarrow gets no credentials: its SDK finds them in each
+process (environment, profile, role of the machine), so that no URL, pickled task or checkpoint contains any.
 
-An object's bytes wait on this machine, in memory and then in an unnamed temporary file, until `finish` sends them in
-one put, or in parts that the store joins at the end. Hence an object is there whole or not at all, and a writer that is
-given up or killed before `finish` leaves nothing in the bucket.
+An object's bytes are kept on this machine, in memory and then in an unnamed temporary file, until `finish` sends them
+in one put, or in parts that the store joins at the end. Hence an object exists completely or not at all, and a writer
+that is discarded or killed before `finish` leaves nothing in the bucket.
 
 Crash points of one object:
   1  before `finish`          leaves nothing
@@ -40,7 +40,8 @@ SCHEME = "s3://"
 _EXAMPLE = "s3://bucket/folder?endpoint=https://host:9000&region=eu-central-1"
 _COPY_BYTES = 1024 * 1024
 _NO_ANSWER = "NETWORK_CONNECTION"
-"""The SDK's word. Only time hangs on it: another look at a store that does not answer costs as much again."""
+"""The SDK's name for this error. Used only to save time: another request to a store that does not answer takes as long
+again."""
 
 
 # Places ---------------------------------------------------------------------------------------------------------------
@@ -48,14 +49,14 @@ _NO_ANSWER = "NETWORK_CONNECTION"
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """Where the objects of a log are, and how to get there. Holds nothing secret: it is logged, pickled and stored.
+    """Where the objects of a log are. It has no secrets, since it is logged, pickled and stored.
 
     Attributes:
-        url: what it was parsed from.
+        url: the URL that was parsed.
         folder: bucket and the prefix of all keys, ``bucket/a/b``.
-        endpoint: scheme and host of a store that is not AWS's; None for AWS.
-        region: None to leave it to the SDK (``AWS_REGION``, profile).
-        timeout_ms: how long a request waits for a sign of life, connecting included.
+        endpoint: scheme and host of the store; None for AWS.
+        region: None to let the SDK choose (``AWS_REGION``, profile).
+        timeout_ms: how long a request waits for any answer, including the connection.
         tls_ca: a PEM file of certificates to trust instead of the system's.
     """
 
@@ -72,16 +73,16 @@ class ObjectPlace:
 
     @classmethod
     def parse(cls, url: str) -> ObjectPlace:
-        """Read ``s3://bucket/folder?option=value&option=value``.
+        """Parse ``s3://bucket/folder?option=value&option=value``.
 
         Raises:
-            InvalidOptionError: it is malformed. The text never repeats a part that could be a secret by mistake.
+            InvalidOptionError: the URL is malformed. The message repeats no part that could be a secret.
         """
         location, _, query = url.removeprefix(SCHEME).partition("?")
         if "@" in location:
             raise _credentials_given()
         if "#" in location:
-            raise InvalidOptionError("the URL of a bucket has no fragment", url=url)
+            raise InvalidOptionError("the URL of a bucket must not have a fragment (#)", url=url)
         bucket, _, prefix = unquote(location).rstrip("/").partition("/")
         if not url.startswith(SCHEME) or bucket in ("", ".", ".."):
             raise InvalidOptionError("not the URL of a bucket", expected=_EXAMPLE)
@@ -118,8 +119,8 @@ def _options(query: str) -> dict[str, str]:
 
 def _credentials_given() -> InvalidOptionError:
     return InvalidOptionError(
-        "the URL of a bucket holds no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a "
-        "role of the machine, in every process that uses the log"
+        "the URL of a bucket must not contain credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, "
+        "or a role of the machine, for every process that uses the log"
     )
 
 
@@ -130,7 +131,7 @@ def _endpoint(text: str | None) -> str | None:
         raise _credentials_given()
     try:
         parts = urlsplit(text)
-    except ValueError:  # brackets that hold no IPv6 address
+    except ValueError:  # brackets without an IPv6 address
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
         raise InvalidOptionError("the endpoint of an object store is a scheme and a host", expected="https://host:9000")
@@ -149,10 +150,10 @@ def _timeout_ms(text: str | None) -> int:
 
 
 class _Client:
-    """pyarrow's client of one place, and the objects it has opened lately.
+    """pyarrow's client of one place, and the objects that it opened recently.
 
-    An open object is no connection. It knows how large the object is, which never changes: that costs a request, which
-    the next block of the same object need not make.
+    An open object is not a connection. It knows the object's size, which never changes and costs a request, so the next
+    block of the same object saves that request.
     """
 
     def __init__(self, place: ObjectPlace) -> None:
@@ -160,7 +161,7 @@ class _Client:
         self._open: OrderedDict[str, Any] = OrderedDict()
 
     def open(self, path: str) -> Any:
-        """The object as a file that is read by positions. Raises FileNotFoundError."""
+        """The object as a file with random access. Raises FileNotFoundError."""
         file = self._open.get(path)
         if file is None:
             file = self._open[path] = self.system.open_input_file(path)
@@ -178,8 +179,8 @@ _clients: dict[tuple[int, ObjectPlace], _Client] = {}
 def _client(place: ObjectPlace) -> _Client:
     """This process's client of `place`.
 
-    A client does not survive a fork. A child makes its own, and neither uses nor drops what it inherited: dropping
-    would end the parent's connections.
+    A client does not survive a fork. A child makes its own. It must neither use nor drop the one that it inherited:
+    dropping would close the parent's connections.
     """
     key = (os.getpid(), place)
     if key not in _clients:
@@ -188,10 +189,10 @@ def _client(place: ObjectPlace) -> _Client:
 
 
 def _file_system(place: ObjectPlace) -> Any:
-    from pyarrow import fs  # loads the SDK: only for who uses it
+    from pyarrow import fs  # loads the SDK, so only when it is used
 
     if not _clients:
-        atexit.register(_drop_clients)  # runs before pyarrow ends its SDK at exit, which would wait for the clients
+        atexit.register(_drop_clients)  # before pyarrow shuts down its SDK at exit, which would wait for the clients
     scheme, _, host = (place.endpoint or "https://").partition("://")
     settings: dict[str, Any] = {
         "scheme": scheme,
@@ -219,7 +220,7 @@ def _drop_clients() -> None:
 
 
 class ObjectFileStore:
-    """Objects below one prefix of a bucket, which must be there. Picklable: it carries its URL and nothing else."""
+    """Objects below one prefix of a bucket, which must exist. Picklable: its state is only the URL."""
 
     def __init__(self, url: str) -> None:
         self._place = ObjectPlace.parse(url)
@@ -231,42 +232,42 @@ class ObjectFileStore:
         return f"ObjectFileStore({self._place.url!r})"
 
     def create(self, name: str) -> ObjectOutputFile:
-        """Begin an object. Names are random: nobody asks whether there is one already.
+        """Begin an object. It does not check whether the object exists, because names are random.
 
         Raises:
-            UsageError: not a name below the root.
+            UsageError: this is not a name below the root.
         """
         return ObjectOutputFile(name, self._path(name), self._place)
 
     def read(self, name: str, position: int, length: int) -> bytes:
-        """Bytes ``[position, position + length)`` of the object, as far as it reaches.
+        """Bytes ``[position, position + length)`` of the object; fewer at its end.
 
         Raises:
-            FileNotFoundError: no such object.
+            FileNotFoundError: the object does not exist.
             FileUnavailableError: it cannot be read: no answer, no access, no bucket.
         """
         ensure(position >= 0 and length >= 0, "a range of bytes is not negative", position=position, length=length)
         path = self._path(name)
         with reading(name):
             file = self._open(path)
-            # The length may come from a damaged index: never allocate more than there is. And pyarrow, asked for more
-            # than the store sends, fills up with whatever was in memory: the size must be known, and never change.
+            # The length may come from a damaged index: never allocate more than the object has. And if pyarrow is asked
+            # for more than the store sends, it fills the rest with whatever is in memory. So the size must be known.
             present = min(length, max(file.size() - position, 0))
             try:
                 data: bytes = file.read_at(present, position) if present else b""
             except OSError as error:
                 _client(self._place).forget(path)
                 if _NO_ANSWER not in str(error):
-                    self._open(path)  # raises if it is gone since it was opened
+                    self._open(path)  # raises if the object was removed after it was opened
                 raise
         return data
 
     def size(self, name: str) -> int:
-        """Bytes of the object.
+        """The object's size in bytes.
 
         Raises:
-            FileNotFoundError: no such object.
-            FileUnavailableError: the store does not say.
+            FileNotFoundError: the object does not exist.
+            FileUnavailableError: the store cannot tell.
         """
         path = self._path(name)
         with reading(name):
@@ -275,7 +276,7 @@ class ObjectFileStore:
         return size
 
     def names(self, folder: str) -> Iterator[tuple[str, int, int]]:
-        """(name, size, mtime_ms) of each object below `folder`, in order of names.
+        """(name, size, mtime_ms) of each object below `folder`, ordered by name.
 
         Raises:
             FileUnavailableError: the bucket cannot be listed.
@@ -292,10 +293,10 @@ class ObjectFileStore:
                 yield info.path.removeprefix(f"{self._place.folder}/"), info.size, info.mtime_ns // 1_000_000
 
     def delete(self, name: str) -> None:
-        """Remove an object; no error when it is gone.
+        """Remove an object; no error if it is gone.
 
         Raises:
-            FileUnavailableError: it may be there, and cannot be removed.
+            FileUnavailableError: the object may exist, and cannot be removed.
         """
         path = self._path(name)
         _client(self._place).forget(path)
@@ -313,7 +314,7 @@ class ObjectFileStore:
             raise
 
     def _check_bucket(self) -> None:
-        """Raise where there is no bucket: a missing object is lost data, a missing bucket a mistake in the URL."""
+        """Raise if the bucket does not exist: that is a mistake in the URL, but a missing object is lost data."""
         from pyarrow.fs import FileType
 
         if _client(self._place).system.get_file_info(self._place.bucket).type is FileType.NotFound:
@@ -342,7 +343,7 @@ class ObjectOutputFile:
         """Append `data`.
 
         Raises:
-            FileWriteError: the temporary file could not be written; the object is given up.
+            FileWriteError: the temporary file could not be written; the object is discarded.
         """
         ensure(not self._waiting.closed, "a finished or discarded file is not written to", file=self._name)
         try:
@@ -353,10 +354,10 @@ class ObjectOutputFile:
         self._position += memoryview(data).nbytes
 
     def finish(self) -> None:
-        """Send the object, and return when the store has acknowledged it.
+        """Send the object; returns after the store has acknowledged it.
 
         Raises:
-            FileWriteError: the store did not; the object is given up.
+            FileWriteError: the store did not acknowledge it; the object is discarded.
         """
         ensure(not self._waiting.closed, "a file is finished once", file=self._name)
         try:
@@ -369,7 +370,7 @@ class ObjectOutputFile:
             raise
 
     def discard(self) -> None:
-        """Give the object up, and remove it if it was sent. What cannot be removed is an orphan, for collection."""
+        """Discard the object; remove it if it was sent. If that fails, it is an orphan, and collection removes it."""
         self._waiting.close()
         if self._is_sent:
             client = _client(self._place)
@@ -381,7 +382,7 @@ class ObjectOutputFile:
         client = _client(self._place)
         client.forget(self._path)
         self._waiting.seek(0)
-        # What fails here may have arrived all the same; and a stream that is left by an exception sends what it has.
+        # Set first: even a failed upload may have arrived, and a stream closed by an exception sends what it has.
         self._is_sent = True
         with client.system.open_output_stream(self._path) as output:
             shutil.copyfileobj(self._waiting, output, _COPY_BYTES)

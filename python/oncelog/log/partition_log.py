@@ -1,13 +1,13 @@
-"""One partition as a log: append, markers, rolling. Every function that writes takes the view of a running step.
+"""One partition as a log: appends, markers, rolling. Appends and markers are part of the caller's step.
 
-Owns the znodes below ``/topics/<t>/<topic id>/<p>``. Who may write, and under which owner, was decided by the caller
-(coordinator/), but that the owner is open is checked here, in the same compare-and-set as the append.
+Owns the znodes below ``/topics/<t>/<topic id>/<p>``. The caller (coordinator/) decides who may write, and under which
+owner. That the owner is open is checked here, in the same compare-and-set as the append.
 
 Order of an append (the numbers are its crash points):
-  1  data files are written and fsynced           a crash leaves orphan files, nothing else
+  1  data files are written and fsynced            a crash leaves only orphan files
   2  one multi: offsets, tail node, owner's span, producer's entry, log end
-                                                   after it the batch is in; a retry finds its own sequence
-  3  the tail is rolled when it is long            a crash leaves an orphan index file, nothing else
+                                                   after it, the batch is appended; a retry finds its own sequence
+  3  the tail is rolled if it is long              a crash leaves only an orphan index file
 """
 
 from __future__ import annotations
@@ -49,16 +49,15 @@ BLOCKS_PER_STEP = 1000
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Record batches to append to one partition, as one unit.
+    """Record batches to append to one partition together.
 
     Attributes:
-        producer: the (producer id, epoch) that writes.
-        base_sequence: sequence of the first record.
-        owner: path of the owner; None outside any transaction.
+        base_sequence: sequence number of the first record.
+        owner: path of the owner; None outside of a transaction.
         blocks: the record batches, in order; already durable.
-        manifest_file: the file that lists `blocks`, when they are too many for a znode; already durable.
-        commits: the append is all of its owner's transaction and commits it: the marker follows the records in the
-            same step, nothing is left to settle, and the owner never has a znode.
+        manifest_file: the file that lists `blocks` if they are too many for a znode; already durable.
+        commits: whether the append is its owner's whole transaction and commits it. Then the same step also writes the
+            marker, nothing is left to settle, and the owner never has a znode.
     """
 
     partition: TopicIdPartition
@@ -85,7 +84,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an append landed, and how many tail nodes its partition has now; a duplicate landed there before."""
+    """The result of an append: its offset, whether it was there before, and the partition's number of tail nodes."""
 
     base_offset: int
     is_duplicate: bool
@@ -93,7 +92,7 @@ class Appended:
 
 
 class HasBlocks(Protocol):
-    """What is, or becomes, an append."""
+    """An append, or something that becomes one."""
 
     @property
     def blocks(self) -> tuple[Block, ...]: ...
@@ -111,7 +110,7 @@ B = TypeVar("B", bound=HasBlocks)
 def write_manifests(
     store: ZnodeStore, files: IndexFiles, blocks: Mapping[TopicIdPartition, Sequence[Block]]
 ) -> dict[TopicIdPartition, str]:
-    """Write the manifests of those appends whose blocks are too many for a znode; returns their files."""
+    """Write a manifest for each partition with too many blocks for a znode; returns the files' names."""
     long = {partition: listed for partition, listed in blocks.items() if len(listed) > limits.INLINE_BLOCKS_MAX}
     generation = generations.current(store) if long else 0
     written = {}
@@ -122,7 +121,7 @@ def write_manifests(
 
 
 def in_steps(groups: Iterable[Sequence[B]]) -> Iterator[list[B]]:
-    """Appends in steps of bounded size; those of one group stay together."""
+    """Divide appends into steps of bounded size. Those of one group stay together."""
     step: list[B] = []
     inline = 0
     for group in groups:
@@ -143,18 +142,18 @@ def append_all(view: ZnodeView, requests: Sequence[Append]) -> list[Appended]:
 
 
 def read_for(view: ZnodeView, requests: Sequence[Append], also: Iterable[str] = ()) -> None:
-    """Read together what `append` will ask for one by one, and what else the step reads."""
+    """Read all znodes at once that `append` will read for `requests`: see `read_ahead`."""
     read_ahead(view, ((request.partition, [request.producer.producer_id]) for request in requests), also)
 
 
 def read_ahead(
     view: ZnodeView, appending: Iterable[tuple[TopicIdPartition, Iterable[int]]], also: Iterable[str] = ()
 ) -> None:
-    """Read together what appends will ask for one by one: on ZooKeeper each would be a round trip.
+    """Read all znodes at once that appends will read one by one: on ZooKeeper, each would be a round trip.
 
     Args:
-        appending: partitions, and the producer ids that append there.
-        also: what else the step reads.
+        appending: partitions, with the producer ids that append to them.
+        also: other znodes that the step will read.
     """
     of_each = (
         [paths.partition(partition), paths.tail(partition), *(paths.producer(partition, id_) for id_ in producer_ids)]
@@ -166,13 +165,13 @@ def read_ahead(
 def append(view: ZnodeView, request: Append) -> Appended:
     """Append record batches to one partition, in the caller's step.
 
-    The caller rolls the tail afterwards when it has become long (`roll_if_long`).
+    Afterwards the caller must call `roll_if_long`.
 
     Raises:
-        ProducerFencedError, OutOfOrderSequenceError: by the sequence rules (protocol/sequencing.py).
+        ProducerFencedError, OutOfOrderSequenceError: see protocol/sequencing.py.
         InvalidTxnStateError: the owner is decided, or was never created.
         StaleFileError: a data file is too old to be named.
-        PartitionPinnedError: too many unsettled transactions here.
+        PartitionPinnedError: the partition has too many unsettled transactions.
     """
     partition, path = request.partition, paths.partition(request.partition)
     state = partition_reads.read_partition(view, partition)
@@ -184,7 +183,7 @@ def append(view: ZnodeView, request: Append) -> Appended:
     )
     if isinstance(verdict, sequencing.Duplicate):
         return Appended(verdict.base_offset, is_duplicate=True, tail_nodes=state.tail_nodes)
-    owner = None if request.commits else request.owner  # that is listed until it is settled
+    owner = None if request.commits else request.owner  # the owner to list until it is settled
     if owner is not None:
         _check_owner_is_open(view, owner, partition)
     generations.check_fresh(view, request.files)
@@ -215,7 +214,7 @@ def _check_owner_is_open(view: ZnodeView, owner: str, partition: TopicIdPartitio
     state = partition_reads.read_owner(view, owner)
     if state is None or state.outcome is not Outcome.OPEN:
         raise InvalidTxnStateError(
-            "the transaction is decided already; nothing more can be written to it",
+            "the transaction was already decided; nothing more can be written to it",
             owner=owner,
             outcome=state.outcome.value if state else "settled",
             partition=str(partition),
@@ -223,11 +222,11 @@ def _check_owner_is_open(view: ZnodeView, owner: str, partition: TopicIdPartitio
 
 
 def _check_not_pinned(state: PartitionState, grown_bytes: int, partition: TopicIdPartition) -> None:
-    """Refuse one more owner where there is no room: in number, or in the znode."""
+    """Refuse one more owner if the partition lists too many, or if its znode would be too large."""
     if state.owners and (len(state.owners) >= limits.MAX_UNSETTLED_OWNERS or grown_bytes > limits.MAX_PARTITION_BYTES):
         raise PartitionPinnedError(
-            "too many unsettled transactions in this partition; the named one may hold them back: let it finish, or "
-            "abort it with `oncelog txn abort`",
+            "too many unsettled transactions in this partition; the named one may hold back the others: let it finish, "
+            "or abort it with `oncelog txn abort`",
             partition=str(partition),
             owner=min(state.owners, key=lambda span: span.first).owner,
             unsettled=len(state.owners),
@@ -270,10 +269,10 @@ def _commit_marker(request: Append, base_offset: int) -> IndexEntry:
 def append_markers(
     view: ZnodeView, partition: TopicIdPartition, settled: Sequence[tuple[OwnerSpan, OwnerState]], snapshot_zxid: int
 ) -> None:
-    """Write one control marker for each decided owner and stop listing it; `snapshot_zxid` becomes the trim.
+    """Write a control marker for each decided owner, take it off the list, and raise the trim to `snapshot_zxid`.
 
     Args:
-        settled: owners that this partition lists, with their decided state.
+        settled: the spans of these owners in the partition, with their decided states.
     """
     state = partition_reads.read_partition(view, partition)
     offset = state.log_end
@@ -316,7 +315,7 @@ def _marker_entry(offset: int, span: OwnerSpan, owner: OwnerState) -> IndexEntry
 def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> bool:
     """Move the tail of `partition` into index files; returns whether this call did it.
 
-    Safe to run by several processes at once: one wins, the files of the others are orphans.
+    Several processes may run it at once: one succeeds, and the files of the others are orphans.
     """
 
     def read(reader: ZnodeReader) -> tuple[PartitionState, tuple[TailNode, ...], int]:
@@ -335,7 +334,7 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
             return False
         generations.check_fresh(view, {ref.file for ref in roots if ref not in state.roots})
         rolled_nodes = [paths.tail_node(partition, node.base_offset) for node in tail]
-        view.get_many(rolled_nodes)  # a delete reads: all of them at once, where a read is a way to a server and back
+        view.get_many(rolled_nodes)  # each delete reads its znode; on ZooKeeper, one round trip instead of one each
         for path in rolled_nodes:
             view.delete(path)
         rolled_state = replace(now, roots=roots, tail_nodes=now.tail_nodes - len(tail))
@@ -349,10 +348,7 @@ def roll(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition) -> b
 
 
 def roll_if_long(store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, tail_nodes: int) -> None:
-    """Roll when the tail has reached its bound. Only upkeep: what fails is left to the next append.
-
-    The append before it stands, also where the topic is deleted by now.
-    """
+    """Roll the tail if it is too long. Errors are ignored: the append has succeeded, and the next one rolls again."""
     if tail_nodes >= limits.TAIL_MAX_ENTRIES:
         with suppress(OncelogError):
             roll(store, files, partition)

@@ -1,6 +1,6 @@
-"""What the znodes of topics and partitions say: a partition's state, its index at that state, the owners it lists.
+"""Reads the znodes of topics and partitions: a partition's state, the index at that state, and the owners it lists.
 
-Reads only; log/partition_log.py writes them.
+It never writes; log/partition_log.py does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 def read_topic(reader: ZnodeReader, name: str) -> TopicState:
-    """The topic's znode.
+    """The topic's state.
 
     Raises:
-        UnknownTopicError: there is none of this name.
-        UsageError: nothing can have this name.
+        UnknownTopicError: the topic does not exist.
+        UsageError: the name is not valid.
     """
     path = paths.topic(check_name("topic's name", name))
     znode = reader.get(path)
@@ -38,10 +38,10 @@ def read_topic(reader: ZnodeReader, name: str) -> TopicState:
 
 
 def identify(reader: ZnodeReader, name: str, partition: int) -> TopicIdPartition:
-    """The partition of the topic's present incarnation.
+    """The partition with the topic's current id.
 
     Raises:
-        UnknownTopicError, UnknownPartitionError.
+        UnknownTopicError, UnknownPartitionError: the topic or partition does not exist.
     """
     topic = read_topic(reader, name)
     if check_number("partition", partition, least=-MAX_LONG) not in range(topic.partitions):
@@ -52,10 +52,10 @@ def identify(reader: ZnodeReader, name: str, partition: int) -> TopicIdPartition
 
 
 def read_partition(reader: ZnodeReader, partition: TopicIdPartition) -> PartitionState:
-    """The partition's znode.
+    """The partition's state.
 
     Raises:
-        UnknownTopicError: the topic was deleted, or deleted and created again, since `partition` was identified.
+        UnknownTopicError: the topic was deleted after `partition` was identified, and may have been created again.
     """
     return read_partitions(reader, [partition])[partition]
 
@@ -63,7 +63,7 @@ def read_partition(reader: ZnodeReader, partition: TopicIdPartition) -> Partitio
 def read_existing(
     reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
 ) -> dict[TopicIdPartition, PartitionState]:
-    """The znodes of those of `partitions` that are there and not being deleted, read together."""
+    """The states of those `partitions` that exist and are not being deleted, read together."""
     wanted = list(partitions)
     found = {}
     for partition, znode in zip(wanted, reader.get_many(map(paths.partition, wanted)), strict=True):
@@ -76,7 +76,7 @@ def read_existing(
 def read_partitions(
     reader: ZnodeReader, partitions: Iterable[TopicIdPartition]
 ) -> dict[TopicIdPartition, PartitionState]:
-    """The znodes of `partitions`, read together.
+    """The states of `partitions`, read together.
 
     Raises:
         UnknownTopicError: see `read_partition`.
@@ -90,7 +90,7 @@ def read_partitions(
 
 
 def exists(reader: ZnodeReader, partition: TopicIdPartition) -> bool:
-    """Whether the partition is there and not being deleted."""
+    """Whether the partition exists and is not being deleted."""
     return bool(read_existing(reader, [partition]))
 
 
@@ -105,11 +105,11 @@ def read_index(
 ) -> PartitionIndex:
     """The index of the partition from `start` on, at `state` or later.
 
-    A reader near the end of the log takes the few tail nodes that it has not seen, and not the whole tail.
+    A reader near the end of the log only reads the tail nodes that it needs, and not the whole tail.
 
     Raises:
-        CorruptDataError: the tail does not reach from where the roots end to the log end. It was rolled after `state`
-            was read, or a znode is missing; either way markers are, without which aborted data would be shown.
+        CorruptDataError: the tail does not reach from the end of the roots to the log end. It was rolled after `state`
+            was read, or a znode is missing. In both cases markers are missing, and aborted data would be shown.
     """
     folder = paths.tail(partition)
     rolled_end = max(state.roots[-1].end if state.roots else 0, state.log_start)
@@ -124,7 +124,7 @@ def read_index(
 
 
 def _check_whole(nodes: Sequence[TailNode], log_end: int, folder: str) -> None:
-    """Raise where a tail node is missing, also behind what is read: markers there tell what aborted."""
+    """Raise if any tail node is missing, even after the range to read: markers there say what was aborted."""
     position = nodes[0].base_offset if nodes else log_end
     for node in nodes:
         if node.base_offset != position:
@@ -137,12 +137,12 @@ def _check_whole(nodes: Sequence[TailNode], log_end: int, folder: str) -> None:
 
 
 def consistently(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
-    """Run a read of several znodes, again where they contradict each other.
+    """Read several znodes; read them again if they contradict each other.
 
-    A store whose snapshots are reads one after another may show a partition before a roll and its tail behind it.
+    On a store without atomic snapshots, a reader may see a partition before a roll, and its tail after it.
 
     Raises:
-        CorruptDataError, DataLossError: by `read`, every time.
+        CorruptDataError, DataLossError: `read` raised it on every attempt.
     """
     for _ in range(limits.PLAN_ATTEMPTS - 1):
         with suppress(CorruptDataError, DataLossError), store.snapshot() as reader:
@@ -153,7 +153,7 @@ def consistently(store: ZnodeStore, read: Callable[[ZnodeReader], T]) -> T:
 
 
 def read_with_index(store: ZnodeStore, partition: TopicIdPartition) -> tuple[PartitionState, PartitionIndex]:
-    """A partition's znode, and the whole index that belongs to it.
+    """A partition's state, and its whole index at that state.
 
     Raises:
         UnknownTopicError, CorruptDataError: see `read_partition` and `read_index`.
@@ -169,17 +169,16 @@ def read_with_index(store: ZnodeStore, partition: TopicIdPartition) -> tuple[Par
 def walk_index(
     store: ZnodeStore, partition: TopicIdPartition, walk: Callable[[PartitionState, PartitionIndex], T]
 ) -> tuple[PartitionState, T]:
-    """Run a walk over the whole index of a partition, and again over the newer one if it lasted too long.
+    """Walk over the whole index of a partition. If an index file was removed meanwhile, walk over the newer index.
 
-    A process may stand still in its midst: what retention let go or a roll replaced meanwhile is removed in the end.
+    A process may be suspended during the walk. Files that retention or a roll no longer needs are removed in the end.
 
     Returns:
-        the state to which the index belongs, and what the walk returned.
+        the partition's state at that index, and what `walk` returned.
 
     Raises:
         UnknownTopicError, CorruptDataError: see `read_with_index`.
-        DataLossError: an index file is gone, and an index that was read after it was missed names it still.
-        whatever `walk` raises.
+        DataLossError: an index file is missing, although an index that was read afterwards still names it.
     """
     missed: set[object] = set()
     while True:
@@ -195,7 +194,7 @@ def walk_index(
 
 
 def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[list[str], tuple[TailNode, ...]]:
-    """The names of all tail nodes, and the nodes from the one that holds `start` on."""
+    """The names of all tail nodes, and the nodes from the one with `start` on."""
     if start is None:
         found = reader.children_data(folder)
         names = [name for name, _ in found]
@@ -210,6 +209,6 @@ def _read_tail(reader: ZnodeReader, folder: str, start: int | None) -> tuple[lis
 
 
 def read_owner(reader: ZnodeReader, owner: str) -> OwnerState | None:
-    """What the owner's znode says; None when it was settled everywhere and deleted."""
+    """The owner's state; None if it was settled everywhere and deleted."""
     znode = reader.get(owner)
     return None if znode is None else payloads.owner_state(owner, znode)

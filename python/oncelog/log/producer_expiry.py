@@ -1,8 +1,9 @@
 """Forgets producers that stopped writing to a partition, so that its list of producers stays short.
 
-Assumptions: a producer's retries end long before `limits.PRODUCER_ID_EXPIRATION_MS`, hence nobody asks any more whether
-its last batch is a duplicate; and whoever appends sets the partition's znode, hence a step that read an entry which
-was forgotten and written anew meanwhile fails on the partition. A producer with an open transaction is never forgotten.
+Assumptions: a producer's retries end long before `limits.PRODUCER_ID_EXPIRATION_MS`, so its last batch cannot be
+repeated any more; and every append sets the partition's znode. Hence, if a producer's entry was forgotten and created
+again, a step that read the old entry fails on the partition's version. A producer with an open transaction is never
+forgotten.
 """
 
 from __future__ import annotations
@@ -17,11 +18,9 @@ PRODUCERS_PER_STEP = 300
 
 
 def expire_producers(store: ZnodeStore, partition: TopicIdPartition, now_ms: int) -> int:
-    """Forget the producers of one partition that did not write for `limits.PRODUCER_ID_EXPIRATION_MS`.
+    """Forget the producers that have not written to the partition for `limits.PRODUCER_ID_EXPIRATION_MS`.
 
     Args:
-        store: of the log.
-        partition: whose producers.
         now_ms: the store's time.
 
     Returns:

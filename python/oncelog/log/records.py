@@ -1,7 +1,7 @@
-"""Records as Arrow columns: their schema, the door through which a user's batch comes in, their sizes and parts.
+"""Records as Arrow columns: the schema, the conversion of users' batches, sizes, and splitting.
 
-What leaves `normalise` is what every other part relies on: `RECORD_SCHEMA`, no record over the limit, nothing hidden
-below a null. Knows nothing of files.
+All other modules rely on the result of `normalise`: it has `RECORD_SCHEMA`, no record over the limit, and no bytes
+hidden under a null. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RECORD_SCHEMA = pa.schema(
         pa.field("timestamp_ms", pa.int64(), nullable=False),
     ]
 )
-"""A null value is a tombstone. Timestamps are plain integers, as all times of oncelog: milliseconds since 1970, UTC."""
+"""A null value is a tombstone. Timestamps are integers, like all times in oncelog: milliseconds since 1970, UTC."""
 
 RECORD_OVERHEAD_BYTES = 16
-"""What a record costs in memory beside its bytes: its timestamp, and where its key and value begin."""
+"""What a record takes in memory in addition to its bytes: its timestamp, and the offsets of its key and value."""
 
 HEADER_OVERHEAD_BYTES = 8
-"""What a header costs in memory beside its bytes: where its key and value begin."""
+"""What a header takes in memory in addition to its bytes: the offsets of its key and value."""
 
 _WANTED = {
     "key": "binary or string",
@@ -47,15 +47,15 @@ _WANTED = {
 
 
 def normalise(batch: pa.RecordBatch | pa.Table, default_timestamp_ms: int) -> pa.RecordBatch:
-    """A user's columns as a record batch of `RECORD_SCHEMA`.
+    """Convert a user's columns into a record batch of `RECORD_SCHEMA`.
 
     Args:
-        batch: column `value`, and optionally `key`, `headers` and `timestamp_ms`. Every Arrow layout of binary and
-            string will do: large, view, fixed size, dictionary; headers may be a map; chunks are combined.
+        batch: column `value`, and optionally `key`, `headers` and `timestamp_ms`. All Arrow layouts of binary and
+            string are accepted: large, view, fixed size, dictionary. Headers may be a map. Chunks are combined.
         default_timestamp_ms: for rows without a timestamp.
 
     Raises:
-        InvalidRecordError: a column is missing, unknown or of a wrong type; the error names it.
+        InvalidRecordError: a column is missing or unknown, or has the wrong type; the error names it.
         RecordTooLargeError: key, value and headers of one record exceed `limits.MAX_RECORD_BYTES`.
     """
     _check_columns(batch.schema)
@@ -68,19 +68,19 @@ def normalise(batch: pa.RecordBatch | pa.Table, default_timestamp_ms: int) -> pa
 
 
 def record_sizes(records: pa.RecordBatch) -> Numbers:
-    """Bytes of key, value and headers of each record; a header counts `HEADER_OVERHEAD_BYTES` beside its own."""
+    """Bytes of key, value and headers of each record. Each header also counts `HEADER_OVERHEAD_BYTES`."""
     key, value, headers, _ = records.columns
     return _lengths(key) + _lengths(value) + _header_sizes(headers)
 
 
 def concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Record batches as one, in memory of its own: also that of a single slice lets go of what it was cut from."""
+    """Copy record batches into one. A copy of a single slice does not keep the slice's whole batch in memory."""
     columns = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(len(RECORD_SCHEMA))]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
 def offsets_of(array: pa.Array) -> Numbers:
-    """Where the entries of a binary, string or list array begin, and where the last one ends."""
+    """The offsets at which the entries of a binary, string or list array begin, and at which the last one ends."""
     if len(array) == 0:
         return np.zeros(1, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32, count=len(array) + 1, offset=4 * array.offset)
@@ -93,14 +93,14 @@ def valid_of(array: pa.Array) -> Numbers:
 
 
 def split_rows(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each number, in their order: one stable sort and one copy, never a loop over rows.
+    """Split rows by a number, keeping their order: with one stable sort and one copy, without a loop over rows.
 
     Args:
         rows: any record batch.
         numbers: one per row, such as its partition.
 
     Yields:
-        (number, its rows), by ascending number; a batch with one number alone is not copied.
+        (number, its rows), by ascending number. A batch in which all numbers are equal is not copied.
     """
     if rows.num_rows == 0:
         return
@@ -137,13 +137,13 @@ def _column(batch: pa.RecordBatch | pa.Table, field: pa.Field) -> pa.Array:
     try:
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if field.name == "timestamp_ms" and pt.is_timestamp(array.type):
-            array = array.cast(pa.timestamp("ms", "UTC"), safe=False)  # cuts off what is finer than milliseconds
+            array = array.cast(pa.timestamp("ms", "UTC"), safe=False)  # truncates to milliseconds
         return _without_hidden_bytes(array.cast(field.type))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise _wrong_type(field.name, column.type) from error
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(
-            "a column cannot be converted; mend what the reason says, or send fewer rows at once",
+            "a column cannot be converted; fix the stated reason, or send fewer rows at once",
             column=field.name,
             found=str(column.type),
             wanted=_WANTED[field.name],
@@ -166,7 +166,7 @@ def _is_welcome(name: str, found: pa.DataType) -> bool:
 def _is_header_list(found: pa.DataType) -> bool:
     if pt.is_map(found):
         return _is_string(found.key_type) and _is_bytes(found.item_type)
-    # List views are not welcome: pyarrow 26 casts them to lists with too few offsets.
+    # List views are not accepted: pyarrow 26 casts them to lists with too few offsets.
     if not (pt.is_list(found) or pt.is_large_list(found) or pt.is_fixed_size_list(found)):
         return False
     entry = found.value_type
@@ -197,7 +197,7 @@ def _is_string(found: pa.DataType) -> bool:
 
 
 def _without_hidden_bytes(array: pa.Array) -> pa.Array:
-    """The same values; but Arrow allows a null to cover bytes, and what a user masked must not reach a file."""
+    """The same values, without bytes under nulls. Arrow allows them, but masked bytes must not be stored."""
     if pt.is_integer(array.type) or len(array) == 0:
         return array
     if array.null_count == len(array):
@@ -219,7 +219,7 @@ def _timestamps(array: pa.Array, default_timestamp_ms: int) -> pa.Array:
     for found in (bounds["min"].as_py(), bounds["max"].as_py()):
         if found is not None and not 0 <= found <= limits.MAX_TIMESTAMP_MS:
             raise InvalidRecordError(
-                "a timestamp lies before 1970, or beyond what Spark can show",
+                "a timestamp is before 1970, or later than Spark can read",
                 column="timestamp_ms",
                 row=pc.index(filled, found).as_py(),
                 found=found,
@@ -232,7 +232,7 @@ def _check_headers(headers: pa.Array) -> None:
     if headers.null_count == len(headers):
         return
     entries = headers.flatten()
-    keys = pc.struct_field(entries, "key")  # null as well where the whole header is
+    keys = pc.struct_field(entries, "key")  # also null if the whole header is null
     if keys.null_count:
         entry = int(np.argmin(valid_of(keys)))
         starts = offsets_of(headers)
@@ -251,7 +251,7 @@ def _check_sizes(records: pa.RecordBatch) -> None:
     row = int(sizes.argmax())
     if sizes[row] > limits.MAX_RECORD_BYTES:
         raise RecordTooLargeError(
-            "a record is too large; nothing of its batch was sent",
+            "a record is too large; no record of its batch was sent",
             row=row,
             size_bytes=int(sizes[row]),
             maximum=limits.MAX_RECORD_BYTES,
@@ -263,7 +263,7 @@ def _lengths(array: pa.Array) -> Numbers:
 
 
 def _header_columns(headers: pa.Array) -> list[pa.Array]:
-    """Keys and values of all headers, in a row."""
+    """Keys and values of all headers, one after another."""
     starts = offsets_of(headers)
     columns: list[pa.Array] = headers.values.slice(starts[0], starts[-1] - starts[0]).flatten()
     return columns

@@ -1,7 +1,8 @@
-"""Retention: moves the log start over old entries. Files go later (collection.py).
+"""Retention: moves the log start past old entries. collection.py removes their files later.
 
-Never moves past the first offset of an unsettled owner (invariant I11), nor past the log end; a record goes when its
-whole record batch may go, and a marker with the record batch behind it or where a caller names its offset.
+The log start must never move past the first offset of an unsettled owner (invariant I11), nor past the log end. Records
+are removed in whole record batches, and a marker is removed with the record batch after it, or if a caller of
+`delete_records` names an offset after it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from oncelog.types import TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 NODES_PER_STEP = 500
-"""Tail nodes that go in one step: about half of limits.MULTI_MAX_OPS."""
+"""Tail nodes that one step removes: about half of limits.MULTI_MAX_OPS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a retention run took out of one partition."""
+    """What retention removed from one partition, and the new log start."""
 
     partition: TopicIdPartition
     log_start: int
@@ -47,14 +48,11 @@ def enforce(
     """Apply the topic's retention to one partition.
 
     Args:
-        store, files: of the log.
-        partition: one of the topic's.
-        topic: its retention.
-        now_ms: the time, compared with the records' timestamps.
-        dry_run: say what would be removed, and change nothing.
+        now_ms: the current time, compared with the records' timestamps.
+        dry_run: return what would be removed, and change nothing.
 
     Returns:
-        what was removed; None if nothing may go.
+        what was removed; None if nothing was.
     """
 
     def find(state: PartitionState, index: PartitionIndex) -> _Going:
@@ -66,7 +64,7 @@ def enforce(
 
 
 def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: TopicState, now_ms: int) -> list[IndexEntry]:
-    """The oldest entries that the topic's retention lets go."""
+    """The oldest entries that the topic's retention allows to be removed."""
     going: list[IndexEntry] = []
     excess_bytes = state.size_bytes - topic.retention_bytes if topic.retention_bytes is not None else 0
     horizon_ms = now_ms - topic.retention_ms if topic.retention_ms is not None else -1
@@ -79,7 +77,7 @@ def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: Topic
             break
         excess_bytes -= size_bytes
         going.append(entry)
-    # A reader that took every record may stand before the markers behind them, not before the log start.
+    # A reader of all these records may have its position before the markers after them, so keep these markers.
     while going and going[-1].block is None:
         going.pop()
     return going
@@ -88,7 +86,7 @@ def _outlived(state: PartitionState, entries: Iterable[IndexEntry], topic: Topic
 def delete_records(
     store: ZnodeStore, files: IndexFiles, partition: TopicIdPartition, before_offset: int
 ) -> Removed | None:
-    """Move the log start to `before_offset`, or as far towards it as unsettled transactions allow.
+    """Move the log start to `before_offset`, or as far towards it as unsettled data allows.
 
     Raises:
         OffsetOutOfRangeError: the offset is below the log start or above the log end.
@@ -105,11 +103,7 @@ def delete_records(
 
 
 def check_within(state: PartitionState, partition: TopicIdPartition, offset: int) -> None:
-    """Refuse an offset that is not one of the log's.
-
-    Raises:
-        OffsetOutOfRangeError: it is below the log start or above the log end.
-    """
+    """Raise an OffsetOutOfRangeError if the offset is below the log start or above the log end."""
     if not state.log_start <= offset <= state.log_end:
         raise OffsetOutOfRangeError(
             "the offset is not within the log",
@@ -121,18 +115,18 @@ def check_within(state: PartitionState, partition: TopicIdPartition, offset: int
 
 
 def removable_end(state: PartitionState) -> int:
-    """Where unsettled data begins, or the log end: nothing from here on may be removed."""
+    """The offset at which unsettled data begins, or the log end. Nothing from here on may be removed."""
     return min((span.first for span in state.owners), default=state.log_end)
 
 
 class _Going(NamedTuple):
-    """The oldest entries of a partition, all of which are to go, and the tail of its index, of which some nodes are."""
+    """What to remove from a partition: its oldest entries, and the tail of its index, some nodes of which hold them."""
 
     entries: Sequence[IndexEntry]
     tail: Sequence[TailNode]
 
     def pieces(self) -> Iterator[Sequence[IndexEntry]]:
-        """The entries in steps of bounded size: a tail is long where it could not be rolled, on a full disk say."""
+        """The entries, in pieces for steps of bounded size: a tail that could not be rolled (full disk) is long."""
         first = 0
         for node in self.tail[NODES_PER_STEP - 1 :: NODES_PER_STEP]:
             behind = bisect_right(self.entries, node.end_offset, key=lambda entry: entry.end_offset)
@@ -144,7 +138,7 @@ class _Going(NamedTuple):
 
 
 class _Totals(NamedTuple):
-    """Of consecutive entries: where they end, and what is in them."""
+    """Totals of consecutive entries, and the offset at which they end."""
 
     end: int
     records: int
@@ -154,11 +148,11 @@ class _Totals(NamedTuple):
 def _move_log_start(
     store: ZnodeStore, partition: TopicIdPartition, seen: PartitionState, going: _Going
 ) -> Removed | None:
-    """Move it over what is going, or as far as nobody else moves it meanwhile: the next run looks again."""
+    """Move the log start past these entries. Stop if another process moves it meanwhile; the next run continues."""
     gone: list[IndexEntry] = []
     log_start = seen.log_start
     for piece in going.pieces():
-        # Summed up once: a step that lasts loses to every append beside it.
+        # The totals are computed before the step: a slow step conflicts with every append.
         step = partial(_remove, partition=partition, log_start=log_start, piece=_totals(piece), tail=going.tail)
         if not store.transact(step):
             break
@@ -175,9 +169,9 @@ def _remove(
     piece: _Totals,
     tail: Sequence[TailNode],
 ) -> bool:
-    """Take the entries of `piece`, which begin at `log_start`, out of the partition; False if that is not its start.
+    """Remove the entries of `piece`, which begin at `log_start`; returns False if the log start is another one by now.
 
-    A busy writer rolls the tail faster than a long index is walked over: nodes of `tail` may be in its roots by now.
+    A busy writer may roll the tail faster than a long index is walked over, so some nodes of `tail` may be gone.
     """
     state = partition_reads.read_partition(view, partition)
     end = piece.end

@@ -1,9 +1,9 @@
-"""Data files: writing record batches as blocks, and reading one block back.
+"""Data files: writes record batches as blocks, and reads single blocks.
 
-Touches files only, never a znode. Tasks write with `SegmentWriter` or `BlockBuffer` and hand the blocks to whoever
-appends them; readers get blocks from the index. A block that was returned is durable once `finish` has returned.
+It only touches files, never znodes. Tasks write with `SegmentWriter` or `BlockBuffer`, and pass the blocks to the
+process that appends them. Readers get blocks from the index. All blocks are durable once `finish` has returned.
 
-Crash points of a writer: anywhere before `finish` returns leaves orphan files that no znode names, and nothing else.
+Crash points of a writer: a crash before `finish` returns leaves only orphan files, which no znode names.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from oncelog.types import Block
 K = TypeVar("K", bound=Hashable)
 
 HEADER_READ_BYTES = 64 * 1024
-"""Far more than the header of a data file takes."""
+"""Far more than the length of a data file's header."""
 
 PIECES_MAX = 64
 PIECE_OVERHEAD_BYTES = 4096
-"""A buffered record batch costs some objects beside its records; many small ones are joined now and then."""
+"""A buffered record batch takes memory in addition to its records; when there are many, they are joined."""
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
@@ -47,17 +47,16 @@ class _DataFile:
 
 
 class SegmentWriter:
-    """Writes record batches into new data files, of any partitions side by side.
+    """Writes record batches of any partitions into new data files.
 
-    No file is created before the first record. Whatever fails discards all files of the writer: none of its blocks
-    may be used then.
+    No file is created before the first record. Any failure discards all files of the writer, and then none of its
+    blocks may be used.
 
     Args:
-        files: of the log.
-        prefix: of the names of new files (`generations.prefix`).
-        codec: compression: one of `codec.CODECS`.
-        block_target_bytes: batches are cut into blocks of about this, uncompressed.
-        roll_bytes: a new file begins when one has reached this.
+        prefix: for the names of new files (`generations.prefix`).
+        codec: one of `codec.CODECS`.
+        block_target_bytes: batches are cut into blocks of about this size, uncompressed.
+        roll_bytes: a new file begins when one has this size.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class SegmentWriter:
         self._is_closed = False
 
     def append(self, records: pa.RecordBatch) -> list[Block]:
-        """Write a record batch of `codec.RECORD_SCHEMA`; returns its blocks, in order of its records.
+        """Write a record batch of `codec.RECORD_SCHEMA`; returns its blocks, in the order of its records.
 
         Raises:
             FileWriteError: a file could not be written.
@@ -108,7 +107,7 @@ class SegmentWriter:
         self._is_closed = True
 
     def discard(self) -> None:
-        """Remove every file, finished ones too; safe to call twice."""
+        """Remove all files, including finished ones. Safe to call twice."""
         self._is_closed = True
         self._current = None
         for output in self._outputs:
@@ -140,10 +139,10 @@ class SegmentWriter:
 
 
 def _pieces(records: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of about equal size, at most half as much again as the target and one record more."""
+    """Cut records into batches of about equal size, at most one and a half times the target and one record more."""
     if records.num_rows == 0:
         return
-    # No more than this, by what Arrow counts, needs no look at the single records.
+    # Arrow's own count is enough for a small batch; the sizes of single records are not needed.
     if records.nbytes <= target_bytes:
         yield records
         return
@@ -160,14 +159,14 @@ def _pieces(records: pa.RecordBatch, target_bytes: int) -> Iterator[pa.RecordBat
 
 @dataclass(slots=True)
 class _Pending:
-    """Records of one key that wait for more."""
+    """Buffered records of one key."""
 
     pieces: list[pa.RecordBatch] = field(default_factory=list)
     size_bytes: int = 0
 
     def add(self, records: pa.RecordBatch, size_bytes: int) -> None:
         if records.get_total_buffer_size() > 2 * size_bytes:
-            records = concatenated([records])  # a small slice would keep in memory all that it was cut from
+            records = concatenated([records])  # a small slice would keep its whole batch in memory
         self.pieces.append(records)
         self.size_bytes += size_bytes + PIECE_OVERHEAD_BYTES
         if len(self.pieces) >= PIECES_MAX:
@@ -176,13 +175,14 @@ class _Pending:
 
 
 class BlockBuffer(Generic[K]):
-    """Gathers small record batches into blocks worth writing, by key (a partition of the log).
+    """Collects small record batches into larger blocks, by key (a partition of the log).
 
-    Holds at most about `budget_bytes`, however many keys there are: beyond it the fullest key's records are written.
+    It buffers at most about `budget_bytes`, however many keys there are: above that, it writes the records of the
+    fullest key.
 
     Args:
-        writer: takes the blocks; the caller finishes or discards it.
-        budget_bytes: bound of all that waits.
+        writer: the caller finishes or discards it.
+        budget_bytes: the limit for all buffered records.
     """
 
     def __init__(self, writer: SegmentWriter, *, budget_bytes: int = limits.WRITER_BUFFER_BYTES) -> None:
@@ -192,9 +192,9 @@ class BlockBuffer(Generic[K]):
         self._size_bytes = 0
 
     def append(self, key: K, records: pa.RecordBatch) -> list[tuple[K, Block]]:
-        """Take records of `key`; returns the blocks written meanwhile, which may be of other keys.
+        """Buffer records of `key`; returns the blocks that were written, which may be of other keys.
 
-        The blocks of one key come in the order of its records.
+        The blocks of each key are in the order of its records.
 
         Raises:
             FileWriteError: a file could not be written; nothing of the writer may be used.
@@ -202,7 +202,7 @@ class BlockBuffer(Generic[K]):
         if records.num_rows == 0:
             return []
         size_bytes = records.nbytes
-        if size_bytes >= self._writer.block_target_bytes:  # large enough by itself: not copied
+        if size_bytes >= self._writer.block_target_bytes:  # large enough for a block, so it is not copied
             return [*self._write(key), *((key, block) for block in self._writer.append(records))]
         pending = self._pending.setdefault(key, _Pending())
         before = pending.size_bytes
@@ -214,7 +214,7 @@ class BlockBuffer(Generic[K]):
         return written
 
     def flush(self) -> list[tuple[K, Block]]:
-        """Write all that waits; returns its blocks."""
+        """Write all buffered records; returns their blocks."""
         return [written for key in list(self._pending) for written in self._write(key)]
 
     def _write(self, key: K) -> list[tuple[K, Block]]:
@@ -229,7 +229,7 @@ class BlockBuffer(Generic[K]):
 
 
 class ScannedBlock(NamedTuple):
-    """A block as a scan finds it; the CRC-32 is that of the bytes found."""
+    """A block that a scan found; the CRC-32 is computed from its bytes."""
 
     position: int
     length: int
@@ -238,15 +238,14 @@ class ScannedBlock(NamedTuple):
 
 
 def read_block(files: FileStore, block: Block, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """The records of a block that the index names.
+    """The records of a block.
 
     Args:
-        files: of the log.
         block: from the index.
-        columns: names of the columns wanted, all by default; others are not decompressed.
+        columns: names of the wanted columns; None for all. Others are not decompressed.
 
     Raises:
-        DataLossError: the file is gone.
+        DataLossError: the file is missing.
         CorruptDataError: the file does not hold what was written.
         UnsupportedFormatError: a newer oncelog wrote it.
         FileUnavailableError: the file cannot be read now.
@@ -268,14 +267,14 @@ def read_block(files: FileStore, block: Block, columns: Sequence[str] | None = N
 
 
 def scan_file(files: FileStore, name: str) -> Iterator[ScannedBlock]:
-    """Every block of a data file in order, found without the index.
+    """All blocks of a data file, in order, without the index.
 
-    For verification and for people: bytes that are damaged and still make sense are found by the index's CRC-32 alone.
+    Only the CRC-32 in the index detects damaged bytes that can still be decoded.
 
     Raises:
-        CorruptDataError: the file is not, or from here on no longer, a data file.
+        CorruptDataError: this is not a data file, or the next block is damaged.
         UnsupportedFormatError: a newer oncelog wrote it.
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file does not exist.
     """
     size = files.size(name)
     header = avro.read_data_header(files.read(name, 0, HEADER_READ_BYTES), name)

@@ -1,7 +1,7 @@
-"""Reading a consistent plan over partitions: the I/O around protocol/visibility.py.
+"""Reads consistent plans over partitions: the I/O around protocol/visibility.py.
 
-A `LogSnapshot` says how far a reader of all its partitions together may go; `visible_range` says which rows of which
-blocks it then gets. Used by the consumer, by Spark's source and by the settler.
+A `LogSnapshot` says up to where a reader of all its partitions may read; `visible_range` says which rows of which
+blocks it gets. The consumer, Spark's source and the settler use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
 from oncelog.znodes import paths, payloads
 
 WINDOW_ENTRIES = 1000
-"""Index entries of a range that are judged together."""
+"""Index entries whose markers are looked up together."""
 
 
 Select = Callable[[ZnodeReader], Iterable[TopicIdPartition]]
@@ -30,12 +30,11 @@ ReadPartitions = Callable[[ZnodeReader, Iterable[TopicIdPartition]], dict[TopicI
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The state of some partitions at one moment, and what it shows.
+    """The state of some partitions at one moment, and the plan for it.
 
     Attributes:
-        partitions: what each partition's znode says.
-        owners: the owners they list.
-        plan: the last stable offsets, planned over all of `partitions` together.
+        owners: the owners that the partitions list.
+        plan: the last stable offsets, planned over all `partitions` together.
     """
 
     partitions: Mapping[TopicIdPartition, PartitionState]
@@ -43,14 +42,14 @@ class LogSnapshot:
     plan: visibility.Plan[TopicIdPartition]
 
     def end(self, partition: TopicIdPartition, isolation: IsolationLevel) -> int:
-        """The first offset a reader may not see yet: LSO, or the log end for read_uncommitted."""
+        """The end of what a reader may see: the LSO, or for read_uncommitted the log end."""
         if isolation is IsolationLevel.READ_COMMITTED:
             return max(self.plan.ends[partition], self.partitions[partition].log_start)
         return self.partitions[partition].log_end
 
 
 def commits_zxid(reader: ZnodeReader) -> int:
-    """S, the snapshot of decisions: mzxid of ``/commits``."""
+    """S, which says what is decided: the mzxid of ``/commits``."""
     znode = reader.get(paths.COMMITS)
     if znode is None:
         raise CorruptDataError("the store holds no log", path=paths.COMMITS)
@@ -67,15 +66,14 @@ def take(
     """Read a plan over `partitions`.
 
     Args:
-        store: the log's metadata.
-        partitions: planned together: of a transaction over several of them, all or nothing is shown.
-        snapshot_zxid: an older S to plan at (a settler's); by default the present one.
-        with_neighbours: plan over every partition that shares an owner with `partitions`, directly or not, and leave
-            out those that are gone (what a settler needs).
+        partitions: are planned together, so that the plan shows a transaction in all of them or in none.
+        snapshot_zxid: an older S to plan with (a settler's); None for the current one.
+        with_neighbours: also plan over all partitions that share an owner with `partitions`, directly or indirectly,
+            and leave out partitions that are gone (for settlers).
 
     Raises:
-        PlanOvertakenError: settling overtook the reader ten times; keep the previous ends, or try again.
-        UnknownTopicError: a topic is gone.
+        PlanOvertakenError: settling overtook the reader on every attempt; keep the previous ends, or try again.
+        UnknownTopicError: a topic was deleted.
     """
     wanted = list(partitions)
     read = partition_reads.read_existing if with_neighbours else partition_reads.read_partitions
@@ -88,23 +86,22 @@ def take(
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
         if overtaken and snapshot_zxid is not None:
             break
-    raise PlanOvertakenError("settling overtook this reader every time; try again", partitions=len(wanted))
+    raise PlanOvertakenError("settling overtook this reader on every attempt; try again", partitions=len(wanted))
 
 
 def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
-    """Read a plan over what `select` finds at the same moment: what is shown of a transaction is all of it there.
+    """Read a plan over the partitions that `select` finds at the same moment, so that it shows whole transactions.
 
-    On a store without atomic snapshots the selection is read after S and before the partitions. Hence an owner that
-    the plan shows was decided by S, and every topic it wrote to was there when `select` looked (but for those that
-    were deleted since). Were topics listed first, one could be created, written to and committed between the listing
-    and S, and the plan would show the rest of that transaction.
+    On a store without atomic snapshots, the selection is read after S and before the partitions. Every owner that the
+    plan shows was decided by S. Hence all topics that it wrote to existed when `select` read them, unless they were
+    deleted since. If topics were listed before S, a topic could be created, written to and committed in between, and
+    the plan would show only the other part of that transaction.
 
     Args:
-        store: the log's metadata.
-        select: the partitions to plan together; called again when one of them is gone before it is read.
+        select: returns the partitions to plan together; called again if one of them is gone before it is read.
 
     Raises:
-        PlanOvertakenError: see `take`. Whatever `select` raises.
+        PlanOvertakenError: see `take`.
     """
     for _ in range(limits.PLAN_ATTEMPTS):
         with store.snapshot() as reader:
@@ -114,13 +111,13 @@ def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
         is_whole = len(found) == len(wanted) and not visibility.is_overtaken(zxid, found.values())
         if is_whole and owners is not None:
             return LogSnapshot(found, owners, visibility.plan(zxid, found, owners))
-    raise PlanOvertakenError("settling or deletions overtook this reader every time; try again")
+    raise PlanOvertakenError("settling or deletions overtook this reader on every attempt; try again")
 
 
 def _read(
     reader: ZnodeReader, wanted: list[TopicIdPartition], read: ReadPartitions, *, with_neighbours: bool
 ) -> tuple[dict[TopicIdPartition, PartitionState], dict[str, OwnerState] | None]:
-    """Partitions first, then their owners; no owners when one of them was settled in between: read again."""
+    """Read the partitions, then their owners; no owners if one was settled in between, so the caller reads again."""
     found: dict[TopicIdPartition, PartitionState] = {}
     owners: dict[str, OwnerState] = {}
     pending = wanted
@@ -149,7 +146,7 @@ def _neighbours(
 
 @dataclass(frozen=True, slots=True)
 class VisibleRange:
-    """The visible rows of ``[start, end)`` of one partition, in offset order."""
+    """The visible rows of one partition up to `end`, in offset order."""
 
     slices: tuple[BlockSlice, ...]
     end: int
@@ -169,15 +166,15 @@ def visible_range(
     *,
     max_records: int | None = None,
 ) -> VisibleRange:
-    """The rows of ``[start, end)`` that `isolation` shows; control markers and aborted data are left out.
+    """The rows of ``[start, end)`` that `isolation` shows, without control markers and aborted data.
 
-    Repeatable: below an end that a plan gave, everything is decided for good.
+    The result is repeatable, because below the end of a plan everything is decided.
 
     Args:
-        max_records: end the range after this many rows; nothing beyond is read.
+        max_records: end the range after this many rows, and read nothing beyond.
 
     Raises:
-        DataLossError: the range begins below the log start, or ends beyond the log end.
+        DataLossError: the range begins below the log start, or ends above the log end.
         CorruptDataError: the index has a hole.
     """
     if start >= end:
@@ -220,7 +217,7 @@ def _read_range(
 
 
 def _windows(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
-    """Entries in pieces, so that a limited read of a large backlog looks up the markers of what it reads alone."""
+    """Split entries into pieces, so that a limited read of a large backlog only looks up the markers that it needs."""
     while window := list(islice(entries, WINDOW_ENTRIES)):
         yield window
 
@@ -230,10 +227,10 @@ def _owners_within(reader: ZnodeReader, state: PartitionState, start: int, end: 
 
 
 def read_owners(reader: ZnodeReader, names: list[str]) -> dict[str, OwnerState]:
-    """The owners that a partition lists.
+    """The states of owners that a partition lists.
 
     Raises:
-        CorruptDataError: one is gone. It was settled after the partition was read, or never existed.
+        CorruptDataError: an owner is gone. It was settled after the partition was read, or never existed.
     """
     owners = {}
     for name, znode in zip(names, reader.get_many(names), strict=True):
@@ -246,8 +243,8 @@ def read_owners(reader: ZnodeReader, names: list[str]) -> dict[str, OwnerState]:
 def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int, end: int) -> None:
     if start < state.log_start:
         raise DataLossError(
-            "records that were still to be read are gone: retention removed them; raise the topic's retention, or go "
-            "on without them with failOnDataLoss=false",
+            "records that were still to be read are gone: retention removed them; raise the topic's retention, or "
+            "continue without them with failOnDataLoss=false",
             topic=partition.topic,
             partition=partition.partition,
             wanted_offset=start,
@@ -256,7 +253,7 @@ def _check_bounds(state: PartitionState, partition: TopicIdPartition, start: int
     if end > state.log_end:
         raise DataLossError(
             "the log ends before the range to be read: it is an older copy (restored from a backup?); read the newest "
-            "one, or begin anew with a new checkpoint; failOnDataLoss=false goes on at the end of this copy",
+            "copy, or start with a new checkpoint; failOnDataLoss=false continues at the end of this copy",
             topic=partition.topic,
             partition=partition.partition,
             wanted_end=end,
@@ -272,9 +269,9 @@ def offset_for_time(
     timestamp_ms: int,
     end: int,
 ) -> int | None:
-    """The first offset below `end` whose record is of `timestamp_ms` or later; None if there is none.
+    """The first offset below `end` of a record with this timestamp or a later one; None if there is none.
 
-    Like Kafka's, it looks at every record, also at those an isolation level does not show.
+    As in Kafka, all records count, including those that an isolation level does not show.
     """
     state, entry = partition_reads.walk_index(
         store, partition, lambda state, index: index.first_entry_since(index_files, timestamp_ms, state.log_start)

@@ -1,7 +1,7 @@
-"""Topics: creation, configuration, deletion.
+"""Creates, configures and deletes topics.
 
-The znode of a deleted topic stays as a tombstone, and a new topic of that name sets it: its version goes on, so that a
-step which read the old topic never passes its check on the new one (znodes/transact.py).
+The znode of a deleted topic stays as a tombstone, and a new topic of the same name sets it again. So its version keeps
+growing, and a step that read the old topic can never pass its check on the new one (znodes/transact.py).
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ def create(store: ZnodeStore, name: str, topic: TopicState) -> TopicState:
     """Create a topic with empty partitions.
 
     Args:
-        store: of the log.
-        name: letters, digits, dot, underscore and dash, at most 249 characters.
-        topic: its configuration; `new_state` makes one with a fresh id.
+        name: letters, digits, dots, underscores and dashes; at most 249 characters.
+        topic: from `new_state`.
 
     Raises:
-        TopicExistsError: there is one of this name.
-        UsageError: the name or the number of partitions is out of bounds.
+        TopicExistsError: the topic exists.
+        UsageError: the name is not allowed, or a number is out of bounds.
     """
     check(name, topic)
     remove_deleted(store, name)
@@ -48,17 +47,13 @@ def create(store: ZnodeStore, name: str, topic: TopicState) -> TopicState:
 
 
 def check(name: str, topic: TopicState) -> None:
-    """Refuse what cannot be created, before anything is.
-
-    Raises:
-        UsageError: the name or a number is out of bounds.
-    """
+    """Raise a UsageError if the name is not allowed, or if a number is out of bounds."""
     _check_name(name)
     _check_state(topic)
 
 
 def new_state(partitions: int, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> TopicState:
-    """The state of a new topic, under an id that no topic had before."""
+    """The state of a new topic, with a new id."""
     return TopicState(random_id(), partitions, retention_ms, retention_bytes)
 
 
@@ -67,7 +62,7 @@ def _create(view: ZnodeView, name: str, topic: TopicState) -> None:
     znode = view.get(path)
     stored = payloads.decode_topic(path, znode.data) if znode else None
     if stored is not None and stored.topic_id == topic.topic_id:
-        return  # an earlier try of this step won
+        return  # an earlier try of this step succeeded
     if stored is not None and not stored.is_deleted:
         raise TopicExistsError("a topic of this name exists", topic=name)
     write = view.create if stored is None else view.set
@@ -78,7 +73,7 @@ def _create(view: ZnodeView, name: str, topic: TopicState) -> None:
 
 
 class Keep(Enum):
-    """Stands for a setting that is left as it is, where None has a meaning of its own."""
+    """A setting that is left unchanged; None already means that data is kept forever."""
 
     KEEP = auto()
 
@@ -89,7 +84,7 @@ Retention = int | None | Keep
 def configure(
     store: ZnodeStore, name: str, *, retention_ms: Retention = Keep.KEEP, retention_bytes: Retention = Keep.KEEP
 ) -> TopicState:
-    """Change the topic's retention; None keeps data for ever, and what is left out stays as it is."""
+    """Change the topic's retention. None keeps data forever; settings that are left out do not change."""
 
     def step(view: ZnodeView) -> TopicState:
         before = partition_reads.read_topic(view, name)
@@ -106,10 +101,10 @@ def configure(
 
 
 def delete(store: ZnodeStore, name: str) -> None:
-    """Delete a topic: at once nothing can be appended or read; its files go with the next collections.
+    """Delete a topic. Appends and reads fail at once; the next collections remove its files.
 
     Raises:
-        UnknownTopicError: there is none of this name.
+        UnknownTopicError: the topic does not exist.
     """
 
     def mark(view: ZnodeView) -> None:
@@ -125,7 +120,7 @@ def delete(store: ZnodeStore, name: str) -> None:
 
 
 def remove_deleted(store: ZnodeStore, name: str) -> None:
-    """Finish a deletion that was begun: remove what is below the topic's znode, in steps of bounded size."""
+    """Finish a deletion: remove everything below the topic's znode, in steps of bounded size."""
     path = paths.topic(name)
     znode = store.get(path)
     if znode is None or not payloads.decode_topic(path, znode.data).is_deleted:
@@ -137,7 +132,7 @@ def remove_deleted(store: ZnodeStore, name: str) -> None:
 
 
 def _delete_dead(view: ZnodeView, topic_path: str, doomed: list[str]) -> None:
-    """Delete what is left of `doomed`, but nothing of a topic that was created under the name meanwhile."""
+    """Delete the remaining `doomed` znodes, but not those of a new topic that got the same name meanwhile."""
     znode = view.get(topic_path)
     topic = payloads.decode_topic(topic_path, znode.data) if znode else None
     live = f"{topic_path}/{topic.topic_id}/" if topic is not None and not topic.is_deleted else None
@@ -147,12 +142,7 @@ def _delete_dead(view: ZnodeView, topic_path: str, doomed: list[str]) -> None:
 
 
 def remove_tombstones(store: ZnodeStore, now_ms: int) -> None:
-    """Remove the znodes of topics that were deleted `limits.TOMBSTONE_MS` ago.
-
-    Args:
-        store: of the log.
-        now_ms: the store's time.
-    """
+    """Remove the znodes of topics that were deleted more than `limits.TOMBSTONE_MS` before now, by the store's time."""
     for topic in paths_below(store, paths.TOPICS):
         remove_deleted(store, paths.name_at(topic))
         store.transact(lambda view, path=topic: _remove_tombstone(view, path, now_ms))  # type: ignore[misc]
@@ -167,9 +157,9 @@ def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
 
 
 def states(reader: ZnodeReader, names: Iterable[str] | None = None) -> dict[str, TopicState]:
-    """The topics that exist, of all or of `names`, in the order of their names.
+    """The existing topics (all, or those of `names`), ordered by name.
 
-    Each is read once, so none can vanish meanwhile.
+    Each topic is read once, so it cannot disappear in between.
     """
     if names is None:
         names = map(paths.name_of, reader.children(paths.TOPICS))
@@ -189,11 +179,7 @@ def all_partitions(reader: ZnodeReader) -> list[TopicIdPartition]:
 
 
 def partitions_of(reader: ZnodeReader, name: str) -> list[TopicIdPartition]:
-    """The partitions of the topic's present incarnation.
-
-    Raises:
-        UnknownTopicError.
-    """
+    """The partitions of a topic. Raises an UnknownTopicError if it does not exist."""
     return _partitions(name, partition_reads.read_topic(reader, name))
 
 
@@ -212,5 +198,5 @@ def _check_name(name: str) -> None:
 def _check_state(topic: TopicState) -> None:
     check_number("partitions", topic.partitions, least=1, most=limits.MAX_PARTITIONS)
     for name, value in (("retention_ms", topic.retention_ms), ("retention_bytes", topic.retention_bytes)):
-        if value is not None:  # it is kept for ever
+        if value is not None:  # None keeps data forever
             check_number(name, value)

@@ -1,8 +1,9 @@
-"""Verification: is everything that the znodes promise there, and is it what was written?
+"""Verifies that everything that the znodes name exists, and is what was written.
 
-Reads every index entry of every partition, the record batch each one names, and every znode, and returns what is wrong
-as values: damage in one place hides none in another. Changes nothing. May run beside writers, retention and
-collection: each partition is looked at in one snapshot, and what retention removed since is not missed.
+Reads all index entries of all partitions, their record batches, and all znodes. It returns all problems as values, so
+that damage in one place does not hide damage in another. It must not change anything. It may run at the same time as
+writers, retention and collection: each partition is read in one snapshot, and what retention removed meanwhile is not
+reported.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DAMAGE = (CorruptDataError, DataLossError, FileUnavailableError, UnsupportedForm
 
 
 class Damage(StrEnum):
-    """What may be wrong."""
+    """The kinds of problems."""
 
     MISSING_FILE = "missing_file"
     CORRUPT_FILE = "corrupt_file"
@@ -50,13 +51,13 @@ class Damage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem.
 
     Attributes:
-        damage: its kind.
-        topic, partition: where; None for what belongs to no partition.
-        start_offset, end_offset: the offsets that cannot be read because of it, ``[start, end)``, if it costs any.
-        place: the file or the path of the znode.
+        topic, partition: None if it concerns no partition.
+        start_offset, end_offset: the offsets ``[start, end)`` that cannot be read because of it; None if there are
+            none.
+        place: the file's name, or the znode's path.
         detail: what was found.
     """
 
@@ -71,12 +72,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at, and what is wrong with it.
+    """The result of a verification: what was checked, and all problems.
 
     Attributes:
-        partitions, entries, records, size_bytes: of all topics; bytes are those of record batches.
-        znodes: those that belong to no partition.
-        problems: in the order of the partitions; empty if all is sound.
+        partitions, entries, records: how many were checked, over all topics.
+        size_bytes: total size of the record batches that were checked.
+        znodes: how many znodes of no partition were checked.
+        problems: in the order of the partitions; empty if everything is sound.
     """
 
     partitions: int
@@ -88,19 +90,11 @@ class Verified:
 
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes of data done and in total, as it goes on."""
+"""Called with the bytes of data that are done and in total."""
 
 
 def verify(store: ZnodeStore, files: FileStore, *, on_progress: Progress = lambda done, total: None) -> Verified:
-    """Verify a whole log.
-
-    Args:
-        store, files: of the log.
-        on_progress: told of each record batch.
-
-    Returns:
-        counts of what was looked at, and every problem found.
-    """
+    """Verify a whole log; `on_progress` is called after each record batch."""
     run = _Run(store, files, on_progress)
     for partition in run.find_partitions():
         run.check_partition(partition)
@@ -109,7 +103,7 @@ def verify(store: ZnodeStore, files: FileStore, *, on_progress: Progress = lambd
 
 
 class _Counts(NamedTuple):
-    """How far a verification has counted: to begin a partition anew from there."""
+    """The counts before a partition, to check that partition again."""
 
     problems: int
     entries: int
@@ -119,7 +113,7 @@ class _Counts(NamedTuple):
 
 @dataclass
 class _Run:
-    """One verification: what it has counted and found so far."""
+    """One verification, with its counts and problems."""
 
     store: ZnodeStore
     files: FileStore
@@ -133,7 +127,7 @@ class _Run:
     total_bytes: int = 0
 
     def find_partitions(self) -> list[TopicIdPartition]:
-        """All partitions; sums up what there is to read."""
+        """All partitions. Also sums up the bytes to read."""
         found: list[TopicIdPartition] = []
         for topic in paths_below(self.store, paths.TOPICS):
             try:
@@ -148,7 +142,8 @@ class _Run:
     def check_partition(self, partition: TopicIdPartition) -> None:
         """Check one partition: its index, its files, its owners, its totals.
 
-        Again if it finds problems in an index that is another one by then: files of the older one may be gone, rightly.
+        If there are problems and the index has changed since, check again: files of the old index may have been removed
+        for good reasons.
         """
         self.partitions += 1
         before = self._counts()
@@ -177,7 +172,7 @@ class _Run:
         return (state.roots, state.log_start) != (seen.roots, seen.log_start)
 
     def _look(self, partition: TopicIdPartition) -> tuple[PartitionState | None, list[TailNode]]:
-        """The partition's znode and its tail, with its owners checked: again as long as others change it meanwhile."""
+        """Read the partition's znode and its tail, and check its owners; again if the znode changed meanwhile."""
         before, path = len(self.problems), paths.partition(partition)
         attempts = 0
         while True:
@@ -231,7 +226,7 @@ class _Run:
                 self._report(Damage.WRONG_OWNER, partition, place=span.owner, detail=detail)
 
     def _still_there(self, partition: TopicIdPartition, problems: list[Problem]) -> list[Problem]:
-        """Leave out what retention or the deletion of the topic removed while it was looked at."""
+        """The problems without those in data that retention or the topic's deletion removed meanwhile."""
         try:
             if partition_reads.identify(self.store, partition.topic, partition.partition) != partition:
                 return []  # the topic was deleted and created again
@@ -248,7 +243,7 @@ class _Run:
     # Znodes of no partition -------------------------------------------------------------------------------------------
 
     def check_metadata(self) -> None:
-        """Read every znode of transactions, groups and ledgers, and the log's own."""
+        """Read all znodes of transactions, groups and ledgers, and those of the log as a whole."""
         for path, decode in _metadata(self.store):
             znode = self.store.get(path)
             if znode is None:
@@ -282,7 +277,7 @@ def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
     for transaction in paths_below(store, paths.TRANSACTIONS):
         yield transaction, payloads.decode_transaction
         yield from ((owner, payloads.decode_owner) for owner in paths_below(store, transaction))
-    for kind in all_kinds():  # a ledger over data elsewhere may share the store
+    for kind in all_kinds():  # ledgers over data elsewhere may share the store
         yield from kind.znodes(store)
     for group in paths_below(store, paths.GROUPS):
         yield group, payloads.decode_group
@@ -297,7 +292,7 @@ def _group_partitions(store: ZnodeStore, group: str) -> Iterator[str]:
 
 
 class _PartitionCheck:
-    """Walks the index of one partition at one moment; knows the next offset that must come."""
+    """Walks over the index of one partition at one moment, and tracks the next expected offset."""
 
     def __init__(self, run: _Run, partition: TopicIdPartition, state: PartitionState, tail: list[TailNode]) -> None:
         self._run = run
@@ -351,7 +346,7 @@ class _PartitionCheck:
 
     def _check_entry(self, entry: IndexEntry) -> None:
         if entry.end_offset <= self._state.log_start:
-            return  # retention removed it; its index file still has others
+            return  # retention removed it, but its index file has newer entries
         self._expect(entry.base_offset)
         self._position = max(self._position, entry.end_offset)
         self._run.entries += 1
@@ -368,7 +363,7 @@ class _PartitionCheck:
         self._run.on_progress(self._run.size_bytes, max(self._run.total_bytes, self._run.size_bytes))
 
     def _expect(self, offset: int) -> None:
-        """Every offset belongs to exactly one entry: the next one begins where the last one ended."""
+        """Check that the next entry begins where the last one ended: each offset is in exactly one entry."""
         if offset > self._position:
             self._report(Damage.HOLE, None, "no index entry covers these offsets", self._position, offset)
         elif offset < self._position:
@@ -376,7 +371,7 @@ class _PartitionCheck:
         self._position = max(self._position, offset)
 
     def _lose(self, start: int, end: int, file: str | None, error: OncelogError) -> None:
-        """A part of the index cannot be read: go on behind it."""
+        """Report a part of the index that cannot be read, and continue after it."""
         self._is_complete = False
         self._expect(max(start, self._state.log_start))
         self._position = max(self._position, end)

@@ -1,1 +1,1 @@
-"""The protocol, pure: values and decisions. No I/O, clock, threads, logging or randomness."""
+"""The pure protocol: values and decisions, without I/O, clocks, threads, logging or randomness."""

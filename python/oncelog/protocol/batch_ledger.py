@@ -1,8 +1,9 @@
-"""The batch ledger: what to do with a micro-batch that a streaming query hands to a sink.
+"""The rules of the ledger: what to do with a micro-batch that a streaming query gives to a sink.
 
-The ledger of a transactional-id prefix remembers the query that owns it and its last decided batch. A batch that
-repeats that one is a no-op; one that follows gets a *round*, one attempt to write it; anything else contradicts the
-history and is refused, because writing it could lose or copy records. Pure: (ledger, request) -> verdict.
+The ledger of a transactional-id prefix remembers the query that owns it, and the last decided batch. A batch that
+repeats this one needs no write. A batch that follows gets a *round*: one attempt to write it. Any other batch
+contradicts the history and is refused, because writing it could lose or duplicate records. Pure: (ledger, request) ->
+verdict.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import NoReturn
 from oncelog.errors import BatchRefusedError, RunSupersededError
 
 REMEMBERED_RUNS = 200
-"""Superseded run ids the ledger keeps: a driver that wakes up after that many restarts of its query is long fenced by
-its rounds, which were aborted."""
+"""Superseded run ids that the ledger keeps. A driver that wakes up after more restarts than this is fenced anyway,
+because its rounds were aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,16 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryLedger:
-    """The ledger's znode of one prefix.
+    """The ledger of one prefix, as in its znode.
 
     Attributes:
         query_id: the streaming query that owns the prefix.
-        sink_name: tells several sinks of one query apart.
-        run_id: the live run; every restart of the query has another.
+        sink_name: distinguishes several sinks of one query.
+        run_id: the current run; every restart of the query has a new one.
         superseded_runs: runs that get a fatal error at their next step, newest last.
-        current_round: number of the newest round, 0 before the first.
-        last: the last decided batch, None before the first (or after a takeover).
-        group_id: the consumer group whose offsets the batches carry, if any.
+        current_round: number of the newest round; 0 before the first one.
+        last: the last decided batch; None before the first one, or after a takeover.
+        group_id: the consumer group whose offsets the batches commit, if any.
     """
 
     query_id: str
@@ -52,16 +53,16 @@ class QueryLedger:
 
     @property
     def runs(self) -> set[str]:
-        """The runs that asked for a batch under the prefix, as far as the ledger remembers."""
+        """The runs that requested a batch under the prefix, as far as the ledger remembers them."""
         return {self.run_id, *self.superseded_runs}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """What a driver asks for: write this batch of this run of this query.
+    """A driver's request to write a batch, in a run of a query.
 
     Attributes:
-        fingerprint: of the start and end offsets of all sources; equal for a true replay only.
+        fingerprint: a hash of the start and end offsets of all sources; only a true replay has the same one.
         takeover: id of the query whose history under the prefix this query continues, if the user said so.
     """
 
@@ -77,7 +78,7 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class NewRound:
-    """Write the batch in round `number`; the round `previous`, if still open, is aborted in the same step."""
+    """Write the batch in round `number`; in the same step, abort the round `previous` if it is open."""
 
     ledger: QueryLedger
     number: int
@@ -86,7 +87,7 @@ class NewRound:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDecided:
-    """The batch is in the log: write nothing, settle what `round` left."""
+    """The batch was decided in `round`: write nothing."""
 
     ledger: QueryLedger
     round: int
@@ -96,15 +97,14 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
     """Decide what to do with a batch.
 
     Args:
-        ledger: what the prefix's znode says, None if it does not exist.
-        request: the batch.
+        ledger: of the prefix; None if it does not exist.
 
     Returns:
-        `NewRound` or `AlreadyDecided`, each with the ledger to store.
+        the verdict, with the ledger to store.
 
     Raises:
         RunSupersededError: a newer run of the query took over; this driver must stop.
-        BatchRefusedError: the history contradicts the batch; the text says what to do.
+        BatchRefusedError: the history contradicts the batch; the message says what to do.
     """
     if ledger is None:
         fresh = QueryLedger(request.query_id, request.sink_name, request.run_id, group_id=request.group_id)
@@ -121,18 +121,18 @@ def plan_batch(ledger: QueryLedger | None, request: BatchRequest) -> NewRound | 
 def former_names(
     planned: QueryLedger, request: BatchRequest, others: Mapping[str, QueryLedger]
 ) -> dict[str, QueryLedger]:
-    """Tell the other sinks of a query from former names of this one, when a run has its first batch under a prefix.
+    """At a run's first batch under a prefix, find the ledgers that may be former names of this sink.
 
-    Sinks of which one run has heard stand side by side in the query's function. What is left may be this sink before
-    its prefix or its sinkName was changed: nothing may be written in its name any more, and what was, is not repeated.
+    A ledger that has seen a run that this sink's ledger has also seen belongs to another sink of the query. Any other
+    ledger may be this sink before its prefix or its sinkName was changed: it may not write any more, and its batch must
+    not be written again.
 
     Args:
-        planned: the sink's ledger once it has the batch's round.
-        request: the batch.
+        planned: the sink's ledger after the batch was planned.
         others: the other ledgers of the same query, by prefix.
 
     Returns:
-        ledgers to store, by prefix, with their run superseded: it may be alive still, also between two batches.
+        the ledgers to store, by prefix, with their runs superseded, since they may still be alive.
 
     Raises:
         BatchRefusedError: the batch was written under another name.
@@ -145,9 +145,9 @@ def former_names(
     held = [prefix for prefix, other in former.items() if other.last and other.last.batch_id == request.batch_id]
     if held:
         raise BatchRefusedError(
-            "this query wrote the batch under another name, and Spark had not noted it as done: start the query once "
-            "with its former transactionalIdPrefix/sinkName until it has noted the batch, then change it; a sink that "
-            "was added comes behind those that there were",
+            "this query wrote the batch under another name, but Spark had not recorded it as done: start the query "
+            "once with its former transactionalIdPrefix/sinkName until Spark has recorded the batch, then change it; "
+            "a new sink must come after the existing ones",
             former_prefixes=held,
             prefix=request.prefix,
             query_id=request.query_id,
@@ -161,7 +161,7 @@ def former_names(
 
 
 def check_run(ledger: QueryLedger, run_id: str, prefix: str) -> None:
-    """Raise unless `run_id` may still write: a superseded run gets a fatal error at its next step."""
+    """Raise a RunSupersededError if the run may not write any more."""
     if run_id in ledger.superseded_runs:
         raise RunSupersededError(
             "a newer run of this query writes under this prefix; this driver must stop",
@@ -172,7 +172,7 @@ def check_run(ledger: QueryLedger, run_id: str, prefix: str) -> None:
 
 
 def decided(ledger: QueryLedger, request: BatchRequest, round_number: int) -> QueryLedger:
-    """The ledger after the round of `request` was decided as committed."""
+    """The ledger after the round of `request` was committed."""
     last = LastBatch(request.batch_id, request.fingerprint, round_number, request.run_id)
     return replace(ledger, last=last)
 
@@ -193,10 +193,10 @@ def _with_run(superseded_runs: tuple[str, ...], run_id: str) -> tuple[str, ...]:
 
 
 def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
-    """The ledger as the requesting query may use it.
+    """The ledger for the requesting query.
 
-    A query that does not own it must name whom it takes over. Before the first decision there is no history that a
-    sink of another name could continue by mistake, and a query that failed may be mended.
+    A query that does not own it must name the query that it takes over. Before the first decision there is no history
+    that another sink could continue by mistake, so the sink of a query that failed may be changed.
     """
     if ledger.query_id != request.query_id:
         if request.takeover != ledger.query_id:
@@ -215,7 +215,7 @@ def _adopted(ledger: QueryLedger, request: BatchRequest) -> QueryLedger:
 
 
 def _refuse_other_sink(ledger: QueryLedger, request: BatchRequest) -> NoReturn:
-    """A sinkName is part of the prefix, so that it is by the topic that two sinks under one prefix differ."""
+    """Refuse a sink with another topic. A sinkName is part of the prefix, so sinks under one prefix differ by topic."""
     if request.run_id == ledger.run_id:
         raise BatchRefusedError(
             "another sink of this query writes under this prefix; give each its own sinkName",
@@ -224,8 +224,8 @@ def _refuse_other_sink(ledger: QueryLedger, request: BatchRequest) -> NoReturn:
             sink_name=request.sink_name,
         )
     raise BatchRefusedError(
-        "the topic of this sink changed, and the batches under its prefix are in the former one: name that again, or, "
-        "to go on in the new one, give the sink another transactionalIdPrefix or sinkName with it",
+        "the topic of this sink changed, and the batches under its prefix are in the former topic: use that topic, or "
+        "give the sink another transactionalIdPrefix or sinkName together with the new topic",
         former_topic=ledger.sink_name or None,
         topic=request.sink_name or None,
         prefix=request.prefix,

@@ -1,8 +1,8 @@
-"""The states of a transactional producer on the client's side, and which call is legal in which.
+"""The states of a transactional producer in the client, and the calls that are legal in each.
 
-Owns two tables: the steps between states (those of Kafka's ``TransactionManager``, with KIP-939's prepared state) and
-the calls a user may make in each state. It must never talk to the coordinator: what the coordinator answers comes
-back as an error, and `after_error` says which state it leads to. The producer client is the only caller.
+Owns two tables: the transitions between states (those of Kafka's ``TransactionManager``, with KIP-939's prepared state)
+and the calls that a user may make in each state. It must never call the coordinator: `after_error` says to which state
+an error leads. The producer client is the only caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog.errors import (
 
 
 class ClientState(StrEnum):
-    """Where a transactional producer stands."""
+    """The state of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -76,7 +76,7 @@ TRANSITIONS: Mapping[ClientState, frozenset[ClientState]] = MappingProxyType(
         ClientState.FATAL_ERROR: frozenset({ClientState.FATAL_ERROR}),
     }
 )
-"""From each state, the states that may follow. `FATAL_ERROR` is reached from everywhere and never left."""
+"""The states that may follow each state. `FATAL_ERROR` may follow any state, and is final."""
 
 LEGAL_CALLS: Mapping[ClientState, tuple[str, ...]] = MappingProxyType(
     {
@@ -99,18 +99,17 @@ LEGAL_CALLS: Mapping[ClientState, tuple[str, ...]] = MappingProxyType(
         ClientState.FATAL_ERROR: (),
     }
 )
-"""The calls a user may make in each state, besides ``close``, which is always legal.
+"""The calls that a user may make in each state, in addition to ``close``, which is always legal.
 
-In the three states on the way to an answer (initializing, committing, aborting) it is the call that is under way:
-when it ended with a retriable error or an unknown outcome, the same call again is the way on.
+While initializing, committing or aborting, it is the same call again, after a retriable error or an unknown outcome.
 """
 
 
 def transition(current: ClientState, target: ClientState) -> ClientState:
-    """Return `target`, the state to go on with.
+    """Return `target` if it may follow `current`.
 
     Raises:
-        IllegalStateTransitionError: the table has no such step; nothing changed. The text names the legal calls.
+        IllegalStateTransitionError: it may not; the error names the legal calls.
     """
     if target not in TRANSITIONS[current]:
         raise _illegal(current, step=target)
@@ -118,22 +117,17 @@ def transition(current: ClientState, target: ClientState) -> ClientState:
 
 
 def check_call(current: ClientState, call: str) -> None:
-    """Refuse a call that `current` does not allow.
-
-    Raises:
-        IllegalStateTransitionError: nothing changed. The text names the legal calls.
-    """
+    """Raise an IllegalStateTransitionError, which names the legal calls, if `current` does not allow this one."""
     if call not in LEGAL_CALLS[current]:
         raise _illegal(current, call=call)
 
 
 def after_error(current: ClientState, error: Exception) -> ClientState:
-    """Return the state a producer is in after a call, or a send behind it, ended with `error`.
+    """Return the state of a producer after a call, or a send in the background, ended with `error`.
 
-    An abortable error poisons the open transaction; where none can be poisoned (it is being aborted already, is
-    prepared, or does not exist) the state stays. A retriable error, an unknown outcome and a wrong call change
-    nothing: the same call again, or a right one, is the way on. Anything that is not oncelog's own leaves a producer
-    whose state nobody knows, hence fatal.
+    After an abortable error, the open transaction can only be aborted. The state stays the same if the transaction is
+    already being aborted, is prepared, or does not exist. It also stays after a retriable error, an unknown outcome or
+    a wrong call: the user may call again. After any other error the producer's state is unknown, and so it is fatal.
     """
     if isinstance(error, FatalError) or not isinstance(error, OncelogError):
         return ClientState.FATAL_ERROR

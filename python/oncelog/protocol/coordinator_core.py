@@ -1,25 +1,25 @@
-"""The transaction coordinator, pure: what one request does to one transactional id, and what is written with it.
+"""The pure transaction coordinator: what a request does to a transactional id, and what is written with it.
 
-Owns `step`, the only function that turns the metadata of a transactional id (transaction_metadata.py) into other
-metadata, by a request (coordinator_events.py) of an identity that may act (identities.py). It must never read a znode,
-a clock or a random number: the caller puts what it read into the event. Callers: the coordinator service and the rounds
-of micro-batches; both run `step` inside one `transact`, store `Step.metadata` and carry out `Step.instructions` in the
-same multi.
+Owns `step`, the only function that changes the metadata of a transactional id (transaction_metadata.py), for a request
+(coordinator_events.py) of an identity that is allowed to act (identities.py). It must never read a znode, a clock or a
+random number: the caller puts everything into the event. coordinator/transactional_ids.py, the only caller, runs `step`
+inside a `transact`, stores `Step.metadata`, and executes `Step.instructions` in the same multi.
 
-Why a transaction has one outcome. Assumptions: (1) the multi compares the metadata that `step` was given; (2) an
-owner's znode is written by `Decide` alone, and that write is the decision. A `Decide` leaves the state ``ongoing`` in
-the same multi, and no step leads back to ``ongoing`` under the same owner, because every end takes the next epoch and
-an owner is named by its epoch; hence no owner is decided twice (invariant I6). The owner of a micro-batch is its
-*round*, which decides for all its participants at once: here a round's transaction is ended only after its round is.
+Why a transaction has one outcome. Assumptions: (1) the multi compares the metadata that `step` was given; (2) only
+`Decide` writes an outcome into the znode of a transaction's owner, and this write is the decision. With a `Decide`, the
+state leaves ``ongoing`` in the same multi. No step leads back to ``ongoing`` with the same owner, because the end of a
+transaction takes the next epoch, and the owner's name contains the epoch. Hence no owner is decided twice (invariant
+I6). The owner of a micro-batch is its *round*, which decides for all its participants at once; here, a participant's
+transaction ends only after its round was decided.
 
-Source: Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` with transactions version 2. Where this differs:
-  - An end of a transaction is complete for its producer at once. Kafka answers CONCURRENT_TRANSACTIONS until its
-    markers are written; here readers ask the owner, and ``complete_x`` is a lazy write in front of the next step. For
-    the same reason a fresh producer id takes over with the decision, where Kafka keeps it as the next one until then.
-  - `InitProducerId` over an open transaction fences, aborts and answers in one step, instead of asking to be retried.
-  - `InitProducerId` with a stale expected pair is refused before anything else. Kafka compares only its producer id
-    while a transaction is open, and aborts that of a newer epoch.
-  - Preparing is a stored mark; Kafka's coordinator does not learn of it, and keeps any open transaction when asked to.
+Source: Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` with transactions version 2. Differences:
+  - The end of a transaction is complete for its producer at once. Kafka answers CONCURRENT_TRANSACTIONS until the
+    markers are written; here readers ask the owner, and ``complete_x`` is written lazily, with the next step. For the
+    same reason, a new producer id takes over with the decision; Kafka keeps it as the next one until the completion.
+  - `InitProducerId` over an open transaction fences, aborts and answers in one step; in Kafka it must be retried.
+  - `InitProducerId` with an outdated expected pair is refused first of all. While a transaction is open, Kafka compares
+    only the producer id, and aborts the transaction of a newer epoch.
+  - Preparing is a stored mark. Kafka's coordinator does not know of it, and keeps any open transaction on request.
 """
 
 from __future__ import annotations
@@ -72,21 +72,20 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
     """Apply `event` to a transactional id.
 
     Args:
-        metadata: what is stored, None where nothing is.
-        event: the request, with what it needs to know of the world.
+        metadata: as stored; None for an unknown id.
+        event: the request, with everything that the step must know.
 
     Returns:
-        what to store, to carry out and to answer. The same event on what is then stored answers the same and writes
-        nothing, so a step whose outcome is unknown is run again (invariant I5).
+        what to store, to execute and to answer. The same event on the stored result gives the same answer and writes
+        nothing, so a step with an unknown outcome can be run again (invariant I5).
 
     Raises:
-        ProducerIdNeeded: run again with a fresh producer id.
+        ProducerIdNeeded: run the step again with a new producer id.
         ProducerFencedError: another identity has taken over; close this producer.
-        InvalidProducerIdMappingError: the id is unknown, expired, or has another producer id; start anew.
-        InvalidTxnStateError: the state forbids the step; the text says why.
+        InvalidProducerIdMappingError: the id is unknown or expired, or has another producer id; use a new producer.
+        InvalidTxnStateError: the state forbids the step; the message says why.
         ConcurrentTransactionsError: an open micro-batch owns the id's transaction; wait until it is decided.
-        InvalidTransactionTimeoutError: mend ``transaction_timeout_ms``.
-        Whatever is raised, nothing changes.
+        InvalidTransactionTimeoutError: correct ``transaction_timeout_ms``.
     """
     is_addressed = metadata is None or metadata.transactional_id == event.transactional_id
     ensure(is_addressed, "an event meets the metadata of its own id", **story(metadata, event))
@@ -168,8 +167,8 @@ def _next_incarnation(
 ) -> Step:
     """Give the id, which has no open transaction, its next identity.
 
-    An expected identity that is the last one has had its answer already, or had its transaction ended by this step:
-    the present identity is its next.
+    If the expected identity is the last one, the current identity already is its next one: either an earlier try got
+    it, or this step ended the transaction and took it.
     """
     if event.expected is not None and event.expected == metadata.last:
         begun = replace(metadata, state=transition(metadata.state, TxnState.EMPTY))
@@ -210,11 +209,11 @@ def _keep_prepared(metadata: TransactionMetadata, event: InitProducerId) -> Step
 
 
 def _init_over_round(metadata: TransactionMetadata, event: InitProducerId) -> Step:
-    """Leave the transaction to its round: only what the round decided, or the round itself, ends it.
+    """Leave the transaction to its round: only the round's decision, or the round itself, ends it.
 
-    Retriable where the round is open, because waiting is all the caller has to do: the round is decided, or anyone
-    may abort it after its time-out. When the open round initialises its own participant again, the pair it had loses:
-    the round will not list it among its participants, and that is what readers go by.
+    If another round is open, the error is retriable, because the caller only has to wait: the round will be decided, or
+    any process may abort it after its time-out. If the open round initialises its own participant again, the earlier
+    pair loses: the round will not list it as a participant, and readers only see listed pairs.
     """
     if event.owner_outcome is Outcome.OPEN and event.round != metadata.round:
         raise ConcurrentTransactionsError(
@@ -278,9 +277,9 @@ def _prepare(metadata: TransactionMetadata, event: Prepare) -> Step:
 
 
 class _Answer(Enum):
-    """What an `EndTxn` gets when no transaction is open."""
+    """The answer to an `EndTxn` if no transaction is open."""
 
-    OK = auto()  # this very end is stored already
+    OK = auto()  # an earlier try of this request succeeded
     EMPTY_ABORT = auto()  # the transaction never began: ok, with the next identity
     FENCED = auto()
     INVALID = auto()
@@ -298,10 +297,10 @@ _END_TXN: Mapping[TxnState, Mapping[Outcome, tuple[_Answer, _Answer]]] = Mapping
         TxnState.COMPLETE_ABORT: {Outcome.ABORT: (_OK, _EMPTY_ABORT), Outcome.COMMIT: (_FENCED, _INVALID)},
     }
 )
-"""Kafka's table of EndTxn where no transaction is open; *retry* is a request of the identity before the present one.
+"""Kafka's table for EndTxn if no transaction is open. A *retry* is a request with the identity before the current one.
 
-A commit that meets someone else's abort (a time-out) is fenced once that is complete (KAFKA-20785), and an invalid
-state before; both are fatal.
+A commit after someone else's abort (a time-out) is an invalid state until that abort is complete, and then fenced
+(KAFKA-20785). Both are fatal.
 """
 
 
@@ -323,12 +322,12 @@ def _end_txn(
             raise fenced(metadata, event)
         case _:
             raise InvalidTxnStateError(
-                "No transaction is open that could end this way", outcome=outcome, **story(metadata, event)
+                "There is no open transaction to end this way", outcome=outcome, **story(metadata, event)
             )
 
 
 def _complete_transaction(metadata: TransactionMetadata, event: CompleteTransaction, *, is_retry: bool) -> Step:
-    """Whoever ended the transaction meanwhile, an operator say: what the token asks for is met, or refused."""
+    """End the transaction as the token says; an error if somebody else, such as an operator, ended it the other way."""
     if not is_retry and metadata.prepared_transaction is None:
         raise InvalidTxnStateError(
             "No transaction is prepared: it was completed before, or never prepared", **story(metadata, event)
@@ -379,19 +378,19 @@ def _expire(metadata: TransactionMetadata, event: Expire) -> Step:
 
 
 def _ended_by_fence(metadata: TransactionMetadata, fresh_producer_id: int | None) -> tuple[TransactionMetadata, Decide]:
-    """End the open transaction against its producer's will."""
+    """Abort the open transaction, and fence its producer."""
     ended = moved_on(metadata, fresh_producer_id, TxnState.PREPARE_EPOCH_FENCE, TxnState.PREPARE_ABORT)
     return ended, Decide(_owner_of(metadata), Outcome.ABORT)
 
 
 def _ended_by_round(metadata: TransactionMetadata, event: InitProducerId | Complete) -> TransactionMetadata:
-    """End the open transaction as its round did; where the round does not list it (any more), it is not committed."""
+    """End the open transaction as its round was decided. If the round does not list it (any more), it is aborted."""
     outcome = Outcome.COMMIT if event.owner_outcome is Outcome.COMMIT else Outcome.ABORT
     return moved_on(metadata, event.fresh_producer_id, _PREPARE[outcome])
 
 
 def _completed(metadata: TransactionMetadata) -> TransactionMetadata:
-    """Finish a decided transaction, whatever its outcome; any other state stays."""
+    """Complete a decided transaction; any other state stays the same."""
     target = COMPLETIONS.get(metadata.state)
     if target is None:
         return metadata
@@ -406,11 +405,11 @@ def _round_is_over(metadata: TransactionMetadata, event: Complete | Expire) -> b
 def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
     if metadata.round is not None:
         raise InvalidTxnStateError(
-            "A micro-batch owns this transaction; only its round ends it: abort the round instead",
+            "A micro-batch owns this transaction, and only its round can end it: abort the round instead",
             **story(metadata, event),
         )
 
 
 def _owner_of(metadata: TransactionMetadata) -> str:
-    """The owner of an open transaction; there is no metadata of one without."""
+    """The owner of an open transaction, which always has one."""
     return cast(str, metadata.owner)

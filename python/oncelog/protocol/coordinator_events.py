@@ -1,8 +1,8 @@
-"""What is asked of a transaction coordinator, and what a step of it amounts to. Values only: coordinator_core.py steps.
+"""The requests to a transaction coordinator, and the results of its steps, as values. The step is coordinator_core.py.
 
-Where an event has `fresh_producer_id`, offer an id from the allocator only when `ProducerIdNeeded` asked for one. Where
-it has `owner_outcome`, it is what the znode of the stored metadata's `owner` says now, in the same snapshot; None when
-there is no such znode: it was settled and deleted.
+`fresh_producer_id` is a new producer id; set it only after a `ProducerIdNeeded`. `owner_outcome` is the outcome in the
+znode of the stored metadata's `owner`, read in the same snapshot; None if there is no such znode, because it was
+settled and deleted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from oncelog.types import Outcome, ProducerIdAndEpoch, TopicIdPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer starts, or goes on after an error: it gets an identity, and every older one is fenced.
+    """A producer starts, or continues after an error: it gets an identity, and all older ones are fenced.
 
     Attributes:
         timeout_ms: of its transactions, within (0, `max_timeout_ms`].
-        nonce: minted by the caller once for all attempts of this call.
-        base_nonce: the metadata's nonce that an attempt with an unknown outcome was based on ("" where there was no
-            metadata); None before such an attempt. Another nonce found now means that a newer producer started in
-            between, so this call is superseded and not repeated (invariant I5).
-        expected: the identity the caller has and wants to go on from (KIP-360); None to fence whoever has one.
-        keep_prepared: leave a prepared transaction as it is, to be completed by this producer (KIP-939).
-        round: path of the open round that this producer takes part in; None for a producer of its own.
+        nonce: the same one for all tries of this call.
+        base_nonce: the metadata's nonce before an earlier try with an unknown outcome ("" if there was no metadata);
+            None if there was no such try. If the nonce is another one now, a newer producer started in between, and
+            this call must not be repeated (invariant I5).
+        expected: the caller's identity, from which it wants to continue (KIP-360); None to fence any identity.
+        keep_prepared: keep a prepared transaction, which this producer must then complete (KIP-939).
+        round: path of the open round in which this producer is a participant; None for an independent producer.
     """
 
     transactional_id: str
@@ -44,10 +44,10 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Write to these partitions in the transaction; the first ones begin it.
+    """Add partitions to the transaction; the first ones begin it.
 
     Attributes:
-        owner: path of the transaction's owner: the round's, where a round initialised the id.
+        owner: path of the transaction's owner; the round's path if a round initialised the id.
     """
 
     transactional_id: str
@@ -58,7 +58,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOffsets:
-    """Stage offsets of a consumer group in the transaction; begins it like `AddPartitions`."""
+    """Stage offsets of a consumer group in the transaction; may begin it, like `AddPartitions`."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -68,7 +68,7 @@ class AddOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Promise that the open transaction can be committed: no more writes, no time-out, only an end may follow."""
+    """Prepare the open transaction: it takes no more writes and never times out; it can only be ended."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -86,11 +86,11 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteTransaction:
-    """End the prepared transaction by a token of an outside database: commit if the token names it, else abort.
+    """End the prepared transaction by the token from an external database: commit if the token names it, else abort.
 
     Attributes:
-        owner: of the transaction that the token names, which that database recorded with its own last commit (KIP-939).
-            Only the owner's name outlives the end of a transaction, so that a retry can be told from a contradiction.
+        owner: of the transaction that the token names, which that database recorded with its last commit (KIP-939). The
+            owner's name is stored even after the end of a transaction, to distinguish a retry from a contradiction.
     """
 
     transactional_id: str
@@ -101,7 +101,7 @@ class CompleteTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """The open transaction of `producer` is older than its timeout: abort and fence it."""
+    """The open transaction of `producer` is beyond its time-out: abort and fence it."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -110,7 +110,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """Nothing lists the owner of the last transaction any more. Harmless when the id went on meanwhile."""
+    """Nothing lists the owner of the last transaction any more. Harmless if the id has begun its next one."""
 
     transactional_id: str
     owner_outcome: Outcome | None
@@ -119,7 +119,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
-    """The id was not used for its expiration time."""
+    """The id has been idle for its expiration time."""
 
     transactional_id: str
     owner_outcome: Outcome | None
@@ -134,7 +134,7 @@ Event = InitProducerId | Transactional | Complete | Expire
 
 @dataclass(frozen=True, slots=True)
 class CreateOwner:
-    """Create the owner's znode, open, listing these partitions and groups for `producer`."""
+    """Create the owner's znode as open, with these partitions and groups."""
 
     owner: str
     producer: ProducerIdAndEpoch
@@ -144,7 +144,7 @@ class CreateOwner:
 
 @dataclass(frozen=True, slots=True)
 class ExtendOwner:
-    """Make the owner's znode, which exists and must be open, list these partitions and groups as well."""
+    """Add these partitions and groups to the owner's znode, which exists and must be open."""
 
     owner: str
     producer: ProducerIdAndEpoch
@@ -154,7 +154,7 @@ class ExtendOwner:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Write the outcome, commit or abort, into the owner's znode, which must be open. This is the decision."""
+    """Write the outcome into the owner's znode, which must be open. This is the decision."""
 
     owner: str
     outcome: Outcome
@@ -165,13 +165,13 @@ Instruction = CreateOwner | ExtendOwner | Decide
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step leads to.
+    """The result of a step.
 
     Attributes:
-        metadata: to be stored; the very object the step was given when there is nothing to write.
-        instructions: to be carried out in the same multi, in order.
-        answer: the identity to go on with. For `Prepare`, the prepared transaction: its token. After an
-            `InitProducerId` that kept one, the token is ``metadata.prepared_transaction``.
+        metadata: to store; the object that the step was given if there is nothing to write.
+        instructions: to execute in the same multi, in order.
+        answer: the identity with which to continue; for `Prepare`, the identity of the prepared transaction, which its
+            token names. After an `InitProducerId` that kept one, this is ``metadata.prepared_transaction``.
     """
 
     metadata: TransactionMetadata
@@ -179,5 +179,5 @@ class Step:
     answer: ProducerIdAndEpoch
 
 
-class ProducerIdNeeded(Exception):  # noqa: N818 - a question to the service, never an error a user sees
-    """The step needs a fresh producer id: allocate one and run it again with ``fresh_producer_id``."""
+class ProducerIdNeeded(Exception):  # noqa: N818 - a request to the caller; users never see it
+    """The step needs a new producer id: allocate one, and run it again with ``fresh_producer_id``."""

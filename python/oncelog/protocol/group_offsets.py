@@ -1,7 +1,7 @@
-"""The committed offset of one (group, partition): the current value and those of undecided or unsettled owners.
+"""The committed offset of one (group, partition): the current value, and those of undecided or unsettled owners.
 
-An offset sent to a transaction is *pending* until its owner decides. A commit makes it current, unless a commit that
-came later in the group's own order is already there; an abort drops it (KIP-98, KIP-447's stable fetch).
+An offset sent to a transaction is *pending* until its owner is decided. A commit makes it current, unless there already
+is a commit that came later in the group's order. An abort drops it (KIP-98, KIP-447's stable fetch).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.types import OffsetAndMetadata, Outcome
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A value with its place in the group's order (the version of the group's znode that the commit wrote)."""
+    """A committed offset, and its order: the version of the group's znode that the commit wrote."""
 
     value: OffsetAndMetadata
     order: int
@@ -24,7 +24,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class PendingOffset:
-    """An offset of a transaction or micro-batch; it counts once `owner` is decided as committed."""
+    """An offset of a transaction or micro-batch; it counts once `owner` is committed."""
 
     owner: str
     value: OffsetAndMetadata
@@ -33,7 +33,7 @@ class PendingOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartitionState:
-    """The znode of one partition of one group."""
+    """The state of one partition of one group, as in its znode."""
 
     current: CommittedOffset | None = None
     pending: tuple[PendingOffset, ...] = ()
@@ -43,12 +43,12 @@ class GroupPartitionState:
         return replace(self, current=_later(self.current, CommittedOffset(value, order)))
 
     def staged(self, owner: str, value: OffsetAndMetadata, order: int) -> GroupPartitionState:
-        """The state after `owner` staged an offset at `order`; it replaces an earlier one of the same owner."""
+        """The state after `owner` staged an offset at `order`, in place of an earlier one of the same owner."""
         others = tuple(pending for pending in self.pending if pending.owner != owner)
         return replace(self, pending=(*others, PendingOffset(owner, value, order)))
 
     def settled(self, owner: str, outcome: Outcome) -> GroupPartitionState:
-        """The state after what `owner` staged was folded in or dropped, by its decided `outcome`."""
+        """The state after the offset of `owner` was folded in or dropped, by its decided `outcome`."""
         current = self.current
         for pending in self.pending:
             if pending.owner == owner and outcome is Outcome.COMMIT:
@@ -59,15 +59,14 @@ class GroupPartitionState:
 def resolve(
     state: GroupPartitionState, owners: Mapping[str, OwnerState], *, require_stable: bool
 ) -> OffsetAndMetadata | None:
-    """The offset a fetch returns.
+    """The offset that a fetch returns.
 
     Args:
-        state: of the (group, partition).
-        owners: state of every owner in ``state.pending``, read after it.
-        require_stable: raise while any pending offset is undecided, instead of returning the old value.
+        owners: the states of all owners in ``state.pending``, read after `state`.
+        require_stable: raise an error if a pending offset is undecided, instead of returning the old value.
 
     Raises:
-        UnstableOffsetCommitError: wait for the named owner to decide.
+        UnstableOffsetCommitError: wait until the named owner is decided.
     """
     for pending in state.pending:
         outcome = owners[pending.owner].outcome
@@ -75,7 +74,7 @@ def resolve(
             state = state.settled(pending.owner, outcome)
         elif require_stable:
             raise UnstableOffsetCommitError(
-                "the group has offsets in a transaction that is not decided yet; wait or abort it", owner=pending.owner
+                "the group has offsets in an undecided transaction; wait, or abort it", owner=pending.owner
             )
     return state.current.value if state.current else None
 

@@ -1,13 +1,13 @@
-"""The identities of a transactional id: the one place that compares them, and that takes the next one.
+"""The identities of a transactional id. Only this module compares them, and takes the next one.
 
-``(producer_id, epoch)`` names the open transaction, and otherwise the one that may begin the next. Every
-end of a transaction takes the next epoch, and beyond 32766 a fresh producer id, so a pair never names two. Requests
-are accepted from `TransactionMetadata.producer` alone, which is that pair but for one case: `InitProducerId` that
-keeps a prepared transaction gives its caller a new pair (``next_producer_id``, ``next_epoch``), fences all older ones,
-and leaves the transaction its own (KIP-939). `TransactionMetadata.last` is the pair before; it serves to recognise a
-retry and for nothing else.
+``(producer_id, epoch)`` identifies the open transaction or, if none is open, the one that may begin next. The end of a
+transaction takes the next epoch, and after epoch 32766 a new producer id, so a pair never identifies two transactions.
+Only requests of `TransactionMetadata.producer` are accepted. It is this pair, with one exception: an `InitProducerId`
+that keeps a prepared transaction gives its caller a new pair (``next_producer_id``, ``next_epoch``) and fences all
+older ones, and the transaction keeps its own (KIP-939). `TransactionMetadata.last` is the pair before; it is only used
+to recognise retries.
 
-coordinator_core.py is the only caller. Like it, this never reads a znode, a clock or a random number.
+coordinator_core.py is the only caller. Like that module, this one must never read a znode, a clock or a random number.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LAST_USABLE_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
 
 
 def check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, event: Event) -> bool:
-    """Compare identities: the one place that does, and the first thing done to any request (invariant I7).
+    """Check the identity of a request. This comes first for every request, and only here (invariant I7).
 
     Returns:
-        whether the request is a retry. True for the identity before the one that may act, in a request that may be
-        the very one that moved it on: an init or an end, as long as no transaction was begun since.
+        whether the request is a retry: it has the identity before the current one, and may be the request that ended
+        that identity (an init or an end), because no transaction was begun since.
 
     Raises:
-        ProducerFencedError, InvalidProducerIdMappingError: any other identity.
+        ProducerFencedError, InvalidProducerIdMappingError: the identity is another one.
     """
     if given == metadata.producer:
         return False
@@ -54,7 +54,7 @@ def check_identity(metadata: TransactionMetadata, given: ProducerIdAndEpoch, eve
 
 
 def moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *states: TxnState) -> TransactionMetadata:
-    """Pass through `states` and take the next identity; the present one becomes the last."""
+    """Pass through `states` and take the next identity; the current one becomes the last."""
     present = metadata.producer
     identity = next_identity(present, fresh_producer_id)
     return replace(
@@ -71,21 +71,21 @@ def moved_on(metadata: TransactionMetadata, fresh_producer_id: int | None, *stat
 
 
 def next_identity(present: ProducerIdAndEpoch, fresh_producer_id: int | None) -> ProducerIdAndEpoch:
-    """The identity that follows `present`; beyond the last epoch, epoch 0 of the fresh producer id."""
+    """The identity that follows `present`; after the last epoch, epoch 0 of the new producer id."""
     if present.epoch >= LAST_USABLE_EPOCH:
         return ProducerIdAndEpoch(fresh(fresh_producer_id), 0)
     return ProducerIdAndEpoch(present.producer_id, present.epoch + 1)
 
 
 def fresh(producer_id: int | None) -> int:
-    """The fresh producer id that was given. Raises ProducerIdNeeded where none was."""
+    """The new producer id. Raises ProducerIdNeeded if none was given."""
     if producer_id is None:
         raise ProducerIdNeeded
     return producer_id
 
 
 def fenced(metadata: TransactionMetadata, event: Event) -> ProducerFencedError:
-    """The error of whoever has an identity that may act no more."""
+    """The error for a request with an identity that was fenced."""
     return ProducerFencedError(
         "Another producer, or an abort by the coordinator, took over this transactional id; close this producer",
         **story(metadata, event),
@@ -93,7 +93,7 @@ def fenced(metadata: TransactionMetadata, event: Event) -> ProducerFencedError:
 
 
 def story(metadata: TransactionMetadata | None, event: Event) -> dict[str, Any]:
-    """Return the fields every error carries: whose request, in which state, which identity was met and which given."""
+    """The fields of every error: the id, the request, the state, and the stored and the given identity."""
     given = event.expected if isinstance(event, InitProducerId) else getattr(event, "producer", None)
     return {
         "transactional_id": event.transactional_id,

@@ -1,8 +1,8 @@
-"""What the znodes of one partition say: its bounds, the owners of unsettled data, and its index. Values only.
+"""The values in the znodes of a topic and its partitions: bounds, owners of unsettled data, and the index.
 
-Every offset in ``[log_start, log_end)`` belongs to exactly one index entry: a record batch in a data file or a control
-marker. The newest entries are in the *tail* (one znode per append); older ones were rolled into index files, which the
-partition reaches through `IndexRef` roots.
+Every offset in ``[log_start, log_end)`` belongs to exactly one index entry: a record batch in a data file, or a control
+marker. The newest entries are in the *tail*, one znode per append. Older entries were rolled into index files, which
+the partition names by its roots (`IndexRef`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from oncelog.types import Block, Outcome, ProducerIdAndEpoch, TimestampMs
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """The znode of a topic.
+    """The configuration of a topic, as in its znode.
 
     Attributes:
-        topic_id: of this incarnation; a recreated topic has another and shares nothing.
+        topic_id: a topic that is created again under the same name has another one.
         partitions: their number.
         retention_ms: records older than this may be removed; None keeps them.
-        retention_bytes: oldest data of a partition may be removed beyond this size; None keeps it.
-        is_deleted: the topic is being deleted; its name is free once its znodes are gone.
+        retention_bytes: when a partition is larger than this, its oldest records may be removed; None keeps them.
+        is_deleted: whether the topic was deleted, and its znode is a tombstone. A new topic may have its name.
     """
 
     topic_id: str
@@ -33,12 +33,12 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class OwnerSpan:
-    """What one owner wrote into one partition and is not settled yet.
+    """An owner's unsettled data in one partition.
 
     Attributes:
-        owner: path of the owner's znode, the only place that says open, commit or abort.
-        first, last: its first and last offset here, both inclusive; others may have written between them.
-        producers: every (producer id, epoch) under which it wrote here.
+        owner: path of the owner's znode, which has its outcome.
+        first, last: its first and last offset in the partition, inclusive. Others may have written in between.
+        producers: all (producer id, epoch) pairs with which it wrote to the partition.
     """
 
     owner: str
@@ -54,8 +54,8 @@ class Marker:
     Attributes:
         outcome: commit or abort.
         first_offset: the owner's first offset in the partition.
-        aborted: the (producer id, epoch) pairs whose data is dropped: all of them after an abort, the losers of a
-            committed micro-batch after a commit. Each pair names one transaction, so the pair alone identifies data.
+        aborted: the (producer id, epoch) pairs whose data is aborted: all after an abort; after the commit of a
+            micro-batch, its losers. A pair identifies exactly one transaction, and therefore its data.
     """
 
     outcome: Outcome
@@ -68,13 +68,12 @@ class IndexEntry:
     """One record batch or one control marker of a partition.
 
     Attributes:
-        base_offset: offset of its first record.
-        count: offsets it covers; 1 for a marker.
-        producer: who wrote it.
-        base_sequence: sequence of its first record; `NO_SEQUENCE` for a marker.
-        owner: path of its owner, None for data outside any transaction.
-        block: where the records are; None for a marker.
-        marker: set for a marker only.
+        base_offset: its first offset.
+        count: number of its offsets; 1 for a marker.
+        base_sequence: sequence number of the first record; `NO_SEQUENCE` for a marker.
+        owner: path of its owner; None for data outside of a transaction.
+        block: None for a marker.
+        marker: None for a record batch.
     """
 
     base_offset: int
@@ -92,15 +91,15 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexRef:
-    """A subtree of the index in an immutable file; level 0 holds entries, level n refs of level n - 1.
+    """A ref to an index file, the root of a subtree. A file of level 0 has entries, one of level n refs of level n - 1.
 
     Attributes:
         file: name of the index file.
-        start, end: the offsets it covers, without a gap.
-        entries, records, size_bytes: totals below it; `records` and `size_bytes` count data, not markers.
-        max_timestamp_ms: of its records, `NO_TIMESTAMP` if it has none.
-        aborted_first: the smallest `Marker.first_offset` among its markers with aborted pairs, or None: the range of
-            an aborted transaction reaches from there to its marker.
+        start, end: the offsets that it covers, without gaps.
+        entries, records, size_bytes: totals of the subtree; `records` and `size_bytes` do not count markers.
+        max_timestamp_ms: of its records; `NO_TIMESTAMP` if it has none.
+        aborted_first: the lowest `Marker.first_offset` of its markers with aborted pairs, or None. The range of an
+            aborted transaction is from there to its marker.
     """
 
     file: str
@@ -116,9 +115,9 @@ class IndexRef:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The blocks of one large append, listed in a file that was written before their offsets were known.
+    """The blocks of one large append, in a file that was written before their offsets were known.
 
-    `producer`, `base_sequence` (of the first record) and `owner` hold for the append as a whole.
+    `producer`, `base_sequence` (of the first record) and `owner` are those of the whole append.
     """
 
     file: str
@@ -130,7 +129,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class TailNode:
-    """One append that is not rolled yet: its entries, or the manifest that lists its blocks."""
+    """An append that is not rolled yet: its entries, or the manifest with its blocks."""
 
     base_offset: int
     end_offset: int
@@ -143,16 +142,16 @@ class TailNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The partition's own znode: everything an append or a plan must compare and set.
+    """The state of a partition, as in its znode: everything that an append or a plan must compare and set.
 
     Attributes:
-        log_start, log_end: the offsets it holds, ``[log_start, log_end)``.
-        trim: the youngest snapshot of ``/commits`` that a settler of this partition used (`visibility.plan`).
-        owners: owners with data here that is not settled, in order of their first offset.
-        roots: the rolled index, oldest first, levels falling.
-        tail_nodes: how many tail znodes there are.
-        size_bytes: bytes of the data blocks in ``[log_start, log_end)``.
-        is_deleted: the topic is being deleted; nothing may be appended or read any more.
+        log_start, log_end: its offsets are ``[log_start, log_end)``.
+        trim: the newest zxid of ``/commits`` that a settler of this partition used (`visibility.plan`).
+        owners: owners with unsettled data in the partition, in order of their first offset.
+        roots: the rolled index, oldest first, with falling levels.
+        tail_nodes: number of tail znodes.
+        size_bytes: total size of the blocks in ``[log_start, log_end)``.
+        is_deleted: whether the topic is being deleted. Then nothing may be appended or read.
     """
 
     log_start: int = 0
@@ -168,7 +167,7 @@ class PartitionState:
         return next((span for span in self.owners if span.owner == owner), None)
 
     def extended_by(self, owner: str, producer: ProducerIdAndEpoch, first: int, last: int) -> PartitionState:
-        """The state after `owner` wrote the offsets from `first` to `last`."""
+        """The state after `owner` wrote the offsets from `first` to `last`, inclusive."""
         span = self.span_of(owner)
         if span is None:
             return replace(self, owners=(*self.owners, OwnerSpan(owner, first, last, (producer,))))
@@ -179,13 +178,13 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class OwnerState:
-    """What the znode of an owner says.
+    """The state of an owner, from its znode.
 
     Attributes:
-        outcome: open until the one write that decides, then unchanged.
-        decided_zxid: zxid of that write; of the newest write while open.
-        participants: the (producer id, epoch) pairs that a commit makes visible; None when it is all of them.
-        partitions, groups: where it is (or was) listed, as znode paths.
+        outcome: open until the write that decides it, then unchanged.
+        decided_zxid: zxid of that write; of the last write while it is open.
+        participants: the (producer id, epoch) pairs that a commit makes visible; None for all.
+        partitions, groups: znode paths of the partitions and group partitions that list or listed it.
     """
 
     outcome: Outcome
@@ -195,7 +194,7 @@ class OwnerState:
     groups: tuple[str, ...] = ()
 
     def outcome_for(self, producer: ProducerIdAndEpoch) -> Outcome:
-        """Whether what `producer` wrote for this owner is undecided, committed or aborted."""
+        """The outcome of what `producer` wrote for this owner. A pair that is no participant is aborted by a commit."""
         if self.outcome is Outcome.COMMIT and self.participants is not None and producer not in self.participants:
             return Outcome.ABORT
         return self.outcome

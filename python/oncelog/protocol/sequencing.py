@@ -1,9 +1,9 @@
-"""Sequence numbers: may this batch of this producer be appended to this partition, or was it appended before?
+"""Sequence numbers: decides whether a batch may be appended to a partition, or was appended before.
 
-Owns what a partition remembers of one producer id (`ProducerEntry`) and the rules on it. It must never decide whether
-a transaction is open: the append checks the transaction's owner itself, in the same compare-and-set. The partition log
-calls `check_append`, writes the batch, and stores what `after_append` returns, all in one multi; hence a retry of an
-append whose outcome is unknown finds itself as a duplicate and gets its old offset (invariant I5).
+Owns what a partition remembers of a producer id (`ProducerEntry`), and its rules. It must never decide whether a
+transaction is open: the append checks the transaction's owner, in the same compare-and-set. The partition log calls
+`check_append`, writes the batch, and stores the result of `after_append`, all in one multi. Hence, if an append with an
+unknown outcome is retried, it is recognised as a duplicate and gets its old offset (invariant I5).
 
 Source: Kafka's ``ProducerAppendInfo`` and ``ProducerStateEntry`` (KIP-98, KIP-890 part 2 with KAFKA-18202).
 """
@@ -20,18 +20,18 @@ _SEQUENCES = MAX_SEQUENCE + 1
 
 
 def sequence_add(sequence: int, count: int) -> int:
-    """Return the sequence `count` records after `sequence`; 0 follows 2147483647."""
+    """The sequence number `count` records after `sequence`; 0 follows 2147483647."""
     return (sequence + count) % _SEQUENCES
 
 
 def sequence_distance(start: int, end: int) -> int:
-    """Return how many records lie in ``[start, end)``: the count with ``sequence_add(start, count) == end``."""
+    """The number of records in ``[start, end)``: the count with ``sequence_add(start, count) == end``."""
     return (end - start) % _SEQUENCES
 
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch:
-    """One batch a partition remembers, to recognise it when it comes again."""
+    """A batch that a partition remembers, to recognise it if it is sent again."""
 
     first_sequence: SequenceNumber
     count: Count
@@ -39,7 +39,7 @@ class AppendedBatch:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; below `first_sequence` when the batch straddles the wrap-around."""
+        """The sequence number of its last record; below `first_sequence` if the numbers wrap around in the batch."""
         return sequence_add(self.first_sequence, self.count - 1)
 
 
@@ -49,9 +49,10 @@ class ProducerEntry:
 
     Attributes:
         epoch: the highest epoch that appended.
-        batches: the newest batches of that epoch, oldest first, at most `DEDUPE_WINDOW`.
-        open_first_offset: where the transaction of that epoch begins here; None when its marker is written, or none is.
-        open_owner: the owner of that transaction. Both are set, or neither.
+        batches: the newest batches of this epoch, oldest first, at most `DEDUPE_WINDOW`.
+        open_first_offset: first offset of this epoch's transaction in the partition; None if there is none, or if its
+            marker is written.
+        open_owner: the owner of this transaction; None if `open_first_offset` is None.
     """
 
     epoch: int
@@ -65,7 +66,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence of the epoch; `NO_SEQUENCE` before its first batch, so that the next one is 0."""
+        """The last sequence number of the epoch; `NO_SEQUENCE` before its first batch, so that the next one is 0."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
@@ -76,7 +77,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch is in the partition already: answer this offset and append nothing."""
+    """The batch is already in the partition: answer with this offset, and append nothing."""
 
     base_offset: int
 
@@ -89,23 +90,23 @@ def check_append(
     *,
     transactional: bool,
 ) -> Accept | Duplicate:
-    """Decide what becomes of a batch.
+    """Decide whether to append a batch.
 
-    A producer the partition has no state of (it never wrote here, or expired) begins at 0 when it is transactional:
-    each of its transactions has an epoch of its own. An idempotent producer may go on at any sequence: its state
-    expired under it, and to refuse it would stop every producer that pauses for a day.
+    The partition has no entry for a producer that never wrote to it, or that expired. Then a transactional producer
+    must begin at 0, since each of its transactions has a new epoch. An idempotent producer may continue at any number:
+    its entry may have expired, and otherwise every producer that pauses for a day would fail.
 
     Args:
         entry: what the partition remembers of the producer's id, or None.
-        producer: who writes the batch.
-        base_sequence: sequence of the batch's first record.
-        count: records in the batch; the batch may straddle the wrap-around.
+        base_sequence: sequence number of the batch's first record.
+        count: number of records. The sequence numbers may wrap around in the batch.
         transactional: whether the batch belongs to a transaction.
 
     Raises:
-        ProducerFencedError: a higher epoch has written here (checked first, invariant I7); close this producer.
-        OutOfOrderSequenceError: a batch before this one is missing, or this one left the window of duplicates.
-        InvalidTxnStateError: a non-transactional batch while the producer's transaction is open here.
+        ProducerFencedError: a higher epoch has written to the partition (checked first, invariant I7).
+        OutOfOrderSequenceError: a batch before this one is missing, or it is a duplicate that is not remembered any
+            more.
+        InvalidTxnStateError: the batch is not transactional, but the producer has an open transaction in the partition.
     """
     ensure(0 <= base_sequence <= MAX_SEQUENCE, "a sequence is within its range", base_sequence=base_sequence)
     ensure(0 < count <= _SEQUENCES, "a batch has records, and each its own sequence", count=count)
@@ -143,15 +144,12 @@ def after_append(
     base_offset: int,
     owner: str | None,
 ) -> ProducerEntry:
-    """Return what the partition remembers once `check_append` accepted a batch and it was appended.
+    """The entry after a batch that `check_append` accepted was appended.
 
     Args:
-        entry: as given to `check_append`, like the next three.
-        producer: who wrote the batch.
-        base_sequence: sequence of its first record.
-        count: its records.
-        base_offset: where it landed.
-        owner: of the transaction it belongs to; None for a batch outside of one.
+        entry, producer, base_sequence, count: as for `check_append`.
+        base_offset: offset of the batch's first record.
+        owner: of its transaction; None for a batch outside of a transaction.
     """
     if entry is None or entry.epoch < producer.epoch:
         entry = ProducerEntry(producer.epoch)
@@ -163,10 +161,7 @@ def after_append(
 
 
 def after_marker(entry: ProducerEntry, owner: str) -> ProducerEntry:
-    """Return what the partition remembers once the marker of `owner`'s transaction is appended.
-
-    Harmless when repeated, and when the producer's next transaction has begun here already: that one stays open.
-    """
+    """The entry after the marker of `owner` was appended. A newer open transaction of the producer stays open."""
     if entry.open_owner != owner:
         return entry
     return replace(entry, open_first_offset=None, open_owner=None)

@@ -1,4 +1,4 @@
-"""What is stored of a transactional id. coordinator_core.py, by identities.py, alone makes a new one of an old one."""
+"""The stored metadata of a transactional id. Only coordinator_core.py, with identities.py, may change it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from oncelog.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """Everything stored of one transactional id. Its times are the store's: this znode's mtime, its owner's ctime.
+    """Everything stored of one transactional id. Its times are znode times: this one's mtime, and its owner's ctime.
 
     Attributes:
-        producer_id, epoch: the open transaction's pair, or the one that may begin the next.
-        previous_producer_id, last_epoch: the pair before, as far as a retry may name it.
-        next_producer_id, next_epoch: who may act on a prepared transaction that was kept; absent otherwise.
-        partitions, pending_groups: what the open (or decided, not completed) transaction has touched, sorted.
-        prepared: the open transaction takes no more writes and never times out (KIP-939).
+        producer_id, epoch: the pair of the open transaction, or the one that may begin the next.
+        previous_producer_id, last_epoch: the pair before, if a retry may have it.
+        next_producer_id, next_epoch: the pair that may end a prepared transaction that was kept; absent otherwise.
+        partitions, pending_groups: those of the open transaction, or of a decided one that is not completed; sorted.
+        prepared: whether the open transaction is prepared: it takes no more writes and never times out (KIP-939).
         owner: znode path of the owner of the open or last transaction.
-        round: path of the micro-batch's round that initialised the id, and so owns its transaction; None otherwise.
-        nonce: of the last InitProducerId; an attempt that finds its own has won before.
+        round: path of the micro-batch's round that initialised the id and owns its transaction; None otherwise.
+        nonce: of the last InitProducerId. A try that finds its own nonce has succeeded before.
     """
 
     transactional_id: str
@@ -65,24 +65,24 @@ class TransactionMetadata:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """Whose requests are accepted."""
+        """The pair whose requests are accepted."""
         if self.next_epoch != NO_PRODUCER_EPOCH:
             return ProducerIdAndEpoch(self.next_producer_id, self.next_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
     @property
     def last(self) -> ProducerIdAndEpoch | None:
-        """Who was `producer` before; None where a request of that one is no retry."""
+        """The `producer` before; None if a request of that one cannot be a retry."""
         if self.last_epoch == NO_PRODUCER_EPOCH:
             return None
         return ProducerIdAndEpoch(self.previous_producer_id, self.last_epoch)
 
     @property
     def open_transaction(self) -> ProducerIdAndEpoch | None:
-        """The pair that names the open transaction."""
+        """The pair that identifies the open transaction; None if none is open."""
         return ProducerIdAndEpoch(self.producer_id, self.epoch) if self.state is TxnState.ONGOING else None
 
     @property
     def prepared_transaction(self) -> ProducerIdAndEpoch | None:
-        """The pair that names the prepared transaction: the token to complete it by."""
+        """The pair that identifies the prepared transaction, as in its token; None if none is prepared."""
         return self.open_transaction if self.prepared else None

@@ -1,8 +1,8 @@
-"""The states of a transactional id and the steps between them.
+"""The states of a transactional id, and the transitions between them.
 
-Owns the one table of legal transitions; the docs' drawing is made from it (docs/drawings.py).
-It knows nothing of epochs, owners or events: `coordinator_core` decides which step to take, and takes it through
-`transition`, so a step that is not in the table cannot be stored.
+Owns the only table of legal transitions; the docs' diagram is made from it (docs/drawings.py). It knows nothing of
+epochs, owners or events: `coordinator_core` decides on a transition, and makes it with `transition`, so one that is not
+in the table cannot be stored.
 
 Source: Kafka's ``TransactionState.validPreviousStates`` with transactions version 2 (KIP-98, KIP-890 part 2).
 """
@@ -43,30 +43,26 @@ TRANSITIONS: Mapping[TxnState, frozenset[TxnState]] = MappingProxyType(
         TxnState.DEAD: frozenset(),
     }
 )
-"""From each state, the states that may follow. What leaves `DEAD` is the removal of the id, which is no state."""
+"""The states that may follow each state. After `DEAD`, the id is removed."""
 
 COMPLETIONS: Mapping[TxnState, TxnState] = MappingProxyType(
     {TxnState.PREPARE_COMMIT: TxnState.COMPLETE_COMMIT, TxnState.PREPARE_ABORT: TxnState.COMPLETE_ABORT}
 )
-"""What a decided transaction becomes once nothing lists it any more."""
+"""The state that follows for a decided transaction once nothing lists it any more."""
 
 PENDING_ONLY = frozenset({TxnState.PREPARE_EPOCH_FENCE})
-"""Passed through within one step, on the way from an open transaction to its abort by someone else; never stored."""
+"""States that are never stored: within one step, between an open transaction and its abort by someone else."""
 
 
 def transition(current: TxnState, target: TxnState) -> TxnState:
-    """Return `target`, the state to go on with.
-
-    Raises:
-        InvalidTxnStateError: the table has no step from `current` to `target`; nothing changed.
-    """
+    """Return `target` if it may follow `current`; otherwise raise an InvalidTxnStateError."""
     if target not in TRANSITIONS[current]:
         raise InvalidTxnStateError("No such step between the states of a transactional id", state=current, step=target)
     return target
 
 
 def pass_through(state: TxnState, *targets: TxnState) -> TxnState:
-    """Take one `transition` after the other; returns the last of `targets`."""
+    """Make one `transition` after the other; returns the last of `targets`."""
     for target in targets:
         state = transition(state, target)
     return state

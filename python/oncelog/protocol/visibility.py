@@ -1,22 +1,22 @@
-"""What a reader may see: the last stable offset of every partition of a plan, and which blocks are dropped.
+"""What a reader may see: the last stable offset of each partition of a plan, and which blocks are hidden.
 
-One owner, one flip: everything an owner wrote, in however many partitions, changes visibility with the one write that
-decides its znode. A *plan* is a snapshot over a set of partitions that contains all of a transaction or none of it.
+Everything that an owner wrote, in any number of partitions, changes visibility with the one write that decides the
+owner. A *plan* over a set of partitions shows all of a transaction or nothing of it.
 
 How a plan is read (the caller does the I/O, in one session):
 
-1. S := mzxid of ``/commits``, which every deciding write sets.
-2. Read the partitions, then each owner they list.
-3. If any partition's `trim` is above S, a settler overtook the reader: start over.
-4. `plan` below.
+1. S := the mzxid of ``/commits``, which every deciding write sets.
+2. Read the partitions, then every owner that they list.
+3. If the `trim` of any partition is above S, a settler overtook the reader: start over.
+4. Call `plan`.
 
-Why it holds. Assumptions: zxids grow with time; an owner's outcome never changes once decided; an owner's span leaves
-a partition only through a settle, which sets trim to a snapshot of ``/commits`` taken before it read anything and
-settles only owners decided by then. For an owner T with decision d, hence: d <= S means every append of T happened
-before the partitions were read, so its spans are complete or settled; d > S means T is still listed wherever it wrote,
-or trim > S. T is therefore seen whole or held back whole.
+Why a plan is consistent. Assumptions: zxids grow with time. The outcome of a decided owner never changes. Only settling
+removes an owner's span from a partition; it sets trim to a value of ``/commits`` that it read first of all, and only
+settles owners that were decided by then. Hence, for an owner T with decision d: if d <= S, all appends of T happened
+before the partitions were read, so its spans are complete, or settled. If d > S, T is still listed wherever it wrote,
+or trim > S. So T is shown completely or not at all.
 
-Pure: no I/O, and the whole interleaving argument is tested against a naive model.
+Pure: without I/O. Tests compare it with a naive model, over all interleavings.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Plan(Generic[P]):
 
     Attributes:
         snapshot_zxid: S.
-        ends: last stable offset per partition: a read_committed reader of all these partitions together ends here.
-        visible: committed owners that are shown whole.
-        gone: owners decided as aborted.
-        blockers: per partition whose LSO is below its log end, the owner that holds it back.
+        ends: the last stable offset of each partition, for a read_committed reader of all of them together.
+        visible: committed owners, which are shown completely.
+        gone: aborted owners.
+        blockers: for each partition whose LSO is below its log end, the owner that holds it back.
     """
 
     snapshot_zxid: int
@@ -51,7 +51,7 @@ class Plan(Generic[P]):
 
 
 def is_overtaken(snapshot_zxid: int, partitions: Iterable[PartitionState]) -> bool:
-    """Whether a settler used a younger snapshot than this reader, who must then start over."""
+    """Whether a settler used a newer value of ``/commits`` than this reader, which must then start over."""
     return any(partition.trim > snapshot_zxid for partition in partitions)
 
 
@@ -60,8 +60,8 @@ def plan(snapshot_zxid: int, partitions: Mapping[P, PartitionState], owners: Map
 
     Args:
         snapshot_zxid: mzxid of ``/commits``, read before the partitions.
-        partitions: read after it; none of them `is_overtaken`.
-        owners: every owner listed in `partitions`, read after them.
+        partitions: read afterwards, and not `is_overtaken`.
+        owners: all owners that `partitions` list, read after them.
     """
     decided = {name: state.outcome for name, state in owners.items() if state.decided_zxid <= snapshot_zxid}
     gone = frozenset(name for name, outcome in decided.items() if outcome is Outcome.ABORT)
@@ -82,7 +82,7 @@ def _first_blocking(state: PartitionState, visible: set[str], gone: frozenset[st
 
 
 def _reaching_past(partitions: Mapping[P, PartitionState], ends: Mapping[P, int], visible: set[str]) -> set[str]:
-    """Committed owners of which some partition would show only a part: they are held back everywhere."""
+    """Committed owners that reach past the end of some partition: they are held back in all partitions."""
     return {
         span.owner
         for key, state in partitions.items()
@@ -97,15 +97,11 @@ def is_shown(
     owners: Mapping[str, OwnerState],
     aborted: frozenset[ProducerIdAndEpoch],
 ) -> bool:
-    """Whether a reader gets the records of `entry`, which lies below the end its plan gave it.
-
-    Control markers are shown by neither isolation level.
+    """Whether a reader gets the records of `entry`, which is below the end of its plan. Never for control markers.
 
     Args:
-        entry: of the index.
-        isolation: of the reader.
-        owners: state of the owners that the partition still lists.
-        aborted: the aborted pairs of the markers whose range overlaps what is read: they speak for settled owners.
+        owners: the states of the owners that the partition lists.
+        aborted: for settled owners, the aborted pairs of the markers whose ranges overlap the range to read.
     """
     if entry.block is None:
         return False
@@ -117,7 +113,7 @@ def is_shown(
 def outcome_of(
     entry: IndexEntry, owners: Mapping[str, OwnerState], aborted: frozenset[ProducerIdAndEpoch]
 ) -> Outcome | None:
-    """What became of the records of `entry`; None outside any transaction. Arguments as for `is_shown`."""
+    """The outcome for the records of `entry`; None outside of a transaction. Arguments as for `is_shown`."""
     if entry.owner is None:
         return None
     state = owners.get(entry.owner)
@@ -132,5 +128,5 @@ def aborted_pairs(entries: Iterable[IndexEntry]) -> frozenset[ProducerIdAndEpoch
 
 
 def losing_pairs(span: OwnerSpan, state: OwnerState) -> tuple[ProducerIdAndEpoch, ...]:
-    """The pairs of a decided owner's span whose data is dropped: what its marker must say."""
+    """The pairs of a decided owner's span whose data is aborted, for its marker."""
     return tuple(pair for pair in span.producers if state.outcome_for(pair) is not Outcome.COMMIT)

@@ -1,8 +1,8 @@
-"""The znode store: ZooKeeper's data model behind `ports.ZnodeStore`, on several backends.
+"""The znode store: ZooKeeper's data model, with several backends behind `ports.ZnodeStore`.
 
-Read paths.py for what is stored where, transact.py and view.py for how it is written, tree.py for the rules of the
-data model in their plainest form, and sqlite/ for the embedded store. schemes.py is the registry, which stores of other
-packages join. Every store passes the contract in oncelog.testing.znode_store_contract.
+paths.py says what is stored where, transact.py and view.py how it is written, and tree.py has the rules of the data
+model in their simplest form. sqlite/ is the embedded store. Stores of other packages register in schemes.py. Every
+store passes the contract in oncelog.testing.znode_store_contract.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The time a store lives by: wall clock, durations and jitter, each replaceable so that a simulator can drive it.
+"""A store's sources of time: wall clock, durations and jitter. A simulator can replace each of them.
 
-The clock for durations counts on while the machine is suspended. A step's reads grow old during that time too.
+The clock for durations keeps running while the machine is suspended, because a step's reads age during that time, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from oncelog.ports import Timing, ZnodeStore, ZnodeView
 from oncelog.znodes import paths
 
 _DURATIONS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops CLOCK_MONOTONIC during suspend; elsewhere it goes on."""
+"""On Linux, CLOCK_MONOTONIC stops while the machine is suspended; elsewhere it does not."""
 
 
 class SystemClock:
-    """`ports.Clock` of the machine."""
+    """The machine's clocks, as `ports.Clock`."""
 
     def now_ms(self) -> int:
         return wall_ms()
@@ -38,7 +38,7 @@ def wall_ms() -> int:
 
 
 def store_now_ms(store: ZnodeStore) -> int:
-    """The store's time: mtime of a set on ``/clock``."""
+    """The store's time: the mtime of ``/clock`` after a set."""
 
     def touch(view: ZnodeView) -> None:
         view.set_blind(paths.CLOCK, b"")
@@ -49,7 +49,7 @@ def store_now_ms(store: ZnodeStore) -> int:
 
 
 def uniform_jitter() -> float:
-    """A random number in [0, 1). A function of this module, so that a store that holds it can be pickled."""
+    """A random number in [0, 1). A module-level function, so that a store that refers to it can be pickled."""
     return random.random()
 
 

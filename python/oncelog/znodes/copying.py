@@ -1,40 +1,42 @@
-"""Copies all metadata of a log from its store into another, empty one, and proves that the copy is equal.
+"""Copies all metadata of a log from its store into another, empty store, and checks that the copy is equal.
 
-*Offline*: from the beginning of the copy on, no process uses the log, neither its clients nor its tools, and once the
-copy is done none ever uses the old store again. Transactions and micro-batches may be open: they are znodes, and their
-clients go on in the new store. Nobody can see from outside whether a process is about to write. What can be known is
-whether anything was written between the beginning and the end, and then the copy fails.
+*Offline*: during the copy, no process may use the log, neither clients nor tools. After the copy, none may ever use the
+old store again. Transactions and micro-batches may be open: they are znodes, and their clients continue in the new
+store. Nobody can know whether a process is about to write. But the copy notices if anything was written between its
+beginning and its end, and fails then.
 
-Crash points. ``/format`` is what makes a store a log.
-  begin    ``/format`` of the target holds a mark, by which nobody takes it for a log (`cluster_id_of`)
-  copy     batches of znodes, each one multi that checks the mark; a crash leaves the mark and a part of them
-  compare  every znode of both stores; nothing is written
-  finish   one multi sets ``/commits`` and replaces the mark by the source's ``/format``: now the target is the log
-The next copy into a target with a mark puts its own there, removes everything else, and starts from scratch.
+Crash points. ``/format`` makes a store a log.
+  begin    ``/format`` of the target gets a mark; a store with a mark cannot be opened as a log (`cluster_id_of`)
+  copy     batches of znodes, each one multi that checks the mark; a crash leaves the mark and some of them
+  compare  reads all znodes of both stores; nothing is written
+  finish   one multi sets ``/commits`` and replaces the mark with the source's ``/format``: now the target is the log
+The next copy into a target with a mark writes its own mark, removes everything else, and starts from scratch.
 
-What does not carry over, and what is done about it. A store's zxids, versions and times are its own:
+Each store has its own zxids, versions and times. They are handled as follows:
 
-Decisions. Write d for the zxid of the write that decided an owner (mzxid of its znode) and S for mzxid of ``/commits``.
-Assumptions: the old store rests; every decision set ``/commits`` in the same multi, so that d <= S for every decided
-owner and a plan there takes all of them as decided; an owner's outcome is in its data, which is copied as it is; in the
-new store the last multi sets ``/commits`` after every owner was created, and every plan reads S after that. Hence d < S
-again for every decided owner: what was committed is visible, what was aborted is gone. An open owner says open in its
-data, whatever its zxid, and holds back what it held back before. The spans that partitions list are copied as they are,
-hence last stable offsets are equal, too. What was settled before is in the index as markers, and no zxid plays a part.
+Decisions. Let d be the zxid of the write that decided an owner (the mzxid of its znode), and S the mzxid of
+``/commits``. Assumptions: nothing writes to the old store. Every decision set ``/commits`` in the same multi, so d <= S
+for every decided owner, and a plan in the old store takes all of them as decided. An owner's outcome is in its data,
+which is copied unchanged. In the new store, the last multi sets ``/commits`` after all owners were created, and every
+plan reads S after that. Hence d < S for every decided owner in the new store: what was committed is visible, and what
+was aborted is not. An open owner is open by its data, whatever its zxid, and holds back readers as before. The spans
+that partitions list are copied unchanged, so last stable offsets are equal, too. Settled data has its markers in the
+index, which does not depend on zxids.
 
-Trim. A partition's trim is a zxid of the old store. There it makes readers with an S from before a settle start over.
-Assumption: no reader of the new store has an S from before the last multi, when all those settles were long done. Hence
-0 is right; the old number would be wrong, since a reader whose S never reaches it would start over for ever.
+Trim. A partition's trim is a zxid of the old store. It makes readers whose S is older than a settle start over.
+Assumption: every reader of the new store has an S from the last multi or later, when all these settles were done. Hence
+a trim of 0 is right. The old number would be wrong: a reader whose S never reaches it would start over forever.
 
-Orders. Offsets of a group are ordered by the version that the group's znode had when they were written, and versions
-begin again at 0. Every order is lowered by the group's version. Assumption: an order is at most that version. Hence all
-orders are 0 or less and stand to each other as before, and the next commit, whose order is 1 or more, comes after them.
+Orders. A group's offsets are ordered by the version that the group's znode had when they were written, and in the new
+store versions start at 0 again. So the group's version is subtracted from every order. Assumption: no order is greater
+than that version. Hence all orders are 0 or less and keep their sequence, and the next commit, with an order of 1 or
+more, comes after them.
 
-Times. The age of open transactions and rounds, of idle ids, producers and groups, and of the collection generation
-counts from the copy. Hence everything times out or expires later than it would have, and nothing earlier. What must not
-look younger than it is, a round over Kafka, has the time in its data (oncelog_kafka/ledger.py).
+Times. The ages of open transactions and rounds, of idle ids, producers and groups, and of the collection generation
+start at the copy. Hence everything times out or expires later than without the copy, and nothing earlier. A round over
+Kafka must not look younger than it is, so it has the time in its data (oncelog_kafka/ledger.py).
 
-A SQLite store records its host outside of the znodes, when it is created: nothing of that is copied.
+A SQLite store records its host outside of the znodes, when it is created. That is not copied.
 """
 
 from __future__ import annotations
@@ -64,13 +66,13 @@ from oncelog.znodes.walking import paths_upwards, walk_below
 T = TypeVar("T")
 
 OTHER_OPERATIONS = 20
-"""Of a batch's multi beside its creates or deletes: the check of the mark, and sets of parents, which are one at each
-depth at most, since a batch is a piece of one walk."""
+"""Operations in a batch's multi besides its creates or deletes: the check of the mark, and sets of parents. There is at
+most one parent at each depth, since a batch is a piece of one walk."""
 
 DELETES_PER_BATCH = 400
 
 Progress = Callable[[int, int], None]
-"""Called with the znodes done and in total; each counts twice, when it is copied and when it is compared."""
+"""Called with the number of znodes done and in total. Each counts twice: when it is copied, and when it is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,10 @@ class Copied:
 
     Attributes:
         cluster_id: of the log.
-        znodes, size_bytes: that were created in the target; bytes are those of their data.
-        compared: znodes that were read in both stores, with the names of their children, and found equal.
-        adapted: those among them that hold a trim or orders, which are the store's own and were translated.
+        znodes: number of znodes that were created in the target.
+        size_bytes: size of their data.
+        compared: number of znodes that are equal in both stores, including the names of their children.
+        adapted: how many of them contain a trim or orders, which were translated for the new store.
     """
 
     cluster_id: str
@@ -92,33 +95,27 @@ class Copied:
 
 
 def cluster_id_of(data: bytes) -> str:
-    """The identity of the log in whose store ``/format`` holds `data`.
+    """The cluster id in the `data` of ``/format``.
 
     Raises:
-        UsageError: it is the target of a copy that was not finished.
+        UsageError: the store is the target of an unfinished copy.
         CorruptDataError, UnsupportedFormatError: see `paths.decode`.
     """
     found = decode_format(data)
     if found.unfinished_copy is not None:
         raise UsageError(
-            "a copy of metadata into this store was not finished, and it is no log yet: run `oncelog meta copy` again"
+            "a copy of metadata into this store was not finished, so it is not a log yet: run `oncelog meta copy` again"
         )
     return found.cluster_id
 
 
 def copy(source: ZnodeStore, target: ZnodeStore, *, on_progress: Progress = lambda done, total: None) -> Copied:
-    """Copy all metadata of a log into another store. The source is only read.
+    """Copy all metadata of a log into another store: see `runtime.copy_metadata`.
 
     Args:
-        source: of the log, which nobody uses.
-        target: empty, or left by a copy that was not finished.
-        on_progress: told of every batch.
-
-    Raises:
-        UsageError: the source holds no log, or the target holds something.
-        UnsupportedFormatError: either store has another layout.
-        LogInUseError: something was written to the source or the target meanwhile.
-        CorruptDataError: a znode of the source cannot be read, or the target does not return what was written.
+        source: the store of a log that nobody uses; it is only read.
+        target: an empty store, or the target of an unfinished copy.
+        on_progress: called after every batch.
     """
     source.sync()
     target.sync()
@@ -133,12 +130,12 @@ def copy(source: ZnodeStore, target: ZnodeStore, *, on_progress: Progress = lamb
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The source at the beginning.
+    """The source at the beginning of the copy.
 
     Attributes:
         format: data of ``/format``.
-        znodes: how many there are to copy.
-        newest_zxid: of the last write; a younger one came after this look.
+        znodes: number of znodes to copy.
+        newest_zxid: of the last write; a later write has a higher one.
     """
 
     format: bytes
@@ -166,7 +163,7 @@ def _look(source: ZnodeReader) -> _Seen:
 
 
 def _content(reader: ZnodeReader) -> Iterator[tuple[str, Znode]]:
-    """All znodes but the root and ``/format``, which has no children."""
+    """All znodes except the root and ``/format``, which has no children."""
     return ((path, znode) for path, znode in walk_below(reader, ROOT) if path != paths.FORMAT)
 
 
@@ -174,10 +171,8 @@ class _Run:
     """One copy.
 
     Args:
-        source, target: the stores.
         seen: the source at the beginning.
-        nonce: of this copy's mark; another copy into the same target has another.
-        on_progress: told of every batch.
+        nonce: makes this copy's mark differ from that of another copy into the same target.
     """
 
     def __init__(self, source: ZnodeStore, target: ZnodeStore, seen: _Seen, nonce: str, on_progress: Progress) -> None:
@@ -188,7 +183,7 @@ class _Run:
         self._on_progress = on_progress
 
     def begin(self) -> None:
-        """Mark the target, and remove what a copy that was not finished left in it."""
+        """Mark the target, and remove what an unfinished copy left in it."""
         _resolving(lambda: self._target.transact(self._put_mark))
         left = (path for path in paths_upwards(self._target, ROOT) if path != paths.FORMAT)
         for some in _delete_batches(left):
@@ -207,7 +202,7 @@ class _Run:
         return count
 
     def compare(self) -> _Count:
-        """Read both stores from end to end: the same paths, hence the same children everywhere, with the same data."""
+        """Read both stores completely, and check that they have the same paths with the same data."""
         self._source.sync()
         self._target.sync()
         count = _Count()
@@ -216,7 +211,7 @@ class _Run:
             if ours is not None:
                 self._check_unmoved(*ours)
             if ours is None or theirs is None or ours[0] != theirs[0]:
-                raise _unequal("one store has a znode that the other has not", ours, theirs)
+                raise _unequal("one store has a znode that the other does not have", ours, theirs)
             path, znode = ours
             data = translate(path, znode)
             if theirs[1].data != data:
@@ -247,14 +242,14 @@ class _Run:
             raise UsageError("the target holds a log: copy into an empty store", cluster_id=cluster_id_of(znode.data))
         if names:
             raise UsageError(
-                "the target is not empty, and nothing of oncelog: copy into an empty store", znodes=names[:5]
+                "the target is not empty, and not a log of oncelog: copy into an empty store", znodes=names[:5]
             )
         view.create(paths.FORMAT, self._mark)
 
     def _check_mark(self, view: ZnodeView) -> None:
         znode = view.get(paths.FORMAT)
         if znode is None or znode.data != self._mark:
-            raise LogInUseError("another copy into the same target began; let one of them run alone")
+            raise LogInUseError("another copy into the same target has begun; run only one at a time")
 
     def _delete(self, view: ZnodeView, doomed: list[str]) -> None:
         self._check_mark(view)
@@ -265,17 +260,17 @@ class _Run:
     def _create(self, view: ZnodeView, batch: list[tuple[str, bytes]]) -> None:
         self._check_mark(view)
         created = [path for path, _ in batch]
-        view.get_many(sorted({parent_of(path) for path in created} - set(created)))  # first: see znodes/view.py
+        view.get_many(sorted({parent_of(path) for path in created} - set(created)))  # before children: see view.py
         for (path, data), found in zip(batch, view.get_many(created), strict=True):
             if found is None:
                 view.create(path, data)
             elif found.data != data:
-                raise LogInUseError("somebody else writes to the target; find out who, then copy again", path=path)
+                raise LogInUseError("another process writes to the target; stop it, then copy again", path=path)
 
     def _replace_mark(self, view: ZnodeView) -> None:
         znode = view.get(paths.FORMAT)
         if znode is not None and znode.data == self._seen.format:
-            return  # an earlier try of this step won
+            return  # an earlier try of this step succeeded
         self._check_mark(view)
         commits = view.get(paths.COMMITS)
         if commits is None:
@@ -284,20 +279,20 @@ class _Run:
         view.set(paths.FORMAT, self._seen.format)
 
     def _check_unmoved(self, path: str, znode: Znode) -> None:
-        """Every write of a znode, and every create or delete below it, gives it a younger zxid (invariant I3)."""
+        """Check that the source has not changed: all writes, creates and deletes give a newer zxid (invariant I3)."""
         if znode.stat.mzxid > self._seen.newest_zxid:
             raise LogInUseError(
-                "the log was used while it was copied, and the copy is void: stop every process that uses it, then "
+                "the log was used while it was copied, so the copy is invalid: stop every process that uses it, then "
                 "copy again",
                 changed=path,
             )
 
 
 class _Translation:
-    """What the data of each znode must be in another store. It follows one walk over the source.
+    """Translates the data of each znode for the new store, in the order of one walk over the source.
 
     Attributes:
-        adapted: how many it changed.
+        adapted: how many znodes it changed.
     """
 
     def __init__(self) -> None:
@@ -333,9 +328,9 @@ def _lowered(state: GroupPartitionState, by: int) -> GroupPartitionState:
 
 
 def _create_batches(rows: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    """Rows of a walk in pieces that one multi takes, with the sets of those parents that earlier pieces created.
+    """Divide the rows of a walk into batches that fit into one multi, with the sets of parents from earlier batches.
 
-    A parent that is not in the piece itself contains its first row, so the ancestors of that row are all there are.
+    Such a parent is always an ancestor of the batch's first row.
     """
     batch: list[tuple[str, bytes]] = []
     size = 0
@@ -357,7 +352,7 @@ def _create_batches(rows: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[st
 
 
 def _delete_batches(found: Iterable[str]) -> Iterator[list[str]]:
-    """Paths in pieces that one multi takes; half of its bytes are left to the parents that it sets."""
+    """Divide paths into batches that fit into one multi; half of its bytes are left for sets of parents."""
     batch: list[str] = []
     size = 0
     for path in found:
@@ -371,13 +366,13 @@ def _delete_batches(found: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _resolving(step: Callable[[], T]) -> T:
-    """Run an idempotent step again, also while its store is away for a moment."""
+    """Run an idempotent step again after an unknown outcome, or while its store is unavailable for a moment."""
     return resolving(step, also=(StoreUnavailableError,))
 
 
 def _unequal(law: str, ours: tuple[str, Znode] | None, theirs: tuple[str, Znode] | None) -> CorruptDataError:
     return CorruptDataError(
-        f"the copy is void: {law}; copy again",
+        f"the copy is invalid: {law}; copy again",
         source=None if ours is None else ours[0],
         target=None if theirs is None else theirs[0],
     )

@@ -1,7 +1,7 @@
-"""What a znode operation may find instead of what its caller took for granted.
+"""Errors of znode operations. Users never see them.
 
-None of these reaches a user: `transact` turns a failed multi into another run of the step, and a step either handles
-what its view raises or has a bug.
+`transact` runs the step again after a failed multi. A step must handle the errors that its view raises; otherwise it
+has a bug.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oncelog.errors import OncelogError
 
 
 class Refusal(StrEnum):
-    """Why an operation of a multi was refused; ZooKeeper's names."""
+    """Why an operation of a multi failed, in ZooKeeper's terms."""
 
     NO_NODE = "no node"
     NODE_EXISTS = "node exists"
@@ -35,12 +35,12 @@ class MultiFailedError(OncelogError):
 
 
 class StaleStepError(OncelogError):
-    """The step that wants to write read its znodes too long ago; nothing was applied."""
+    """A step's reads are too old for it to write; nothing was applied."""
 
 
 class NodeExistsError(OncelogError):
-    """A step creates a znode that exists."""
+    """A step tried to create a znode that exists."""
 
 
 class NoNodeError(OncelogError):
-    """A step sets or deletes a znode that does not exist."""
+    """A step tried to set or delete a znode that does not exist."""

@@ -1,7 +1,7 @@
-"""Readers of the values in a payload. What oncelog never writes there is a ValueError, and nothing is converted.
+"""Reads the values in a payload. A value that oncelog never writes is a ValueError; nothing is converted.
 
-A znode carries no checksum: its only protection against damage is that every value is what its writer could have
-written. Hence the bounds are as narrow as the writers': `"7"`, `7.0` and `true` are no numbers.
+Znodes have no checksums: damage is only found because every value must be one that oncelog could have written. So the
+bounds are as narrow as the writers', and `"7"`, `7.0` and `true` are not numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def signed(value: Any) -> int:
 
 
 def timestamp_ms(value: Any) -> int:
-    """The time of a record, or that there is none."""
+    """The timestamp of a record, or `NO_TIMESTAMP`."""
     return number(value, NO_TIMESTAMP)
 
 
@@ -53,13 +53,13 @@ def flag(value: Any) -> bool:
 
 
 def path(value: Any) -> str:
-    """The path of a znode. Raises InvariantViolation where no store would take it."""
+    """The path of a znode. Raises InvariantViolation if no store would accept it."""
     split_path(text(value))
     return str(value)
 
 
 def segment(value: Any) -> str:
-    """What stands between two slashes of a path."""
+    """One segment of a path."""
     if split_path(f"/{text(value)}") != (ROOT, value):
         raise ValueError("one segment of a path")
     return str(value)
@@ -71,14 +71,14 @@ def pair(row: Any) -> ProducerIdAndEpoch:
 
 
 def rows(value: Any) -> list[Any]:
-    """A JSON array; a text or an object could be walked over as well."""
+    """A JSON array, and not a string or an object, which are iterable, too."""
     if type(value) is not list:
         raise ValueError("an array")
     return value
 
 
 def several(read: Callable[[Any], T], value: Any) -> tuple[T, ...]:
-    """All of an array."""
+    """All items of an array."""
     return tuple(read(item) for item in rows(value))
 
 

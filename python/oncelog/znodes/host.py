@@ -1,16 +1,16 @@
-"""Which host this is, and on what kind of file system a path lies: what the embedded store must know to be safe.
+"""Identifies this host, and the kind of file system of a path. The embedded store needs both to be safe.
 
-SQLite's locks and shared memory work among the processes of one kernel. Two hosts on one file would destroy it, so the
-store records its host and refuses others, and refuses file systems that several hosts mount.
+SQLite's locks and shared memory work between the processes of one kernel. Two hosts would destroy a file that they use
+at the same time. So the store records its host and refuses others, and refuses network file systems.
 
-The same host is one with the same boot id or the same host id:
-- The kernel's boot id is the same in every container on the machine, and changes with each boot. Equal boot ids mean
-one kernel, hence safe, whatever a container's name is; this is why a container may be recreated at will.
-- After a boot the host id must be known: ``ONCELOG_HOST_ID`` if set, else the machine id, else the host's name. A
-machine id is absent or empty in most container images, and Docker invents a new name for each container; hence
-containers without one set ``ONCELOG_HOST_ID``, mount the host's /etc/machine-id, or let the store be adopted after a
-boot. A machine id baked into an image is the same on every host that runs it and tells nothing apart; what protects
-then is that network file systems are refused.
+Two hosts are the same if they have the same boot id or the same host id:
+- The kernel's boot id is the same in all containers on a machine, and changes with each boot. Equal boot ids mean one
+kernel, which is safe, whatever the containers' names are. So containers may be recreated at any time.
+- After a boot the host id counts: ``ONCELOG_HOST_ID`` if it is set, else the machine id, else the host's name. Most
+container images have no machine id or an empty one, and Docker gives each container a new name. So containers without a
+machine id must set ``ONCELOG_HOST_ID``, mount the host's /etc/machine-id, or adopt the store after each boot. A machine
+id that is part of an image is the same on all hosts and distinguishes nothing; then only the refusal of network file
+systems protects the file.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LOCAL_FUSE_TYPES = frozenset({
     "fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs",
     "fuse.ntfs-3g",
 })  # fmt: skip
-"""Any other kind of FUSE is taken for remote: most are (sshfs, s3fs, gcsfuse, rclone, juicefs ...)."""
+"""All other kinds of FUSE count as remote, since most are (sshfs, s3fs, gcsfuse, rclone, juicefs ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """What tells hosts apart. `hostname` is for people only."""
+    """Identifies a host. `hostname` is only for people."""
 
     host_id: str
     boot_id: str
@@ -50,11 +50,7 @@ class HostIdentity:
 
     @classmethod
     def here(cls, host_id: str | None = None) -> HostIdentity:
-        """This host.
-
-        Args:
-            host_id: overrides what the machine says; so does the environment variable ``ONCELOG_HOST_ID``.
-        """
+        """This host. `host_id`, or else the environment variable ``ONCELOG_HOST_ID``, overrides the machine's id."""
         hostname = platform.node()
         chosen = host_id or os.environ.get(HOST_ID_VARIABLE)
         return cls(f"set:{chosen}" if chosen else _machine_id() or f"name:{hostname}", _text_of(BOOT_ID), hostname)
@@ -80,14 +76,14 @@ class Mount:
 
 
 def mount_of(path: Path) -> Mount:
-    """The file system on which `path` is, or would be created. Of unknown kind where the system does not tell."""
+    """The file system on which `path` is, or would be created. Its kind is "unknown" if the system does not tell."""
     resolved = path.resolve()
     found = Mount("/", "unknown")
     for line in _text_of(MOUNTS).splitlines():
         # 36 35 98:0 /root-of-mount /mount/point options [optional fields] - type source options   (proc(5))
         place, _, source = line.partition(" - ")
         mount = Mount(_unescaped(place.split(" ")[4]), source.split(" ")[0])
-        # A later line covers an earlier one on the same point.
+        # A later line hides an earlier one at the same mount point.
         if resolved.is_relative_to(mount.point) and len(mount.point) >= len(found.point):
             found = mount
     return found

@@ -1,4 +1,4 @@
-"""A kind of payload: JSON of one value, both ways, with what was written and read last."""
+"""A kind of payload: encodes and decodes one type of value as JSON, with a cache."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 Payload = dict[str, Any]
 
 CACHE_BYTES = 2**20
-"""Payloads each kind remembers: a client reads the same few znodes again and again, often as it wrote them itself."""
+"""Payloads that each kind caches. Clients read the same few znodes repeatedly, often as they wrote them themselves."""
 
 
 class Kind(Generic[T]):
-    """One kind of payload. Remembers what it wrote and read, by its bytes: the values are immutable."""
+    """One kind of payload. Caches the values that it encoded and decoded, by their bytes; values are immutable."""
 
     def __init__(
         self, to_json: Callable[[T], Payload], from_json: Callable[[Payload], T], names: Iterable[str]
@@ -28,13 +28,13 @@ class Kind(Generic[T]):
         self._known_bytes = 0
 
     def encode(self, value: T) -> bytes:
-        """The bytes of a znode that holds `value`."""
+        """The payload for `value`."""
         data = paths.encode(self._to_json(value))
         self._remember(data, value)
         return data
 
     def decode(self, path: str, data: bytes) -> T:
-        """The value in the bytes of the znode at `path`.
+        """The value in the payload of the znode at `path`.
 
         Raises:
             CorruptDataError, UnsupportedFormatError: see `paths.decode`.
@@ -47,7 +47,7 @@ class Kind(Generic[T]):
         return value
 
     def _built(self, payload: Payload) -> T:
-        # A field that this release does not know would be lost with its next write.
+        # A field that this release does not know would be lost by the next write.
         if not payload.keys() <= self._names | {"version"}:
             raise ValueError(f"unknown fields {sorted(payload.keys() - self._names)}")
         return self._from_json(payload)

@@ -1,4 +1,4 @@
-"""What a log has once: the payloads of its fixed znodes and of what keeps and collects its files. Both ways."""
+"""Encodes and decodes the payloads that a log has once: its fixed znodes, and the znodes of holds and collection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST_GENERATION: Final = 1
 
 
 def of_new_log(cluster_id: str) -> Iterator[tuple[str, bytes]]:
-    """The znodes that every log has, and what a new one has in them."""
+    """The fixed znodes of a new log, with their data."""
     yield paths.FORMAT, encode_format(LogFormat(cluster_id))
     yield paths.CLOCK, b""
     yield paths.COMMITS, b""
@@ -23,7 +23,7 @@ def of_new_log(cluster_id: str) -> Iterator[tuple[str, bytes]]:
         yield folder, b""
 
 
-# /format: what makes a store a log
+# /format, which makes a store a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class LogFormat:
     """The payload of ``/format``.
 
     Attributes:
-        cluster_id: identity of the log; empty in the target of a copy that was not finished.
-        folder_mark: the file by which the folder of the data is known as this log's; None until it was written.
-        unfinished_copy: nonce of a copy of metadata that was not finished: the store is no log yet.
+        cluster_id: id of the log; empty in the target of an unfinished copy.
+        folder_mark: name of the file that marks the folder of the data as this log's; None until it is written.
+        unfinished_copy: nonce of an unfinished copy of metadata into this store, which is not a log yet.
     """
 
     cluster_id: str = ""
@@ -49,11 +49,7 @@ def encode_format(found: LogFormat) -> bytes:
 
 
 def decode_format(data: bytes) -> LogFormat:
-    """What ``/format`` says.
-
-    Raises:
-        CorruptDataError, UnsupportedFormatError: see `paths.decode`.
-    """
+    """Raises CorruptDataError, UnsupportedFormatError: see `paths.decode`."""
     return paths.decode(paths.FORMAT, data, _format)
 
 
@@ -71,8 +67,8 @@ class ProducerIdBlocks(NamedTuple):
     """The payload of ``/producer_ids``.
 
     Attributes:
-        next: the first id that nobody has.
-        nonce: of who took the last block.
+        next: the first id that is not taken.
+        nonce: identifies the process that took the last block.
     """
 
     next: int
@@ -107,7 +103,7 @@ def decode_generation(data: bytes) -> int:
 
 
 def encode_hold(writer: str) -> bytes:
-    """What holds, in words."""
+    """The payload of a hold, with a description of its writer."""
     return paths.encode({"writer": writer})
 
 
@@ -117,11 +113,11 @@ def decode_hold(path: str, data: bytes) -> str:
 
 
 class Candidates(NamedTuple):
-    """Files that nothing names, as collections found them.
+    """Unreferenced files that collections found.
 
     Attributes:
-        found_ms: when each was found first, in milliseconds of the store's time.
-        parts: names of the znodes that hold more of them; only the first znode names any.
+        found_ms: when each file was first found, in milliseconds of the store's time.
+        parts: names of the znodes with more of them; only the first znode has any.
     """
 
     found_ms: Mapping[str, int]
@@ -143,7 +139,7 @@ def decode_candidates(path: str, data: bytes) -> Candidates:
 
 
 def _candidates(payload: dict[str, Any]) -> Candidates:
-    if "files" in payload:  # they were remembered by the generation once, which does not tell for how long
+    if "files" in payload:  # an older form had the generation instead of the time, which is not enough
         return Candidates({})
     found_ms = {name: fields.number(found_ms) for name, found_ms in payload["found_ms"].items()}
     return Candidates(found_ms, fields.several(_part, payload.get("parts", [])))

@@ -1,6 +1,6 @@
-"""The znode store in memory: the reference for all others, and the simulator's store.
+"""The znode store in memory: the reference for all other stores, and the simulator's store.
 
-It lives in one process and ends with it. Threads may share it.
+It ends with its process. Threads may share it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ class MemoryZnodeStore(Transacting):
     """`ports.ZnodeStore` in memory.
 
     Args:
-        now_ms: wall clock for ctimes and mtimes.
-        clock: durations and waiting of `transact`.
-        jitter: numbers in [0, 1) that spread the tries of conflicting steps.
+        now_ms, clock, jitter: see `ports.Timing`.
     """
 
     reads_are_atomic = True
@@ -77,20 +75,20 @@ class MemoryZnodeStore(Transacting):
         with self._lock:
             tree = self._open_tree()
             if not is_fresh():
-                raise StaleStepError("the step read its znodes too long ago to write by them")
+                raise StaleStepError("the step's reads are too old for it to write")
             if tree.readers:
-                tree = self._tree = tree.copy()  # open snapshots keep the old one
+                tree = self._tree = tree.copy()  # open snapshots keep the old tree
             tree.apply(ops, self.timing.now_ms())
 
     def fork(self) -> MemoryZnodeStore:
-        """A store of its own that holds the same znodes: for searches that try what may follow."""
+        """An independent store with the same znodes, for searches that try several continuations."""
         twin = MemoryZnodeStore(now_ms=self.timing.now_ms, clock=self.timing.clock, jitter=self.timing.jitter)
         with self._lock:
             twin._tree = self._open_tree().copy()
         return twin
 
     def sync(self) -> None:
-        """Nothing to do: reads see every write that was acknowledged."""
+        """Nothing to do: reads see all acknowledged writes."""
 
     def close(self) -> None:
         self._is_closed = True

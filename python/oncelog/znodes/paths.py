@@ -1,4 +1,4 @@
-"""Every znode path, and the form of every payload: a compact JSON object with a "version".
+"""All znode paths, and the form of all payloads: a compact JSON object with a "version".
 
     /format                                      cluster id, layout version
     /clock                                       set to read the store's time
@@ -19,9 +19,8 @@
     /queries/<prefix>                            QueryLedger
     /queries/<prefix>/rounds/<n>                 owner of one round of a micro-batch
 
-Names chosen by users (transactional ids, groups, prefixes) are percent-encoded where they hold more than letters,
-digits, dot, dash and underscore. Reading never guesses: a payload that does not parse is a CorruptDataError that names
-the path.
+Names that users choose (transactional ids, groups, prefixes) are percent-encoded, except for ASCII letters, digits and
+``-._~``. Reading never guesses: a payload that cannot be parsed is a CorruptDataError with the path.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ GROUPS = "/groups"
 QUERIES = "/queries"
 
 FOLDERS = (TOPICS, TRANSACTIONS, GROUPS, QUERIES)
-"""What is below them is named by users."""
+"""Folders whose znodes have users' names."""
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +68,7 @@ _NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 
 
 def is_number(path_segment: str) -> bool:
-    """Whether a segment is a number as oncelog writes it: Python reads more, such as `٣`, `007` and `1_0`."""
+    """Whether a segment is a number as oncelog writes it. Python's `int` also accepts `٣`, `007` and `1_0`."""
     return _NUMBER.fullmatch(path_segment) is not None
 
 
@@ -89,12 +88,12 @@ def name_at(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder at the top of the tree that a znode is in, or that it is."""
+    """The top-level folder that a znode is in, or that it is."""
     return f"/{path.split('/', 2)[1]}"
 
 
 def topic_of(path: str) -> str | None:
-    """The name of the topic that a znode is part of."""
+    """The name of the topic that a znode belongs to, if any."""
     return name_of(path.split("/", 3)[2]) if path.startswith(f"{TOPICS}/") else None
 
 
@@ -103,7 +102,7 @@ def candidates_part(name: str) -> str:
 
 
 def hold(stream: str, nonce: str) -> str:
-    """A writer of a stream; the writers of one stream differ by their nonces."""
+    """A hold of one write of a stream. The holds of one stream have different nonces."""
     return f"{HOLDS}/{sha256(stream.encode()).hexdigest()[:16]}.{nonce}"
 
 
@@ -121,7 +120,7 @@ def partition(tip: TopicIdPartition) -> str:
 
 
 def is_partition(path: str) -> bool:
-    """Whether the znode is a partition's own, in a tree that is whole."""
+    """Whether this is the path of a partition's znode, if it is a path in a valid tree."""
     return folder_of(path) == TOPICS and path.count("/") == 4
 
 
@@ -144,7 +143,7 @@ def tail_node(tip: TopicIdPartition, base_offset: int) -> str:
 
 
 def tail_name(base_offset: int) -> str:
-    """The last part of a tail node's path: names sort as their offsets do."""
+    """The last segment of a tail node's path. Names sort like their offsets."""
     return f"{base_offset:019d}"
 
 
@@ -169,7 +168,7 @@ def group(group_id: str) -> str:
 
 
 def is_group(path: str) -> bool:
-    """Whether the znode is a group's own, in a tree that is whole."""
+    """Whether this is the path of a group's znode, if it is a path in a valid tree."""
     return folder_of(path) == GROUPS and path.count("/") == 2
 
 
@@ -178,12 +177,12 @@ def group_partition(group_id: str, tip: TopicIdPartition) -> str:
 
 
 def is_group_partition(path: str) -> bool:
-    """Whether the znode holds a group's offset of a partition, in a tree that is whole."""
+    """Whether this is the path of a group's offset for a partition, if it is a path in a valid tree."""
     return folder_of(path) == GROUPS and path.count("/") == 5
 
 
 def group_partition_of(path: str) -> tuple[str, TopicIdPartition]:
-    """The group and partition whose offset is at `path`."""
+    """The group id and the partition of a group's offset at `path`."""
     parts = path.split("/")
     if len(parts) != 6 or parts[:2] != GROUPS.split("/") or not is_number(parts[5]):
         raise CorruptDataError("not the path of a group's partition", path=path)
@@ -198,18 +197,18 @@ def rounds_of(ledger: str) -> str:
 
 
 def _check_canonical(is_so: object, path: str) -> None:
-    """Of several ways to encode a name only one is the path of its znode."""
+    """Of several encodings of a name, only one is the path of its znode."""
     if not is_so:
-        raise CorruptDataError("a path that no name is encoded to", path=path)
+        raise CorruptDataError("a path with an encoding that oncelog does not use", path=path)
 
 
 def is_round(owner: str) -> bool:
-    """Whether an owner is a micro-batch's round rather than one producer's transaction."""
+    """Whether an owner is a micro-batch's round, and not a producer's transaction."""
     return owner.startswith(f"{QUERIES}/")
 
 
 def round_of(owner: str) -> tuple[str, int]:
-    """Prefix and number of a round's path."""
+    """The prefix and the number in a round's path."""
     parts = owner.split("/")
     if len(parts) != 5 or parts[:2] != QUERIES.split("/") or parts[3] != "rounds" or not is_number(parts[4]):
         raise CorruptDataError("not the path of a round", path=owner)
@@ -217,7 +216,7 @@ def round_of(owner: str) -> tuple[str, int]:
 
 
 def producer_of(owner: str) -> ProducerIdAndEpoch:
-    """The (producer id, epoch) that names the transaction of an owner that is no round."""
+    """The (producer id, epoch) in the path of a transaction's owner."""
     parts = owner.split("/")
     producer_id, _, epoch = parts[-1].partition(".")
     if len(parts) != 4 or parts[:2] != TRANSACTIONS.split("/") or not (is_number(producer_id) and is_number(epoch)):
@@ -226,7 +225,7 @@ def producer_of(owner: str) -> ProducerIdAndEpoch:
 
 
 def transactional_id_of(path: str) -> str:
-    """The transactional id of the path of its metadata or of one of its owners."""
+    """The transactional id in the path of its metadata, or of one of its owners."""
     parts = path.split("/")
     if len(parts) not in (3, 4) or parts[:2] != TRANSACTIONS.split("/"):
         raise CorruptDataError("not the path of a transaction", path=path)
@@ -234,7 +233,7 @@ def transactional_id_of(path: str) -> str:
 
 
 def encode(payload: dict[str, Any]) -> bytes:
-    """A payload as it is stored."""
+    """The stored form of a payload."""
     return _ENCODER.encode({"version": PAYLOAD_VERSION, **payload}).encode()
 
 
@@ -247,21 +246,20 @@ _NO_PAYLOAD = (
     TypeError,
     IndexError,
     AttributeError,
-    OverflowError,  # a number that is infinite
+    OverflowError,  # an infinite number
     RecursionError,  # deeper than any payload
-    InvariantViolation,  # a value that cannot be
-    CorruptDataError,  # a path within the payload; the znode's own path is what the error must name
+    InvariantViolation,  # an impossible value
+    CorruptDataError,  # a wrong path within the payload; the error must name the znode's own path
 )
-"""What reading bytes raises that hold no payload of oncelog."""
+"""What reading raises if the data is not a payload of oncelog."""
 
 
 def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
-    """Read a payload.
+    """Decode a payload.
 
     Args:
         path: of the znode, for errors.
-        data: its data.
-        build: makes the value from the JSON object; what it raises on a wrong shape becomes a CorruptDataError.
+        build: makes the value from the JSON object; the errors that it raises become a CorruptDataError.
 
     Raises:
         CorruptDataError: the data is not what oncelog writes there.
@@ -276,7 +274,7 @@ def decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         raise CorruptDataError("a znode does not hold what oncelog writes there", path=path) from error
     if version != PAYLOAD_VERSION:
         raise UnsupportedFormatError(
-            "a znode was written by a newer oncelog; upgrade this one", path=path, found=version, known=PAYLOAD_VERSION
+            "a newer oncelog wrote this znode; upgrade oncelog", path=path, found=version, known=PAYLOAD_VERSION
         )
     try:
         return build(payload)

@@ -1,6 +1,6 @@
-"""How the protocol's values are written into znodes, both ways. One pair of functions per value; `paths` says where.
+"""Encodes and decodes the protocol's values in znodes: a pair of functions for each; `paths` says where they are.
 
-Values are JSON objects, and those that repeat in them are rows (rows.py). What a log has once is in log_payloads.py.
+Values are JSON objects; values that repeat in them are rows (rows.py). log_payloads.py has what a log has only once.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ def _producer_from_json(payload: Payload) -> ProducerEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRecord:
-    """The payload of an owner's znode, whichever kind; `read_owner` adds the zxid of its decision.
+    """The payload of any owner's znode; `owner_state` adds the zxid of its decision.
 
     Attributes:
-        outcome: open, commit or abort.
         partitions, groups: paths of the partitions and group partitions that may list it.
-        participants: the pairs a commit makes visible; None when it is all of them (one producer's transaction).
-        timeout_ms: of a producer's transaction, counted from the znode's ctime; for a round, from its last set.
-        batch_id, fingerprint, run_id, nonce: of a round only.
+        participants: the (producer id, epoch) pairs that a commit makes visible; None for all (a producer's
+            transaction).
+        timeout_ms: for a transaction, since its znode's ctime; for a round, since the last set of its znode.
+        batch_id, fingerprint, run_id, nonce: only rounds have these.
     """
 
     outcome: Outcome
@@ -191,7 +191,7 @@ def _owner_from_json(payload: Payload) -> OwnerRecord:
 
 
 def owner_state(path: str, znode: Znode) -> OwnerState:
-    """What the protocol needs of an owner's znode."""
+    """The owner's state for the protocol, from its znode."""
     owner = decode_owner(path, znode.data)
     participants = None if owner.participants is None else frozenset(owner.participants)
     return OwnerState(owner.outcome, znode.stat.mzxid, participants, owner.partitions, owner.groups)
@@ -231,13 +231,13 @@ def _offset_from_json(offset: Json, metadata: Json) -> OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group's own znode.
+    """The payload of a group's znode.
 
     Attributes:
-        owning_prefix: the transactional-id prefix of the sink that owns its offsets, if one does.
-        is_deleted: a tombstone: the version, which orders commits, goes on if the name comes back.
-        nonce: of the last commit outside any transaction, or of the round that staged offsets: whoever finds its own
-            knows that its commit took place, and that nobody came after it.
+        owning_prefix: the transactional-id prefix of the sink that owns the group's offsets, if one does.
+        is_deleted: whether it is a tombstone. It keeps the version, which orders commits, if the group is used again.
+        nonce: of the last commit outside of a transaction, or of the round that staged offsets. A client that finds
+            its own nonce knows that its commit succeeded, and that there was no later one.
     """
 
     owning_prefix: str | None = None
@@ -289,7 +289,7 @@ _OF_TRANSACTION: dict[str, Callable[[Any], Any]] = {
     "round": partial(fields.maybe, fields.path),
     "nonce": fields.text,
 }
-"""How each field is read; one that is not there has its default."""
+"""The reader of each field. A field that is missing gets its default."""
 
 
 # Kinds ---------------------------------------------------------------------------------------------------------------

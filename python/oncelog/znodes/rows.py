@@ -1,4 +1,4 @@
-"""Values that repeat within a payload, as JSON arrays, which keep tail znodes small: a pair of functions for each."""
+"""Encodes and decodes values that repeat within a payload as JSON arrays, which keeps tail znodes small."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Any
 
 
 def _flat(kind: type[T]) -> tuple[Callable[[T], Row], Callable[[Row], T]]:
-    """The functions of a dataclass of texts and numbers: its row has them in order, each within its bounds."""
+    """The functions of a dataclass of strings and numbers: its row has all fields in order, each within its bounds."""
     hints = get_type_hints(kind, include_extras=True)
     allowed = [_types_and_bounds(hint) for hint in hints.values()]
 
@@ -90,7 +90,7 @@ def span_to_row(span: OwnerSpan) -> Row:
 def span_from_row(row: Row) -> OwnerSpan:
     owner, first, last, producers = fields.rows(row)
     if not fields.rows(producers):
-        raise ValueError("an owner that nobody wrote for")
+        raise ValueError("an owner without producers")
     return OwnerSpan(
         fields.path(owner), fields.number(first), fields.number(last), fields.several(fields.pair, producers)
     )

@@ -1,7 +1,7 @@
-"""Rules that hold on every store alike: which paths there are, and how large a multi may be.
+"""Rules of all stores: which paths are valid, and how large a multi may be.
 
-A path that breaks one is a bug of the caller, who encodes names; hence `InvariantViolation`. A multi may be too large
-because of what others wrote; the caller splits it (`transact.in_parts`).
+An invalid path is a bug in the caller, which must encode names: an `InvariantViolation`. A multi may be too large
+because of what other clients wrote: the caller splits it (`transact.in_parts`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from oncelog.ports import Create, Delete, Op, Set
 ROOT = "/"
 
 _REFUSED_BY_ZOOKEEPER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-"""Control characters, private use, and all that Java writes with surrogates (PathUtils.validatePath)."""
+"""Control characters, private use, and everything that Java encodes as surrogates (PathUtils.validatePath)."""
 
 _REFUSED_SEGMENTS = frozenset({"", ".", ".."})
 
 
 @lru_cache(maxsize=1 << 14)
 def split_path(path: str) -> tuple[str, str]:
-    """The path of the parent and the name below it; two empty strings for the root.
+    """The path of the parent, and the name in it; two empty strings for the root.
 
     Raises:
         InvariantViolation: ZooKeeper would refuse the path.
@@ -49,12 +49,12 @@ def join_path(parent: str, name: str) -> str:
 
 
 def size_of(op: Op) -> int:
-    """Bytes of an operation that count against MULTI_MAX_BYTES: its path and its data."""
+    """The bytes of an operation that count towards MULTI_MAX_BYTES: its path and its data."""
     return len(op.path.encode()) + (len(op.data) if isinstance(op, (Create, Set)) else 0)
 
 
 def ensure_acceptable(ops: Sequence[Op]) -> None:
-    """Refuse a multi that some backend could not take, on all of them.
+    """Refuse a multi that not all backends would accept.
 
     Raises:
         StepTooLargeError: it has too many operations or bytes.
@@ -65,7 +65,7 @@ def ensure_acceptable(ops: Sequence[Op]) -> None:
     size = sum(map(size_of, ops))
     if len(ops) > MULTI_MAX_OPS or size > MULTI_MAX_BYTES:
         raise StepTooLargeError(
-            "more than one step of the metadata store takes; write to fewer partitions at a time, or use shorter names",
+            "a step is too large for the metadata store; write to fewer partitions at a time, or use shorter names",
             operations=len(ops),
             maximum_operations=MULTI_MAX_OPS,
             size_bytes=size,

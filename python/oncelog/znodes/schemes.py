@@ -1,10 +1,10 @@
-"""Which znode stores there are, and how a user's text becomes one of them: ``sqlite:/a/file``, ``zk://host/chroot``...
+"""The registry of znode stores: finds the store for a user's text, such as ``sqlite:/a/file`` or ``zk://host/chroot``.
 
-A store is a package. It registers a `Scheme` as an entry point of the group `GROUP`, under the name of the scheme, and
-oncelog needs no edit; docs/guides/extending-store.md shows how. The built-in ones are a literal table instead, so that
-they are there where oncelog runs without the metadata of its installation: from a zip, or from Spark's py-files.
+A package adds a store by registering a `Scheme` as an entry point in the group `GROUP`, under the scheme's name;
+docs/guides/extending-store.md shows how. The built-in stores are in a table instead, so that they work even without the
+installed package's metadata, as from a zip or Spark's py-files.
 
-Nothing else in oncelog asks which scheme a store has.
+No other module may depend on a store's scheme.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ if TYPE_CHECKING:
 GROUP: Final = "oncelog.znode_stores"
 
 ZNODES_FILE: Final = "znodes.sqlite"
-"""The store of a log that names none, in the folder of its data."""
+"""The default store, in the folder of the log's data."""
 
 _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """One kind of znode store, as oncelog needs to know it. A URL is the scheme's name, a colon, and what it likes.
+    """One kind of znode store. Its URLs are the scheme's name, a colon, and anything that the scheme defines.
 
     Attributes:
-        open: opens the store at a URL that `normalised` returned. The second argument says whether it may create one.
-        normalised: checks a user's URL and returns the one by which any process finds the same store. The second
-            argument is where the log's data is: an absolute folder, or the URL of a bucket. Raises InvalidOptionError.
-        shown: the URL as it may be printed and logged. One that may hold secrets must leave them out.
-        is_there: False where it is known, without asking a server, that there is no store at the URL. Then nothing is
-            opened that must not be created.
-        adopt_host: makes the store at a URL this host's own (``oncelog meta adopt-host``); None if it belongs to none.
-        is_lasting: whether the store outlives its process; else no metadata is copied into it.
+        open: opens the store at a URL from `normalised`. The second argument says whether it may create the store.
+        normalised: checks a user's URL, and returns a URL with which any process finds the same store. The second
+            argument is the place of the log's data: an absolute folder, or the URL of a bucket. Raises
+            InvalidOptionError.
+        shown: returns the URL for printing and logging, without any secrets.
+        is_there: returns False if it is known, without asking a server, that there is no store at the URL. A store that
+            must not be created is not opened then.
+        adopt_host: makes this host the owner of the store (``oncelog meta adopt-host``); None if stores of this scheme
+            belong to no host.
+        is_lasting: whether the store outlives its process. Otherwise no metadata can be copied into it.
     """
 
     open: Callable[[str, bool], ZnodeStore]
@@ -61,11 +63,10 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a store is.
+    """The place of a store.
 
     Attributes:
-        scheme: of its URL.
-        url: normalised: any process finds the same store by it.
+        url: normalised, so that any process finds the same store with it.
     """
 
     scheme: Scheme
@@ -76,11 +77,11 @@ class Place:
 
     @classmethod
     def of(cls, url: str, root: str) -> Place:
-        """Read what a user wrote.
+        """The place that a user's text names.
 
         Args:
-            url: the name of a scheme, a URL, or the path of a folder, in which there is a SQLite file then.
-            root: where the log's data is: an absolute folder, or the URL of a bucket.
+            url: the name of a scheme, a URL, or the path of a folder (for a SQLite file in it).
+            root: the place of the log's data: an absolute folder, or the URL of a bucket.
 
         Raises:
             UsageError: there is no such scheme, or its package cannot be used.
@@ -89,50 +90,38 @@ class Place:
         if is_folder(url):
             url = f"sqlite:{local_path(url) / ZNODES_FILE}"
         if is_servers(url):
-            raise UsageError("a znode store of several hosts is named by its scheme", znodes=url, write=f"zk://{url}")
+            raise UsageError("the URL of a ZooKeeper begins with zk://", znodes=url, write=f"zk://{url}")
         scheme = scheme_named(url.partition(":")[0])
         return cls(scheme, scheme.normalised(url, root))
 
     def is_there(self) -> bool:
-        """Whether there may be a store; see `Scheme`."""
+        """Whether a store may exist there; see `Scheme.is_there`."""
         return self.scheme.is_there(self.url)
 
     def open(self, *, create: bool) -> ZnodeStore:
-        """Open the store.
-
-        Args:
-            create: whether it may be created.
-        """
+        """Open the store; `create` says whether it may be created."""
         return self.scheme.open(self.url, create)
 
     def adopt_host(self) -> None:
-        """Make the store this host's own.
-
-        Raises:
-            UsageError: it belongs to no host.
-        """
+        """Make this host the owner of the store. Raises a UsageError if such stores belong to no host."""
         if self.scheme.adopt_host is None:
             raise UsageError("this znode store belongs to no host, so there is nothing to adopt", znodes=str(self))
         self.scheme.adopt_host(self.url)
 
 
 def is_folder(text: str) -> bool:
-    """Whether a text is the path of a folder: a slash or ``.`` or ``~`` tells it from the name of a store."""
+    """Whether a text is the path of a folder: unlike a store's name, it has a slash or begins with ``.`` or ``~``."""
     found = _URL.fullmatch(text)
     return (found is None or found[1] == "file") and ("/" in text or text.startswith((".", "~")))
 
 
 def scheme_named(name: str) -> Scheme:
-    """The scheme of this name.
-
-    Raises:
-        UsageError: there is none, or its package cannot be used.
-    """
+    """The scheme with this name. Raises a UsageError if there is none, or if its package cannot be used."""
     claims = [claim for claim in _claims(tuple(sys.path)) if claim.name == name]
     if name in BUILT_IN:
         if claims:
             raise UsageError(
-                "a package claims a scheme of znode stores that is oncelog's own; remove the package",
+                "a package registers a scheme of znode stores that oncelog has built in; remove the package",
                 scheme=name,
                 packages=_distributions(claims),
             )
@@ -141,7 +130,7 @@ def scheme_named(name: str) -> Scheme:
         raise _unknown(name)
     if len(claims) > 1:
         raise UsageError(
-            "several packages claim one scheme of znode stores; keep one of them",
+            "several packages register the same scheme of znode stores; keep only one of them",
             scheme=name,
             packages=_distributions(claims),
         )
@@ -149,18 +138,14 @@ def scheme_named(name: str) -> Scheme:
 
 
 def shown(url: str) -> str:
-    """A store's URL as it may be printed and logged.
-
-    Raises:
-        UsageError: see `Place.of`.
-    """
+    """A store's URL for printing and logging, without secrets. Raises a UsageError: see `scheme_named`."""
     return scheme_named(url.partition(":")[0]).shown(url)
 
 
 @lru_cache(maxsize=4)
 def _claims(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The schemes of other packages. Looking for them takes some milliseconds; `path` is where Python looks."""
-    from importlib.metadata import entry_points  # a tenth of what `import oncelog` takes
+    """The schemes of other packages, cached by Python's `path`, since the search takes some milliseconds."""
+    from importlib.metadata import entry_points  # takes a tenth of the time of `import oncelog`
 
     return tuple(entry_points(group=GROUP))
 
@@ -172,7 +157,7 @@ def _loaded(claim: EntryPoint) -> Scheme:
     except Exception as error:
         raise UsageError("the package of this znode store cannot be loaded", **about, reason=repr(error)) from error
     if not isinstance(found, Scheme):
-        raise UsageError("what the package of this znode store registers is no oncelog.znodes.schemes.Scheme", **about)
+        raise UsageError("the package of this znode store must register an oncelog.znodes.schemes.Scheme", **about)
     return found
 
 
@@ -201,8 +186,8 @@ def _sqlite_url(url: str, root: str) -> str:
         return f"sqlite:{absolute(place)}"
     if "://" in root:
         raise UsageError(
-            "an object store holds the data files only; say where the metadata is, by znodes=zk://host:port/chroot, or "
-            "by znodes=sqlite:/a/file where one host uses the log",
+            "an object store can only hold the data files; say where the metadata is with "
+            "znodes=zk://host:port/chroot, or with znodes=sqlite:/a/file if a single host uses the log",
             path=root,
         )
     return f"sqlite:{Path(root) / ZNODES_FILE}"
@@ -214,7 +199,7 @@ def _sqlite_file(url: str) -> Path:
 
 def _memory_url(url: str, root: str) -> str:
     if url != "memory":
-        raise InvalidOptionError("a store in memory has no place: write memory", znodes=url)
+        raise InvalidOptionError("a store in memory has no place: write only memory", znodes=url)
     return url
 
 
@@ -240,5 +225,5 @@ BUILT_IN: Final = {
         is_there=lambda url: is_there(_sqlite_file(url)),
         adopt_host=lambda url: SqliteZnodeStore.adopt_host(_sqlite_file(url)),
     ),
-    "zk": Scheme(open=_zookeeper_store, normalised=_zookeeper_url),  # a URL of it holds no secrets (address.py)
+    "zk": Scheme(open=_zookeeper_store, normalised=_zookeeper_url),  # its URLs have no secrets (address.py)
 }

@@ -1,11 +1,11 @@
-"""`transact`: run a step on a snapshot, commit what it read and wrote as one multi, run it again on conflict.
+"""`transact`: runs a step on a snapshot, commits its reads and writes as one multi, and runs it again on a conflict.
 
-A store gets it by its base class `Transacting`. It is the only caller of `multi` in oncelog.
+A store gets it from its base class `Transacting`. It is the only caller of `multi` in oncelog.
 
-A znode that is deleted and created again starts at version 0, so that an old version may come back and a step that
-read the old znode would pass its check. Assumptions: what can be recreated stays as a tombstone for
-limits.TOMBSTONE_MS; a step writes only while its snapshot is younger than its deadline, which is far shorter, and
-that is asked under the store's lock (a process may be stopped anywhere before). Hence no old version returns in time.
+A znode that is deleted and created again starts at version 0, so an old version may come back, and a step that read the
+old znode would pass its check. Assumptions: a znode that can be created again stays as a tombstone for
+limits.TOMBSTONE_MS. A step writes only while its snapshot is younger than its deadline, which is far shorter; this is
+checked under the store's lock, since a process may be suspended anywhere before. Hence no version comes back in time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ IsFresh = Callable[[], bool]
 ReadSet = dict[str, Stat]
 
 UNKNOWN_OUTCOME_ATTEMPTS = 5
-"""Of one step whose answer is lost."""
+"""How often a step is run if its answers are lost."""
 
 
 def always_fresh() -> bool:
-    """For a multi that rests on no earlier reads."""
+    """For a multi that does not depend on earlier reads."""
     return True
 
 
 class Transacting:
-    """The base class of every store: its `transact`, made of what else the store provides."""
+    """The base class of all stores: implements `transact` with the store's other methods."""
 
     def transact(self: ZnodeStore, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
         """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
@@ -68,15 +68,15 @@ def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: in
             return result.believed()
         if store.reads_are_atomic and refused is not None and refused == conflict.refused:
             raise CorruptDataError(
-                "the znode store is damaged: it refused a step twice, though nothing that the step had read changed "
-                "between; restore it from a backup",
+                "the znode store is damaged: it refused a step twice, although nothing that the step read had changed "
+                "in between; restore it from a backup",
                 path=conflict.path,
             )
         refused = conflict.refused
         pause_ms = round(timing.jitter() * CONFLICT_PAUSE_MAX_MS)
         if timing.clock.monotonic_ms() + pause_ms - began_ms >= deadline_ms:
             raise TransactConflictError(
-                "others kept changing what this step reads, until its deadline; make the same call again",
+                "other writers kept changing what this step reads, until its deadline; make the same call again",
                 path=conflict.path,
                 attempts=attempts,
                 deadline_ms=deadline_ms,
@@ -86,17 +86,16 @@ def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: in
 
 
 def resolving(step: Callable[[], T], *, also: tuple[type[RetriableError], ...] = ()) -> T:
-    """Run an idempotent step again while its outcome is unknown (invariant I5).
+    """Run an idempotent step, and again while its outcome is unknown (invariant I5).
 
     Args:
-        step: to run.
-        also: other errors to try again after.
+        also: other errors after which to run it again.
     """
     return resolving_told(lambda is_repeated: step(), also=also)
 
 
 def resolving_told(step: Callable[[bool], T], *, also: tuple[type[RetriableError], ...] = ()) -> T:
-    """`resolving` of a step that is told whether an earlier run of it may have been done."""
+    """Like `resolving`, but the step's argument says whether an earlier run of it may have succeeded."""
     unknown: OutcomeUnknownError | None = None
     for left in reversed(range(UNKNOWN_OUTCOME_ATTEMPTS)):
         try:
@@ -104,24 +103,23 @@ def resolving_told(step: Callable[[bool], T], *, also: tuple[type[RetriableError
         except OutcomeUnknownError as error:
             unknown = error
         except RetriableError as error:
-            # That nothing was written is true of this attempt, and says nothing of the one before.
+            # Nothing was written by this run, but an earlier one may have succeeded.
             if not left or not isinstance(error, also):
                 raise unknown or error from None
     raise unknown or OutcomeUnknownError("the step was not answered")
 
 
 def in_parts(parts: Sequence[P], run: Callable[[Sequence[P]], T]) -> list[T]:
-    """Run a step for all of `parts`, or for one half after the other where all are more than a step takes.
+    """Run a step for all `parts`. If it is too large, run it for each half, one after the other.
 
-    How large a step is depends on what others wrote into the znodes it sets, so nobody knows before.
+    The size of a step depends on what others wrote into the znodes that it sets, so it is not known before.
 
     Args:
         parts: in the order in which they are done.
-        run: one step for some of them, idempotent; it is not called without any.
+        run: runs one idempotent step for some of them; it is never called without parts.
 
     Raises:
-        StepTooLargeError: one part alone is too large.
-        Whatever `run` raises; parts before it are done then.
+        StepTooLargeError: a single part is too large. Earlier parts are done, as after any other error of `run`.
     """
     if not parts:
         return []
@@ -136,7 +134,7 @@ def in_parts(parts: Sequence[P], run: Callable[[Sequence[P]], T]) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class _Result(Generic[T]):
-    """What a run of a step returned or raised; believed only after its checks held."""
+    """What a run of a step returned or raised. It counts only after the run's checks held."""
 
     value: T | None
     error: Exception | None
@@ -145,7 +143,7 @@ class _Result(Generic[T]):
     def of(cls, step: Callable[[ZnodeView], T], view: ZnodeView) -> _Result[T]:
         try:
             return cls(step(view), None)
-        except Exception as error:  # noqa: BLE001 - it is raised again once the reads it rests on are confirmed
+        except Exception as error:  # noqa: BLE001 - it is raised again once the reads that led to it are confirmed
             return cls(None, error)
 
     def believed(self) -> T:
@@ -160,11 +158,11 @@ class _Conflict:
 
     path: str
     refused: ReadSet | None = None
-    """What the run rests on, if the store refused the run's multi."""
+    """The run's read set, if the store refused its multi."""
 
 
 def _commit(store: ZnodeStore, view: BufferedView, result: _Result[T], is_fresh: IsFresh) -> _Conflict | None:
-    """Commit what a run read and wrote. Returns None for success."""
+    """Commit a run's reads and writes; returns None if that succeeded."""
     if view.torn_path is not None:
         return _Conflict(view.torn_path)
     writes = result.error is None and view.has_writes
@@ -184,7 +182,7 @@ def _commit(store: ZnodeStore, view: BufferedView, result: _Result[T], is_fresh:
 
 
 def _ensure_is_conflict(failure: MultiFailedError, ops: Sequence[Op]) -> None:
-    """Tell a conflict from a step that could never pass, by the order of `BufferedView.ops`."""
+    """Raise if the failure is no conflict but a step that can never succeed; relies on the order of `ops()`."""
     op = ops[failure.index]
     if failure.refusal is Refusal.NOT_EMPTY:
         raise InvariantViolation(f"a step deletes a znode that has children [path={op.path!r}]") from failure
@@ -193,9 +191,9 @@ def _ensure_is_conflict(failure: MultiFailedError, ops: Sequence[Op]) -> None:
 
 
 def _freshness(timing: Timing, deadline_ms: int) -> IsFresh:
-    """Whether reads that begin now are still younger than the deadline when it is asked.
+    """A function that says whether reads that begin now are still younger than the deadline when it is called.
 
-    By both clocks: durations may stand still while a virtual machine is paused, and the wall clock may be set back.
+    It uses both clocks: durations may stop while a virtual machine is paused, and the wall clock may be set back.
     """
     durations_ms, wall_ms = timing.clock.monotonic_ms(), timing.now_ms()
     return lambda: timing.clock.monotonic_ms() - durations_ms < deadline_ms and timing.now_ms() - wall_ms < deadline_ms

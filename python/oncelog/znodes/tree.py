@@ -1,7 +1,6 @@
-"""All znodes as one tree in the memory, with ZooKeeper's conditions in their plainest form.
+"""All znodes as one tree in memory, with ZooKeeper's conditions in their simplest form.
 
-The store in memory is made of it, and any store may be that keeps its znodes as a whole
-(docs/guides/extending-store.md).
+The store in memory uses it, and so can any store that keeps all its znodes in memory (docs/guides/extending-store.md).
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ NEW: Final[Mapping[str, Znode]] = {ROOT: Znode(b"", Stat(czxid=0, mzxid=0, ctime
 
 
 class Tree:
-    """`ports.ZnodeReader` over znodes and the names below each.
+    """`ports.ZnodeReader` over znodes, and the names of their children.
 
-    Copies share their sets of names; `_own` are the paths whose set this tree may change.
+    Copies share their sets of names. `_own` has the paths whose sets this tree may change.
 
     Args:
-        znodes: all of them, the root included.
+        znodes: all znodes, including the root.
         zxid, last_ms: of the last multi that wrote.
 
     Attributes:
-        readers: snapshots that rest on this tree; it must not change as long as there are any.
+        readers: number of open snapshots of this tree. While there are any, it must not change.
     """
 
     def __init__(self, znodes: Mapping[str, Znode] = NEW, zxid: int = 0, last_ms: int = 0) -> None:
@@ -42,7 +41,7 @@ class Tree:
             self._names[parent].add(name)
 
     def copy(self) -> Tree:
-        """The same znodes in a tree of its own."""
+        """An independent tree with the same znodes."""
         twin = Tree({}, self.zxid, self.last_ms)
         twin.znodes, twin._names = self.znodes.copy(), self._names.copy()
         self._own, twin._own = set(), set()
@@ -63,14 +62,13 @@ class Tree:
         return [(name, self.znodes[join_path(path, name)]) for name in self.children(path)]
 
     def apply(self, ops: Sequence[Op], now_ms: int) -> bool:
-        """Carry out a multi.
+        """Apply a multi.
 
         Args:
-            ops: its operations.
-            now_ms: the wall clock. Where it went back, the time of the tree stands still.
+            now_ms: the wall clock. If it went back, the tree's time stays the same.
 
         Returns:
-            whether it wrote anything: a multi of checks alone takes no zxid.
+            whether it wrote anything. A multi with only checks takes no zxid.
 
         Raises:
             MultiFailedError: an operation's condition does not hold; nothing was applied.
@@ -91,7 +89,7 @@ class Tree:
         return True
 
     def _refusal(self, op: Op) -> Refusal | None:
-        """ZooKeeper's conditions, in its order."""
+        """Check ZooKeeper's conditions, in ZooKeeper's order."""
         znode = self.znodes.get(op.path)
         if isinstance(op, Create):
             if op.path != ROOT and split_path(op.path)[0] not in self.znodes:
@@ -116,7 +114,7 @@ class Tree:
                 self._put(path, None)
 
     def _put(self, path: str, znode: Znode | None) -> None:
-        """Make the znode at `path` this one, or none."""
+        """Replace the znode at `path`, or remove it."""
         parent, name = split_path(path)
         if znode is None:
             del self.znodes[path], self._names[path]
@@ -129,7 +127,7 @@ class Tree:
                 self._own_names(parent).add(name)
 
     def _own_names(self, path: str) -> set[str]:
-        """The names below `path`, to be changed."""
+        """The set of names below `path`, which may be changed."""
         if path not in self._own:
             self._names[path] = set(self._names[path])
             self._own.add(path)

@@ -1,16 +1,16 @@
-"""The view that a step of `transact` reads and writes through.
+"""The view through which a step of `transact` reads and writes.
 
-It never writes to the store: it remembers what was read, keeps the writes, shows them to later reads, and tells at the
-end which one multi stands for the step.
+It never writes to the store. It records the reads, buffers the writes and shows them to later reads, and at the end
+returns one multi for the whole step.
 
-Why such a multi passes only if nothing that the step saw has changed (invariant I3):
-- Every znode that the step read is in the multi with the version it had: as `Check`, or as the `Set` or `Delete` that
-  the step made of it.
-- A multi cannot check that a znode is absent, or which children there are. But whoever creates or deletes a znode sets
-  its parent, or creates or deletes the parent too; so each change of absence or children changes the version of the
-  nearest ancestor that existed. That ancestor is read, and so checked.
-- Versions are read before what they stand for: an ancestor before an absence is believed, a parent before its children
-  are listed. Hence a change between the two reads makes the check fail, and none slips through.
+Why this multi succeeds only if nothing that the step read has changed (invariant I3):
+- Every znode that the step read is in the multi with the version that it had: as a `Check`, or as the step's `Set` or
+  `Delete`.
+- A multi cannot check that a znode is absent, or which children there are. But every create or delete of a znode also
+  sets, creates or deletes its parent. So if an absence or a child list changes, the version of the nearest existing
+  ancestor changes. That ancestor is read, and therefore checked.
+- A version is read before the absence or the children that it stands for. So if there is a change between the two
+  reads, the check fails.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from oncelog.znodes.errors import NodeExistsError, NoNodeError
 from oncelog.znodes.rules import ROOT, join_path, parent_of, split_path
 
 NOT_YET: Final = -1
-"""In the Stat of a znode that this step wrote: the zxid and the times that it will get."""
+"""The zxid and the times in the Stat of a znode that this step wrote: they are not known yet."""
 
 
 class BufferedView:
     """`ports.ZnodeView` over a reader.
 
-    A znode that the step wrote shows the version it will get, and `NOT_YET` for the zxid and time of the write.
+    A znode that the step wrote has the version that it will get, and `NOT_YET` as zxid and time of the write.
 
     Args:
-        reader: of a snapshot that is open as long as the view is used.
-        reads_are_atomic: the reader sees one moment; else its reads are in order of time, no more.
+        reader: of a snapshot that stays open while the view is used.
+        reads_are_atomic: whether all reads show one moment. Otherwise they are only in order of time.
     """
 
     def __init__(self, reader: ZnodeReader, *, reads_are_atomic: bool) -> None:
@@ -48,7 +48,7 @@ class BufferedView:
         self._deleted: set[str] = set()
         self._touched: set[str] = set()  # parents of created and deleted znodes
         self.torn_path: str | None = None
-        """A path that was absent and appeared while its ancestor was read: the step cannot be committed."""
+        """A path that was absent, and appeared while its ancestor was read. The step cannot be committed."""
 
     # Reads
 
@@ -97,7 +97,7 @@ class BufferedView:
 
     def create_blind(self, path: str, data: bytes = b"") -> None:
         if path not in self._read and self.get(parent_of(path)) is not None:
-            self._read[path] = None  # as the caller knows; its parent is in the read set
+            self._read[path] = None  # the caller guarantees it; the parent is in the read set
         self.create(path, data)
 
     def set(self, path: str, data: bytes) -> None:
@@ -107,7 +107,7 @@ class BufferedView:
 
     def set_blind(self, path: str, data: bytes) -> None:
         if path in self._read:
-            self.set(path, data)  # what was read is checked, whoever writes it
+            self.set(path, data)  # a znode that was read is always checked
         else:
             split_path(path)
             self._blind[path] = data
@@ -124,25 +124,25 @@ class BufferedView:
             self._set.pop(path, None)
             self._deleted.add(path)
 
-    # What the step amounts to
+    # The multi
 
     @property
     def has_writes(self) -> bool:
         return bool(self._created or self._set or self._blind or self._deleted or self._touched)
 
     def read_set(self) -> dict[str, Stat]:
-        """All that the step rests on: it holds as long as none of these znodes changes."""
+        """The existing znodes that the step read. Its result is valid as long as none of them changes."""
         return {path: znode.stat for path, znode in self._read.items() if znode is not None}
 
     def checks(self) -> list[Op]:
-        """The read set alone."""
+        """Operations that only check the read set."""
         return [Check(path, stat.version) for path, stat in self.read_set().items()]
 
     def ops(self) -> list[Op]:
-        """The read set and the writes, one operation for each path.
+        """Operations for the read set and the writes, one for each path.
 
-        Deletes go children first, creates parents first. Blind sets come last: one of them fails only if everything
-        that the step read still holds, so that the znode is missing in truth and not by a race.
+        Children are deleted before parents, and created after them. Blind sets come last: one can only fail if
+        everything that the step read is unchanged. Then the znode is really missing, and it is not a race.
         """
         self._ensure_parents_stay()
         versions = {path: stat.version for path, stat in self.read_set().items()}
@@ -156,7 +156,7 @@ class BufferedView:
         ]
 
     def _sets(self) -> dict[str, bytes]:
-        """The step's own sets, and the same data again for parents that it touched and left alone."""
+        """The step's sets, and sets to the same data for parents of created and deleted znodes."""
         touched = {path: self._read[path] for path in sorted(self._touched - self._deleted)}
         unchanged = {path: znode.data for path, znode in touched.items() if znode is not None}
         return unchanged | self._set
@@ -196,11 +196,11 @@ class BufferedView:
         self._set[path] = data
 
     def _read_ancestor_of_absent(self, path: str) -> None:
-        """Put the nearest existing ancestor into the read set, and see that the absence outlived reading it."""
+        """Add the nearest existing ancestor to the read set, and check that `path` is still absent after that read."""
         ensure(path != ROOT, "the root znode exists always")
         ancestor = parent_of(path)
         if ancestor in self._read or self._read_once(ancestor) is None or self._reads_are_atomic:
-            return  # the ancestor was read first; or it is absent itself, which was seen to by now
+            return  # the ancestor was read before; or it is absent itself, and its own ancestor was read
         if self._reader.get(path) is not None:
             self.torn_path = path
 

@@ -1,7 +1,7 @@
-"""Walking over znodes without holding more than a few of them: for tools that look at all of a store.
+"""Walks over znodes, with only a few of them in memory, for tools that read a whole store.
 
-Every znode is read by itself and no snapshot is held, since a walk may take minutes. Beside writers it shows each znode
-at a moment of its own and passes over what is deleted meanwhile.
+There is no snapshot, since a walk may take minutes. If others write at the same time, it shows each znode at a
+different moment, and skips those that are deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from oncelog.ports import Znode, ZnodeReader
 from oncelog.znodes.rules import join_path
 
 ZNODES_PER_READ = 100
-"""Read in one round trip, and held at each depth: some megabytes, if all of them are as large as znodes get."""
+"""Znodes that are read in one round trip, and kept in memory at each depth: at most some megabytes."""
 
 
 def paths_below(reader: ZnodeReader, path: str) -> list[str]:
-    """The paths of the children, by name."""
+    """The paths of the children, ordered by name."""
     return [join_path(path, name) for name in reader.children(path)]
 
 
 def walk(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
-    """The znode at `path` and all below it, each before its children, siblings by name.
+    """The znode at `path` and all below it, each before its children, and siblings ordered by name.
 
-    Two stores yield the same paths if, and only if, they hold the same tree.
+    Two stores yield the same paths if, and only if, they have the same tree.
     """
     znode = reader.get(path)
     if znode is not None:
@@ -32,7 +32,7 @@ def walk(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
 
 
 def walk_below(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
-    """`walk`, but for the znode at `path` itself."""
+    """Like `walk`, but without the znode at `path` itself."""
     found = paths_below(reader, path)
     for at in range(0, len(found), ZNODES_PER_READ):
         some = found[at : at + ZNODES_PER_READ]
@@ -43,7 +43,7 @@ def walk_below(reader: ZnodeReader, path: str) -> Iterator[tuple[str, Znode]]:
 
 
 def paths_upwards(reader: ZnodeReader, path: str) -> Iterator[str]:
-    """The paths of all znodes below `path`, each after its children: the order in which they can be deleted."""
+    """The paths of all znodes below `path`, each after its children, so that they can be deleted in this order."""
     for below in paths_below(reader, path):
         yield from paths_upwards(reader, below)
         yield below

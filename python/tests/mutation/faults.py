@@ -800,7 +800,7 @@ SETTLING = [
     Fault(
         "a file that may still be named is remembered as unnamed",
         "log/collection.py",
-        "            young.append(name)  # somebody may be about to name it\n            continue\n",
+        "            young.append(name)  # its writer may still name it\n            continue\n",
         "            young.append(name)\n",
         ("unit/log/test_collection.py",),
     ),
@@ -1201,8 +1201,8 @@ OPENING = [
     Fault(
         "a package may take the place of a built-in store",
         "znodes/schemes.py",
-        '        if claims:\n            raise UsageError(\n                "a package claims',
-        '        if False:\n            raise UsageError(\n                "a package claims',
+        '        if claims:\n            raise UsageError(\n                "a package registers',
+        '        if False:\n            raise UsageError(\n                "a package registers',
         ("unit/znodes/test_schemes.py",),
     ),
     Fault(

@@ -110,13 +110,13 @@ def test_the_group_of_a_sink_takes_no_other_commits(spark: SparkSession, log: Lo
 
     with log.consumer(group_id=GROUP) as consumer:
         consumer.assign([tp(0, "in")])
-        with pytest.raises(GroupOwnedError, match="belong to a sink"):
+        with pytest.raises(GroupOwnedError, match="a sink owns the offsets"):
             consumer.commit({tp(0, "in"): 0})
     with started(log, "thief") as producer:
         producer.begin_transaction()
-        with pytest.raises(GroupOwnedError, match="belong to a sink"):
+        with pytest.raises(GroupOwnedError, match="a sink owns the offsets"):
             producer.send_offsets_to_transaction({tp(0, "in"): 0}, GROUP)
-    with pytest.raises(GroupOwnedError, match="belong to a sink"):
+    with pytest.raises(GroupOwnedError, match="a sink owns the offsets"):
         log.admin.alter_offsets(GROUP, {tp(0, "in"): 0})
 
     assert committed(log) == before
@@ -134,7 +134,7 @@ def test_two_sinks_do_not_share_a_group(spark: SparkSession, log: Log, tmp_path:
     write(log, b"b")
     rows = stream(spark, log, groupId=GROUP, startingOffsets="group").select("value")
 
-    with pytest.raises(StreamingQueryException, match="belong to a sink"):
+    with pytest.raises(StreamingQueryException, match="a sink owns the offsets"):
         copy(rows, log, door, tmp_path / "other", groupId=GROUP, transactionalIdPrefix="other")
 
     assert values(log, topic="out") == before
@@ -149,7 +149,7 @@ def test_a_group_that_is_elsewhere_than_the_batch_is_refused(
     log.admin.alter_offsets(GROUP, {tp(0, "in"): 1})
     from_the_beginning = stream(spark, log, groupId=GROUP).select("value")
 
-    with pytest.raises(StreamingQueryException, match="are not where the batch starts"):
+    with pytest.raises(StreamingQueryException, match="does not start at the group's committed offsets"):
         copy(from_the_beginning, log, door, tmp_path / "ck", **SINK)
 
     assert values(log, topic="out") == []

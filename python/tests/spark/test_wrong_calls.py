@@ -87,9 +87,9 @@ CALLS = {
     "read().load()": "a required option is missing [option='path', use='read']",
     'read(subscribe="in").load()': "a required option is missing [option='path', use='read']",
     'read(subscribe="in").load("h1:9092")':
-        "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka:",
+        "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka:",
     'read(subscribe="in").load("/nowhere/at/all")':
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create`",
+        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
     'read(subscribe="in", **{"kafka.bootstrap.servers": "h1:9092"}).load()':
         "unknown option [option='kafka.bootstrap.servers', use='read', did_you_mean='path']",
     "read(**at).load()":
@@ -140,7 +140,7 @@ CALLS = {
     'read(**at, subscribe="in", includeHeaders="yes").load()':
         "the option's value is malformed [option='includeHeaders', value='yes', expected='true or false']",
     'read(path=at["path"], znodes="h1:2181", subscribe="in").load()':
-        "a znode store of several hosts is named by its scheme [znodes='h1:2181', write='zk://h1:2181']",
+        "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181', write='zk://h1:2181']",
     'read(path=at["path"], znodes="sqlit", subscribe="in").load()':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another",
     'read(**at, subscribe="in").schema("value string").load()':

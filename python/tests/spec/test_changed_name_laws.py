@@ -226,7 +226,7 @@ def test_a_sink_that_is_added_before_the_others_in_the_restart_that_replays_a_ba
 ) -> None:
     """It looks like the other one under a new name. conformance: 62."""
     write(log, 0, "run-1", "old")
-    with pytest.raises(BatchRefusedError, match="a sink that was added comes behind"):
+    with pytest.raises(BatchRefusedError, match="a new sink must come after"):
         write(log, 0, "run-2", "added")
     assert not write(log, 0, "run-3", "old")
     assert write(log, 0, "run-3", "added")

@@ -293,7 +293,7 @@ def test_a_writer_that_slept_over_two_collections_is_refused_and_not_left_with_a
         world.time.pass_ms(limits.GENERATION_MIN_AGE_MS)
         world.log.admin.collect()
     late = Append(partition(world.log), ProducerIdAndEpoch(5, 0), 0, None, (Block(old, 0, 10, 0, 1, 0, 0),))
-    with pytest.raises(StaleFileError, match="waited across two collections"):
+    with pytest.raises(StaleFileError, match="older than the previous collection generation"):
         store.transact(lambda view: partition_log.append(view, late))
 
     assert state(world.log).log_end == 0

@@ -431,7 +431,7 @@ def test_the_groups_offsets_become_visible_with_the_batch(log: Log) -> None:
     round_ = begin(log, 0, group_id=GROUP)
     round_.write(written(log, {0: [b"a"]}))
     round_.stage_offsets(offsets(log, 0))
-    with pytest.raises(OncelogError, match="not decided yet"):
+    with pytest.raises(OncelogError, match="in an undecided transaction"):
         committed(log)
     round_.decide()
 
@@ -472,7 +472,7 @@ def test_a_group_that_moved_while_the_batch_was_written_fails_its_decision(log: 
     round_.stage_offsets(offsets(log, 0))
     store = log.services.store
     store.transact(lambda view: groups.next_order(view, GROUP, owning_prefix=PREFIX))
-    with pytest.raises(BatchRefusedError, match="someone else committed"):
+    with pytest.raises(BatchRefusedError, match="another client committed"):
         round_.decide()
     round_.abort()
 

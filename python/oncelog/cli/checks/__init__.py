@@ -1,4 +1,4 @@
-"""What `oncelog doctor` looks at: the installation (`software`), and a log with the place where it is (`place`).
+"""The checks of `oncelog doctor`: of the installation (`software`), and of a log and its place (`place`).
 
-A check reads, asks and measures; it repairs nothing, and writes nothing into a log.
+A check only reads and measures. It must not repair anything, nor write into a log.
 """

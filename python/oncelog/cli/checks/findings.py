@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The results of checks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How it stands with one thing."""
+    """The result of one check."""
 
     OK = "ok"
     NOTE = "note"
-    """It works, or is not needed; but it is good to know."""
+    """It works, or is not needed, but is worth knowing."""
 
     BROKEN = "broken"
 
@@ -21,10 +21,9 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: what was looked at.
-        verdict: how it stands with it.
-        found: what is there.
-        remedy: what to do; None where there is nothing to do.
+        check: what was checked.
+        found: what the check found.
+        remedy: what to do; None if there is nothing to do.
     """
 
     check: str
@@ -34,15 +33,15 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """Nothing to do."""
+    """A finding that needs no attention."""
     return Finding(check, Verdict.OK, found)
 
 
 def note(check: str, found: str, remedy: str | None = None) -> Finding:
-    """Good to know."""
+    """A finding that is worth knowing."""
     return Finding(check, Verdict.NOTE, found, remedy)
 
 
 def broken(check: str, found: str, remedy: str | None = None) -> Finding:
-    """To be mended; an error's own sentence may say how."""
+    """A finding that must be fixed. Without a remedy, `found` is an error that says how."""
     return Finding(check, Verdict.BROKEN, found, remedy)

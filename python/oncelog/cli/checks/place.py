@@ -1,7 +1,6 @@
-"""A log and the place where it is: file system, free space, fsync, locks, store, clock.
+"""Checks a log and its place: file system, free space, fsync, locks, store, clock.
 
-Nothing is written into the log. Whether its file system keeps what it promises is tried with a file of a moment beside
-the log's folder.
+Nothing is written into the log. fsync and locks are tested with a temporary file next to the log's folder.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from oncelog.znodes.schemes import Place
 from oncelog.znodes.sqlite import SQLITE_VERSION
 
 LITTLE_BYTES = 1024**3
-"""Less free space than this is worth a note: a batch of Spark may need as much."""
+"""Less free space than this is worth a note: a Spark batch may need as much."""
 
 NO_BYTES = 64 * 1024**2
-"""Less than this is no space: a data file is rolled at this size."""
+"""Less free space than this counts as none: a data file is rolled at this size."""
 
 SLOW_SYNC_MS = 200
 AHEAD_MS = 60_000
-"""A store whose last write is this far in the future was written under another clock."""
+"""If a store's last write is this far in the future, one of the clocks is wrong."""
 
 _CONNECT_S = 3
 _UNSYNCHRONISED = 5
@@ -50,15 +49,15 @@ _TRY_LOCK = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_
 
 
 def check(path: str | None, znodes: str | None) -> Iterator[Finding]:
-    """Everything.
+    """All checks of a log.
 
     Args:
-        path, znodes: of the log, as `runtime.open` takes them; without a path only what belongs to no log.
+        path, znodes: of the log, as in `runtime.open`; without a path, only the checks that need no log.
     """
     yield ok("SQLite", SQLITE_VERSION)
     yield _clock()
     if path is None:
-        yield note("log", "none named, so none was looked at", "give --path DIR, or set ONCELOG_PATH")
+        yield note("log", "not checked, because none was named", "give --path DIR, or set ONCELOG_PATH")
         return
     try:
         root = absolute(path)
@@ -71,16 +70,16 @@ def check(path: str | None, znodes: str | None) -> Iterator[Finding]:
     servers = list(_servers(place))
     yield from servers
     if all(server.verdict is Verdict.BROKEN for server in servers) and servers:
-        return  # a log that nobody can open takes long to say so
+        return  # opening the log would only fail after a long time
     yield from _log(root, znodes, place)
 
 
 def _clock() -> Finding:
     if wall_ms() < Path(oncelog.__file__).stat().st_mtime * 1000 - AHEAD_MS:
-        return broken("clock", "it is before the time at which oncelog was installed", "set it, by NTP")
-    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)  # Linux has it
+        return broken("clock", "it shows a time before oncelog was installed", "set it with NTP")
+    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)  # only Linux has it
     if adjtimex is not None and adjtimex(ctypes.create_string_buffer(1024)) == _UNSYNCHRONISED:
-        return note("clock", "the kernel does not know it to be synchronised", "run an NTP client on this host")
+        return note("clock", "the kernel says that it is not synchronised", "run an NTP client on this host")
     return ok("clock", moment(wall_ms()))
 
 
@@ -93,7 +92,7 @@ def _file_system(folder: Path) -> Iterator[Finding]:
     there = next(place for place in (folder, *folder.parents) if place.exists())
     yield _space(there)
     if not os.access(there, os.W_OK):
-        yield broken("rights", f"{there} is not writable for this user", "give this user the right to write there")
+        yield broken("rights", f"this user cannot write to {there}", "give this user write permission there")
         return
     yield from _tried(folder, there if there != folder else folder.parent)
 
@@ -102,25 +101,25 @@ def _space(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     found = f"{size(free)} free"
     if free < NO_BYTES:
-        return broken("free space", found, f"free space on {mount_of(folder)}")
+        return broken("free space", found, f"make space on {mount_of(folder)}")
     return (
-        note("free space", found, f"free space on {mount_of(folder)}")
+        note("free space", found, f"make space on {mount_of(folder)}")
         if free < LITTLE_BYTES
         else ok("free space", found)
     )
 
 
 def _tried(folder: Path, beside: Path) -> Iterator[Finding]:
-    """Whether the file system keeps its promises, in a folder of a moment on it that is not the log's."""
+    """Test fsync and locks, in a temporary folder next to the log's on the same file system."""
     if mount_of(beside) != mount_of(folder) or not os.access(beside, os.W_OK):
-        yield note("fsync", f"not tried: it needs a writable folder beside {folder}, on its file system")
+        yield note("fsync", f"not tested: this needs a writable folder next to {folder}, on the same file system")
         return
     try:
         with tempfile.TemporaryDirectory(prefix=".oncelog-doctor-", dir=beside) as trial:
             yield _sync(Path(trial, "file"))
             yield _locks(Path(trial, "file"))
     except OSError as error:
-        yield broken("fsync", f"a file in {beside} cannot be written and synced: {error}", "mend the file system")
+        yield broken("fsync", f"a file in {beside} cannot be written and synced: {error}", "repair the file system")
 
 
 def _sync(path: Path) -> Finding:
@@ -132,7 +131,7 @@ def _sync(path: Path) -> Finding:
     folders.sync(path.parent)
     took_ms = round((time.monotonic() - began_s) * 1000)
     if took_ms > SLOW_SYNC_MS:
-        return note("fsync", f"a file took {took_ms} ms", "a faster disk commits faster; look who else uses this one")
+        return note("fsync", f"a file took {took_ms} ms", "use a faster disk, or see what else uses this one")
     return ok("fsync", f"a file took {took_ms} ms")
 
 
@@ -141,7 +140,7 @@ def _locks(path: Path) -> Finding:
         fcntl.lockf(file, fcntl.LOCK_EX)
         other = subprocess.run([sys.executable, "-ISc", _TRY_LOCK, str(path)], capture_output=True, check=False)
     if other.returncode == 0:
-        return broken("locks", "two processes got one lock", "keep znodes on a local disk, or in a ZooKeeper")
+        return broken("locks", "two processes got the same lock", "keep znodes on a local disk, or in ZooKeeper")
     return ok("locks", "one process at a time")
 
 
@@ -149,7 +148,7 @@ def _locks(path: Path) -> Finding:
 
 
 def _servers(place: Place) -> Iterator[Finding]:
-    """Which servers of a ZooKeeper take connections."""
+    """Whether each server of a ZooKeeper ensemble accepts connections."""
     if place.url.partition(":")[0] != "zk":
         return
     from oncelog.znodes.zookeeper.address import ZookeeperAddress
@@ -158,10 +157,10 @@ def _servers(place: Place) -> Iterator[Finding]:
         host, _, port = server.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-            yield ok(f"ZooKeeper {server}", "takes connections")
+            yield ok(f"ZooKeeper {server}", "accepts connections")
         except OSError as error:
             yield broken(
-                f"ZooKeeper {server}", f"cannot be reached: {error}", "start it, or mend --znodes or the network"
+                f"ZooKeeper {server}", f"cannot be reached: {error}", "start it, or correct --znodes or the network"
             )
 
 
@@ -169,7 +168,7 @@ def _log(root: str, znodes: str | None, place: Place) -> Iterator[Finding]:
     began_s = time.monotonic()
     try:
         if not place.is_there():
-            yield note("log", f"there is none at {root} yet", "oncelog topic create NAME makes one")
+            yield note("log", f"there is none at {root} yet", "oncelog topic create NAME creates one")
             return
         with runtime.open(root, znodes, create=False) as log:
             topics = plural(len(log.admin.list_topics()), "topic")
@@ -181,9 +180,9 @@ def _log(root: str, znodes: str | None, place: Place) -> Iterator[Finding]:
 
 
 def _time_of(log: Log) -> Iterator[Finding]:
-    """Whether the store was last written in the future: time-outs and retention would wait until it comes."""
+    """Whether the store's last write is in the future: time-outs and retention do not advance until then."""
     fixed = log.services.store.get_many([paths.FORMAT, paths.CLOCK, paths.COMMITS, paths.PRODUCER_IDS])
     ahead_ms = max(znode.stat.mtime_ms for znode in fixed if znode is not None) - wall_ms()
     if ahead_ms > AHEAD_MS:
-        found = f"the log was written {duration(ahead_ms)} ahead of this host's clock"
-        yield broken("clock of the log", found, "set the clock of this host, or of the one that wrote, by NTP")
+        found = f"the log's last write is {duration(ahead_ms)} ahead of this host's clock"
+        yield broken("clock of the log", found, "set this host's clock, and that of the host that wrote, with NTP")

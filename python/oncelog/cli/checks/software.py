@@ -1,6 +1,6 @@
-"""The installation: oncelog, Python, its extras; Java, Spark, the jars and the workers' Python, where PySpark is there.
+"""Checks the installation: oncelog, Python and extras; with PySpark also Java, Spark, the jars and the workers' Python.
 
-Spark itself is not started. PySpark is imported only by what finds the jars.
+Spark is not started. Only the code that finds the jars imports PySpark.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from oncelog.errors import OncelogError
 from oncelog.version import __version__
 
 LEAST_JAVA = 17
-"""The oldest that Spark 4 runs on."""
+"""The oldest version that Spark 4 runs on."""
 
 WORKERS_PYTHON = "PYSPARK_PYTHON"
 
 _ANSWER_S = 30
-"""How long a program may take to say its version."""
+"""How long a program may take to print its version."""
 
 _EXTRA = re.compile(r"""([A-Za-z0-9._-]+)[^;]*;.*\bextra == ['"]([a-z]+)['"]""")
 _JAVA = re.compile(r'version "(([0-9]+)[^"]*)"')
@@ -45,7 +45,7 @@ except ImportError:
 
 
 def check() -> Iterator[Finding]:
-    """Everything."""
+    """All checks of the installation."""
     yield ok("oncelog", f"{__version__} in {Path(oncelog.__file__).parent}")
     yield ok("Python", f"{platform.python_version()} at {sys.executable}")
     yield from _extras()
@@ -110,12 +110,12 @@ def _spark(version: str, check_version: Callable[[str], None]) -> Iterator[Findi
 
 
 def _spark_home(home: Path, version: str) -> Finding:
-    """The Spark that SPARK_HOME names, which is started instead of PySpark's own."""
+    """The Spark in SPARK_HOME, which runs instead of PySpark's own."""
     releases = {jar.stem.rpartition("-")[2] for jar in home.glob("jars/spark-core_*.jar")}
     if releases == {version}:
         return ok("SPARK_HOME", f"{home}: Spark {version}")
     there = f"Spark {', '.join(sorted(releases))}" if releases else "no Spark"
-    return broken("SPARK_HOME", f"{home}: {there}", f"unset it, or name a Spark {version}, which PySpark is")
+    return broken("SPARK_HOME", f"{home}: {there}", f"unset it, or set it to a Spark {version}, like PySpark")
 
 
 def _java() -> Finding:
@@ -124,20 +124,18 @@ def _java() -> Finding:
     remedy = f"install Java {LEAST_JAVA} or newer, or set JAVA_HOME to it"
     path = shutil.which(command)
     if path is None:
-        return broken(
-            "Java", f"there is no {command}" + (", which JAVA_HOME names" if home else " on the PATH"), remedy
-        )
+        return broken("Java", f"there is no {command}" + (", as JAVA_HOME says" if home else " on the PATH"), remedy)
     done = _run(path, "-version")
     found = _JAVA.search(done.stderr) if done else None
     if found is None:
-        return broken("Java", f"{path} does not say its version", remedy)
+        return broken("Java", f"{path} does not print its version", remedy)
     if int(found[2]) < LEAST_JAVA:
         return broken("Java", f"{found[1]} at {path}: too old for Spark", remedy)
     return ok("Java", f"{found[1]} at {path}")
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str] | None:
-    """A program that ends well; None where it does not."""
+    """Run a program; None if it fails."""
     try:
         return subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=_ANSWER_S, check=True)
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -153,11 +151,11 @@ def _jars() -> Iterator[Finding]:
         try:
             yield _jar(name, Path(entry.load()()))
         except OncelogError as error:
-            yield note(name, "not there: Spark reads by Python, and Kafka's connector cannot be used", str(error))
+            yield note(name, "missing: Spark reads with Python, and the Kafka connector cannot be used", str(error))
 
 
 def _jar(name: str, path: Path) -> Finding:
-    remedy = "install oncelog anew; in a source tree run: make shims"
+    remedy = "reinstall oncelog; in a source tree run: make shims"
     try:
         with zipfile.ZipFile(path) as jar:
             manifest = jar.read("META-INF/MANIFEST.MF").decode()
@@ -166,7 +164,7 @@ def _jar(name: str, path: Path) -> Finding:
     found = re.search(r"^Implementation-Version: *(\S+)", manifest, re.MULTILINE)
     version = found[1] if found else "unknown"
     if version != __version__:
-        return broken(name, f"of oncelog {version}, and the package is {__version__}: {path}", remedy)
+        return broken(name, f"it is of oncelog {version}, but the package is {__version__}: {path}", remedy)
     return ok(name, f"{version} at {path}")
 
 
@@ -174,31 +172,31 @@ def _jar(name: str, path: Path) -> Finding:
 
 
 def _workers_python() -> Finding:
-    """The interpreter of Spark's workers: PYSPARK_PYTHON, or else the first python3 of the PATH."""
+    """The interpreter of Spark's workers: PYSPARK_PYTHON, or else the first python3 on the PATH."""
     named = os.environ.get(WORKERS_PYTHON)
     command = named or "python3"
     fault = _fault_of(command)
     if fault is None:
-        return ok(WORKERS_PYTHON, command if named else "not set; the first python3 of the PATH is as good")
+        return ok(WORKERS_PYTHON, command if named else "not set; the first python3 on the PATH can be used")
     remedy = f"export {WORKERS_PYTHON}={sys.executable}"
     if named:
         return broken(WORKERS_PYTHON, f"{command} {fault}", remedy)
     return note(
-        WORKERS_PYTHON, f"not set, and {command} {fault}; oncelog.spark.configure sets it on one machine", remedy
+        WORKERS_PYTHON, f"not set, and {command} {fault}; oncelog.spark.configure sets it in local mode", remedy
     )
 
 
 def _fault_of(command: str) -> str | None:
-    """Why Spark's workers cannot be this interpreter; None where they can."""
+    """Why Spark's workers cannot use this interpreter; None if they can."""
     if shutil.which(command) is None:
-        return "is no program"
+        return "is not a program"
     done = _run(command, "-c", _TELL)
     if done is None:
         return "fails"
     python, package = [*done.stdout.split(), ""][:2]
     here = ".".join(platform.python_version_tuple()[:2])
     if python != here:
-        return f"is Python {python}, and this is {here}: Spark refuses that"
+        return f"is Python {python}, but this is Python {here}, and Spark needs the same"
     if not package:
         return "has no oncelog"
-    return None if package == __version__ else f"has oncelog {package}, and this is {__version__}"
+    return None if package == __version__ else f"has oncelog {package}, but this is {__version__}"

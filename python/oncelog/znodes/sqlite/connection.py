@@ -1,13 +1,13 @@
-"""One connection to the store's SQLite file: the only module that speaks to sqlite3.
+"""One connection to the store's SQLite file. No other module may use sqlite3.
 
-It waits where SQLite is busy, turns SQLite's errors into oncelog's, and can be disowned after a fork.
+It waits while SQLite is busy, turns SQLite's errors into oncelog's, and can be disowned after a fork.
 
-Waiting: SQLite's own busy handler sleeps longer the longer it has waited, so newcomers overtake; of eight writers some
-committed nothing for seconds. Here every waiter asks about once a millisecond, and all get their turn. Asking ten times
-as often cost eight writers on two cores a quarter of their transactions; a lock file in front of SQLite's lock was as
-fair and as fast, and is a second lock.
+Waiting: SQLite's own busy handler sleeps longer the longer it has waited, so newer waiters overtake it; of eight
+writers, some committed nothing for seconds. Here every waiter tries about once a millisecond, and all of them get their
+turn. Trying ten times as often cost eight writers on two cores a quarter of their transactions. A lock file in front of
+SQLite's lock was as fair and as fast, but is a second lock.
 
-The file must not be opened and closed by other means in this process: that drops SQLite's POSIX locks.
+No other code in this process may open and close the file: closing it drops SQLite's POSIX locks.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from oncelog.znodes.host import mount_of
 Row = tuple[Any, ...]
 
 SQLITE_VERSION = sqlite3.sqlite_version
-"""Of the library that Python was built with."""
+"""Version of the SQLite library that Python uses."""
 
 
 class FileIdentity(NamedTuple):
-    """Which file is at a path, whatever its name."""
+    """Identifies a file independently of its name."""
 
     device: int
     inode: int
@@ -47,14 +47,14 @@ class FileIdentity(NamedTuple):
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _NO_ACCESS = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA}
-"""A plain SQLITE_ERROR is a table or column that is not there: the statements themselves are known to be right."""
+"""A plain SQLITE_ERROR means a missing table or column, since the statements themselves are correct."""
 
 _WRITE_LOCK_BYTE = 120
-"""Where SQLite's unix VFS keeps WAL_WRITE_LOCK in the -shm file."""
+"""The byte of the -shm file that SQLite's unix VFS locks for WAL_WRITE_LOCK."""
 
 
 def create_database(path: Path, script: str) -> None:
-    """Build a database in WAL mode from `script`. It is whole and on disk when this returns."""
+    """Create a database in WAL mode with `script`. It is complete and on disk when this returns."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -65,7 +65,7 @@ def create_database(path: Path, script: str) -> None:
 
 
 class StoreConnection:
-    """A connection that one thread uses at a time. Statements run outside transactions unless one was begun.
+    """A connection for one thread at a time. Statements run outside of a transaction unless one was begun.
 
     Args:
         path: of an existing file; it is never created here.
@@ -74,15 +74,15 @@ class StoreConnection:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.is_broken = False
-        """An error left it in doubt: close it instead of using it again."""
+        """Whether an error left it in an unknown state: close it, and do not use it again."""
         self.is_inherited = False
         try:
             self.file = _identity(path)
             self._sqlite = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=rw",
                 uri=True,
-                timeout=0,  # waiting is done here
-                isolation_level=None,  # so are transactions
+                timeout=0,  # this class waits by itself
+                isolation_level=None,  # and begins its own transactions
                 check_same_thread=False,
             )
         except OSError as error:
@@ -91,7 +91,7 @@ class StoreConnection:
             raise _translated(error, self._path) from error
         try:
             self.rows("PRAGMA synchronous = FULL")
-            self.rows("PRAGMA fullfsync = ON")  # for macOS, whose fsync alone does not reach the disk
+            self.rows("PRAGMA fullfsync = ON")  # for macOS, where a plain fsync does not reach the disk
             self.rows(f"PRAGMA journal_size_limit = {WAL_KEEP_BYTES}")
         except BaseException:
             self.close()
@@ -102,18 +102,18 @@ class StoreConnection:
         return self._sqlite.in_transaction
 
     def rows(self, sql: str, parameters: Row = ()) -> list[Row]:
-        """Run a statement to its end and return its rows."""
+        """Run a statement; returns all its rows."""
         return self._patiently(sql, parameters)[0]
 
     def change(self, sql: str, parameters: Row) -> int:
-        """Run a writing statement and return how many rows it changed."""
+        """Run a statement that writes; returns how many rows it changed."""
         return self._patiently(sql, parameters)[1]
 
     def begin_reading(self) -> None:
-        """Begin a transaction whose reads all see the moment of the first one.
+        """Begin a transaction in which all reads show the moment of the first one.
 
         Raises:
-            StoreAccessError: the file is no longer the one at this path.
+            StoreAccessError: there is another file, or none, at the path now.
         """
         self.rows("BEGIN")
         self._check_in_place()
@@ -122,8 +122,8 @@ class StoreConnection:
         """Take the store's write lock.
 
         Raises:
-            StoreUnavailableError: another process keeps it.
-            StoreAccessError: the file is no longer the one at this path.
+            StoreUnavailableError: another process holds it for too long.
+            StoreAccessError: there is another file, or none, at the path now.
         """
         self.rows("BEGIN IMMEDIATE")
         self._check_in_place()
@@ -142,7 +142,7 @@ class StoreConnection:
         """Make the transaction durable.
 
         Raises:
-            OutcomeUnknownError: the disk failed; the write may surface later or not.
+            OutcomeUnknownError: the disk failed; the write may or may not appear later.
             StoreUnavailableError: the disk is full; nothing was written.
         """
         try:
@@ -158,7 +158,7 @@ class StoreConnection:
             return
         try:
             self._sqlite.execute("ROLLBACK")
-        except sqlite3.Error:  # closing it has the same effect
+        except sqlite3.Error:  # closing the connection has the same effect
             self.is_broken = True
 
     def close(self) -> None:
@@ -166,17 +166,17 @@ class StoreConnection:
             self._sqlite.close()
 
     def __del__(self) -> None:
-        """A store that is dropped frees its files; since Python 3.13 sqlite3 complains where it has to do so itself."""
+        """Close the file of a store that is dropped; since Python 3.13, sqlite3 warns if it has to do that itself."""
         if hasattr(self, "_sqlite"):
             self.close()
 
     def disown(self) -> None:
-        """Never use or close this connection again: it is a forked copy, and the file's locks are the parent's."""
+        """Never use or close this connection again: it is a forked copy, and the parent holds the file's locks."""
         self.is_inherited = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._sqlite))  # so that no finalizer closes it either
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._sqlite))  # so that no finalizer closes it
 
     def _patiently(self, sql: str, parameters: Row) -> tuple[list[Row], int]:
-        """Run a statement to its end, again as long as SQLite is busy; returns its rows and how many it changed."""
+        """Run a statement, and again while SQLite is busy; returns its rows, and how many it changed."""
         if self.is_inherited:
             raise IllegalStateTransitionError("this snapshot of the znode store belongs to the parent process")
         began_s: float | None = None
@@ -184,7 +184,7 @@ class StoreConnection:
             try:
                 cursor = self._sqlite.execute(sql, parameters)
                 return cursor.fetchall(), cursor.rowcount
-            except UnicodeDecodeError as error:  # where SQLite quotes what it found, in its message
+            except UnicodeDecodeError as error:  # from SQLite's message, which quotes damaged data
                 self.is_broken = True
                 raise _translated(sqlite3.DatabaseError(f"Could not decode to UTF-8: {error}"), self._path) from error
             except sqlite3.Error as error:
@@ -199,17 +199,17 @@ class StoreConnection:
 
 
 def _translated(error: sqlite3.Error, path: Path, *, is_commit: bool = False) -> OncelogError:
-    """The error that says what the caller has to do."""
+    """The error of oncelog for an error of SQLite."""
     code, about = _code(error), {"path": str(path), "reason": str(error)}
     if code in _BUSY:
         return StoreUnavailableError(
-            "the znode store stays locked, so the process that holds it must be stopped or stuck",
+            "the znode store stays locked, so the process that holds the lock must be suspended or stuck",
             holder_pid=_write_lock_holder(path),
             **about,
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreUnavailableError(
-            "the file system of the znode store is full and nothing was written; free space on it",
+            "the file system of the znode store is full, and nothing was written; make space on it",
             file_system=str(mount_of(path)),
             **about,
         )
@@ -224,15 +224,15 @@ def _translated(error: sqlite3.Error, path: Path, *, is_commit: bool = False) ->
 
 def _code(error: sqlite3.Error) -> int:
     """SQLite's primary result code; 0 for errors of the sqlite3 module itself."""
-    if str(error).startswith("Could not decode to UTF-8"):  # the module's own: a text that was never written so
+    if str(error).startswith("Could not decode to UTF-8"):  # raised by the module itself: the text is damaged
         return sqlite3.SQLITE_CORRUPT
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def damaged(path: Path, reason: str) -> CorruptDataError:
     return CorruptDataError(
-        "the file of the znode store is damaged or no store of oncelog: restore it, with the -wal file beside it, "
-        "from a backup, or save what is left with the `.recover` command of sqlite3",
+        "the file of the znode store is damaged, or is not a store of oncelog: restore it from a backup, together with "
+        "its -wal file, or save what is left with the `.recover` command of sqlite3",
         path=str(path),
         reason=reason,
     )
@@ -240,7 +240,7 @@ def damaged(path: Path, reason: str) -> CorruptDataError:
 
 def not_in_place(path: Path) -> StoreAccessError:
     return StoreAccessError(
-        "the file of the znode store was moved or removed while it was open; nothing was written: open the log anew",
+        "the file of the znode store was moved or removed while it was open; nothing was written: open the log again",
         path=str(path),
     )
 
@@ -251,18 +251,18 @@ def _identity(path: Path) -> FileIdentity:
 
 
 def _pause_s(waited_s: float) -> float:
-    """How long to sleep before asking again.
+    """How long to sleep before the next try.
 
-    Commits take a tenth of a millisecond to a few. After a fifth of a second no queue explains the wait: the holder is
-    slow, or stopped, and asking often would only burn the processor it needs.
+    Commits take 0.1 ms to a few ms. After 0.2 s a queue cannot be the reason any more: the holder is slow or suspended,
+    and more tries would only take processor time that it needs.
     """
     return random.uniform(0.0005, 0.0015) if waited_s < 0.2 else random.uniform(0.001, 0.005)
 
 
 def _write_lock_holder(path: Path) -> int | None:
-    """The process that holds the store's write lock, where the system tells (Linux, same process namespace)."""
+    """The process that holds the store's write lock, if the system tells (Linux, same process namespace)."""
     try:
-        inode = Path(f"{path}-shm").stat().st_ino  # never opened: closing it would drop SQLite's locks
+        inode = Path(f"{path}-shm").stat().st_ino  # not opened, because closing it would drop SQLite's locks
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None

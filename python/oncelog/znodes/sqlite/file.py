@@ -1,7 +1,7 @@
-"""The store's file: creating it, refusing what is no store or not ours to use, and moving it to another host.
+"""The store's file: creates it, checks that it is a store that this host may use, and records its host.
 
-Schema: one row per znode, in one tree ordered by parent and name, so that a znode is one lookup and the children of a
-parent are one range. The single row of `meta` holds the last zxid and time, and the host that the file belongs to.
+Schema: one row per znode, in one B-tree ordered by parent and name, so that a znode is one lookup, and the children of
+a parent are one range. The single row of `meta` has the last zxid and time, and the host that the file belongs to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oncelog.znodes.host import HostIdentity, mount_of
 from oncelog.znodes.sqlite.connection import StoreConnection, create_database, damaged
 
 APPLICATION_ID: Final = 0x6F6E636C
-"""In the header of the file: "oncl"."""
+""""oncl", in the header of the file."""
 
 LAYOUT_VERSION: Final = 1
 
@@ -52,11 +52,7 @@ _SCHEMA: Final = f"""
 
 
 def ensure_local(path: Path) -> None:
-    """Refuse a file system that other hosts can mount too, before anything is created on it.
-
-    Raises:
-        StoreHostError: use a store that is made for several hosts.
-    """
+    """Raise a StoreHostError if `path` is on a network file system, before anything is created there."""
     mount = mount_of(path)
     if mount.is_network:
         raise StoreHostError(
@@ -68,23 +64,25 @@ def ensure_local(path: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file.
+    """Whether the file exists.
 
     Raises:
-        StoreAccessError: the system does not say: the path is too long, or a folder above is not for this process.
+        StoreAccessError: the system cannot tell: the path is too long, or a folder is not accessible.
     """
     try:
         return path.exists()
     except OSError as error:
-        raise StoreAccessError("the znode store cannot be looked for", path=str(path), reason=str(error)) from error
+        raise StoreAccessError(
+            "the path of the znode store cannot be read", path=str(path), reason=str(error)
+        ) from error
 
 
 def create_if_missing(path: Path) -> None:
-    """Create the file unless it exists. Many processes may try at once: one creates it, all find it complete.
+    """Create the file if it does not exist. Many processes may try at once; one creates it.
 
-    It is built under another name and renamed, so that an empty or half-made file at `path` is never a new store but
-    always damage. Crash points: before the rename, what is left is replaced by the next try; after it, nothing is left
-    to do.
+    The file is written under another name and then renamed, so that an empty or incomplete file at `path` is always
+    damage, and never a new store. Crash points: before the rename, the next try replaces what is left; after it,
+    nothing is left to do.
     """
     ensure_local(path)
     if is_there(path):
@@ -96,8 +94,8 @@ def create_if_missing(path: Path) -> None:
                 return
             if _beside(path, "-wal").exists():
                 raise CorruptDataError(
-                    "the file of the znode store is gone but its write-ahead log is there: restore both from a backup, "
-                    "or remove the log to begin anew",
+                    "the file of the znode store is gone, but its write-ahead log exists: restore both from a backup, "
+                    "or remove the write-ahead log to start with an empty store",
                     path=str(path),
                 )
             _build_and_rename(path)
@@ -116,7 +114,7 @@ def _build_and_rename(path: Path) -> None:
 
 @contextmanager
 def _folder_locked(folder: Path) -> Iterator[None]:
-    """Exclude other creators. The lock is on the folder itself, so it needs no file and dies with its holder."""
+    """Exclude other creators. The lock is on the folder itself, so it needs no file and ends with its holder."""
     descriptor = os.open(folder, os.O_RDONLY)
     deadline_s = time.monotonic() + STORE_BUSY_MS / 1000
     try:
@@ -139,11 +137,11 @@ def connect_to_store(path: Path) -> StoreConnection:
     """Open an existing store.
 
     Raises:
-        StoreHostError: its file system is mounted by other hosts too.
-        InvalidOptionError: nothing is there.
-        StoreAccessError: the file or its folder is read-only; even reading needs both, for SQLite's locks.
-        CorruptDataError: empty, damaged, or no store of oncelog.
-        UnsupportedFormatError: written by a newer oncelog.
+        StoreHostError: it is on a network file system.
+        InvalidOptionError: it does not exist.
+        StoreAccessError: the file or its folder is read-only; even reading needs write access, for SQLite's locks.
+        CorruptDataError: it is empty or damaged, or not a store of oncelog.
+        UnsupportedFormatError: this oncelog does not know its layout.
     """
     ensure_local(path)
     _ensure_accessible(path)
@@ -157,7 +155,7 @@ def connect_to_store(path: Path) -> StoreConnection:
 
 
 def _ensure_accessible(path: Path) -> None:
-    """Refuse a missing, empty or read-only file with words that help more than SQLite's."""
+    """Refuse a missing, empty or read-only file, with clearer errors than SQLite's."""
     if not is_there(path):
         raise InvalidOptionError("there is no znode store at this path", path=str(path))
     if path.stat().st_size == 0:
@@ -173,14 +171,14 @@ def _ensure_accessible(path: Path) -> None:
 
 
 def _ensure_is_store(connection: StoreConnection, path: Path) -> None:
-    """Refuse what no store of ours is, and one whose pages do not fit together.
+    """Refuse a file that is not a store of oncelog, or whose pages are inconsistent.
 
-    SQLite itself goes by the pages on its way: in a damaged file it may acknowledge a row and not find it again, or
-    lose another one by it. To look at all pages takes 2 ms for 10,000 znodes of 300 bytes, and 30 ms for 100,000.
+    SQLite itself only checks the pages that it uses: in a damaged file it may acknowledge a row and not find it again,
+    or lose another one. Checking all pages takes 2 ms for 10,000 znodes of 300 bytes, and 30 ms for 100,000.
     """
     application_id = connection.rows("PRAGMA application_id")[0][0]
     if application_id != APPLICATION_ID:
-        raise CorruptDataError("this SQLite file is no znode store of oncelog: name another path", path=str(path))
+        raise CorruptDataError("this SQLite file is not a znode store of oncelog: name another path", path=str(path))
     layout = connection.rows("PRAGMA user_version")[0][0]
     if layout != LAYOUT_VERSION:
         raise UnsupportedFormatError(
@@ -197,7 +195,7 @@ def _ensure_is_store(connection: StoreConnection, path: Path) -> None:
 
 
 def claim(connection: StoreConnection, path: Path, here: HostIdentity) -> None:
-    """Record this host as the owner of a new file, and after a boot its new boot id.
+    """Record this host as the owner of a new file, or its new boot id after a boot.
 
     Raises:
         StoreHostError: the file belongs to another host.
@@ -207,12 +205,12 @@ def claim(connection: StoreConnection, path: Path, here: HostIdentity) -> None:
         raise StoreHostError(
             "the znode store belongs to another host, and SQLite is safe on one host only: for several hosts keep the "
             "znodes in ZooKeeper (znodes=zk://host:2181/oncelog). If that host is gone for good, or this is the same "
-            "one under another name, move the store with `oncelog meta adopt-host`; ONCELOG_HOST_ID names a host",
+            "host with another name, run `oncelog meta adopt-host`; ONCELOG_HOST_ID sets a host's name",
             path=str(path),
             store_host=f"{owner.hostname} {owner.host_id}",
             this_host=f"{here.hostname} {here.host_id}",
         )
-    # Under one boot the recorded id stays as it is: containers come and go, and the first one's id is as good as any.
+    # During one boot the recorded host id is kept: containers come and go, and any container's id will do.
     if not owner.host_id or owner.boot_id != here.boot_id:
         record_owner(connection, here)
 
@@ -230,7 +228,7 @@ def record_owner(connection: StoreConnection, owner: HostIdentity) -> None:
 def _owner(connection: StoreConnection) -> HostIdentity:
     rows = connection.rows("SELECT host_id, boot_id, hostname FROM meta")
     if len(rows) != 1 or not all(type(value) is str for value in rows[0]):
-        raise CorruptDataError("the file of the znode store does not say whose it is: restore it from a backup")
+        raise CorruptDataError("the file of the znode store does not name its host: restore it from a backup")
     return HostIdentity(*rows[0])
 
 

@@ -1,15 +1,15 @@
-"""The connections of one process to one file, and what happens to them when the process forks.
+"""The connections of one process to one file, and their handling when the process forks.
 
-SQLite keeps in each process a table of the locks that the process holds on a file. A forked child inherits the table
-but not the locks: while it lists an open connection of the parent, the child's own new connections believe that the
-file is locked already and lock nothing. The parent may then remove the write-ahead log under the child, whose
-acknowledged commits are lost. (Tried with SQLite 3.40: a fresh connection in the child, the inherited one untouched.)
-Hence a process closes its connections before each fork, waits for its other threads to be done with theirs, and lets
-nobody open one until the fork is over. Both sides then open new ones at the next use.
+In each process, SQLite has a table of the locks that the process holds on a file. A forked child inherits the table but
+not the locks. While the table lists an open connection of the parent, new connections of the child take the file for
+already locked, and lock nothing. The parent may then remove the write-ahead log that the child uses, and the child's
+acknowledged commits are lost. (Tested with SQLite 3.40: a new connection in the child, the inherited one unused.) So
+before each fork, a process closes its idle connections and waits until its other threads are done with theirs, and no
+thread can open one until the fork is over. Afterwards both processes open new ones at their next use.
 
-What is in use even then belongs to the forking thread itself, which forked inside a step or a snapshot, or to a thread
-that was not done within FORK_WAIT_MS. The child never uses and never closes such a connection (closing could remove the
-parent's write-ahead log), and cannot use that file at all: it gets an error that says so.
+A connection that is still in use then belongs to the forking thread itself, which forked inside a step or a snapshot,
+or to a thread that was not done within FORK_WAIT_MS. The child must never use or close such a connection (closing could
+remove the parent's write-ahead log). It cannot use this file at all, and gets an error that says so.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from oncelog.znodes.sqlite.connection import StoreConnection
 
 
 class _Visit:
-    """One use of a pool by a thread. It ends once its connection is idle or closed, also where a signal comes between.
+    """One use of a pool by a thread. It ends when its connection is idle or closed, even if a signal interrupts.
 
-    A handler that raises does so where Python code begins or a C function was called. Hence what a signal must not
-    part is here one C call, or an assignment right before one; all else may be done twice.
+    A signal handler can raise when Python code begins, or after a call of a C function. So everything that a signal
+    must not divide is one C call, or an assignment right before one. Everything else may be done twice.
     """
 
     __slots__ = ("connection", "thread")
@@ -43,7 +43,7 @@ class ConnectionPool:
     """Connections to one file, each lent to one thread at a time.
 
     Args:
-        path: of the file, the same text for the same file.
+        path: of the file; always the same string for the same file.
         connect: opens a connection.
     """
 
@@ -53,13 +53,13 @@ class ConnectionPool:
         self._idle: list[StoreConnection] = []
         self._is_closed = False
         self.visits: set[_Visit] = set()
-        """For what is lent or being opened; changed by the gate."""
+        """Visits whose connections are lent or being opened. Only the gate changes it."""
         with _gate.lock:
             _gate.pools.add(self)
 
     @contextmanager
     def lent(self) -> Iterator[StoreConnection]:
-        """A connection for the time of the block."""
+        """A connection to use within the block."""
         visit = _Visit()
         try:
             yield self._lend(visit)
@@ -71,7 +71,7 @@ class ConnectionPool:
                 raise
 
     def close(self) -> None:
-        """Close what is idle now, and what is lent when it comes back."""
+        """Close idle connections now, and lent ones when they come back."""
         with _gate.lock:
             self._is_closed = True
             self.close_idle()
@@ -82,7 +82,7 @@ class ConnectionPool:
             self._idle.pop()
 
     def disown_inherited(self) -> bool:
-        """In a forked child: give up what the parent had open. Returns whether there was, or may be, anything."""
+        """In a forked child: disown the parent's connections. Returns whether there were, or may have been, any."""
         was_in_use = bool(self._idle or self.visits)
         for connection in [*self._idle, *(visit.connection for visit in self.visits)]:
             if connection is not None:
@@ -122,10 +122,10 @@ class ConnectionPool:
 
 
 class _ForkGate:
-    """Keeps a fork and the use of connections apart; one for the process, since forking concerns all of it.
+    """Separates forks from the use of connections. There is one per process, since a fork concerns the whole process.
 
-    The lock is held during the fork itself, so that nobody enters then. It is entered by its own name, never by that of
-    its condition: `Condition.__enter__` is Python code, and a signal in it would leave the lock held.
+    The lock is held during the fork itself, so that nobody enters then. It is always acquired directly, and never
+    through its condition: `Condition.__enter__` is Python code, and a signal in it would leave the lock held.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _ForkGate:
         self._forking: set[int] = set()
 
     def enter(self, pool: ConnectionPool, visit: _Visit) -> None:
-        """Begin to use a connection. Waits for a fork under way, unless the fork waits for this very thread."""
+        """Begin to use a connection. Wait while a fork is in progress, unless the fork waits for this thread."""
         with self.lock:
             if self._forking:
                 self._changed.wait_for(lambda: not self._forking or visit.thread in self._visitors())
@@ -171,7 +171,7 @@ class _ForkGate:
         self.unusable_paths.update(pool.path for pool in list(self.pools) if pool.disown_inherited())
 
     def _visitors(self) -> set[int]:
-        """The threads that use a connection or open one."""
+        """The threads that use or open a connection."""
         return {visit.thread for pool in self.pools for visit in tuple(pool.visits)}
 
 

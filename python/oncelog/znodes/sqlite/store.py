@@ -1,8 +1,9 @@
-"""The embedded znode store: one SQLite file, shared by the processes of one host.
+"""The embedded znode store: one SQLite file, which the processes of one host share.
 
-A step runs on a snapshot (a read transaction, which blocks nobody); the write lock is taken only to check and write, so
-that a process that stops inside a step holds up no one. Every commit is on disk when `multi` returns (WAL,
-synchronous=FULL). Crash points: before COMMIT's frame is in the log nothing happened, after it everything did.
+A step runs on a snapshot: a read transaction, which blocks nobody. The write lock is taken only to check and to write,
+so a process that is suspended inside a step blocks nobody. Every commit is on disk when `multi` returns (WAL,
+synchronous=FULL). Crash points: before the frame of the COMMIT is in the write-ahead log, nothing has happened; after
+it, everything has.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 class SqliteZnodeStore(Transacting):
     """`ports.ZnodeStore` in one SQLite file.
 
-    Threads may share it. Pickled, it carries the path and opens the file again where it is used first. A forked child
-    opens connections of its own; only a fork inside a step or snapshot leaves the child without the store (pool.py).
+    Threads may share it. A pickled store contains the path, and opens the file at its first use. A forked child opens
+    its own connections; only after a fork inside a step or snapshot, the child cannot use the store (pool.py).
 
     Args:
         path: of the file, on a local file system.
-        create: create the file, and missing folders, if there is none.
-        host_id: names this host, instead of its machine id; ``ONCELOG_HOST_ID`` does the same (host.py).
-        now_ms: wall clock for ctimes and mtimes; where it goes back, the store's time stands still.
-        clock: durations and waiting of `transact`.
-        jitter: numbers in [0, 1) that spread the tries of conflicting steps.
+        create: whether to create the file and missing folders.
+        host_id: identifies this host instead of its machine id, like ``ONCELOG_HOST_ID`` (host.py).
+        now_ms, clock, jitter: see `ports.Timing`. If `now_ms` goes back, the store's time stays the same.
 
     Raises:
-        StoreHostError: the file belongs to another host, or lies on a network file system.
-        StoreAccessError: the file or its folder is read-only for this process; later, that it is no longer at its path.
-        CorruptDataError: the file is damaged or no store. UnsupportedFormatError: it is of a newer layout.
+        StoreHostError: the file belongs to another host, or is on a network file system.
+        StoreAccessError: the file or its folder is read-only for this process. In later calls: the file was moved or
+            removed.
+        CorruptDataError: the file is damaged, or not a store.
+        UnsupportedFormatError: this oncelog does not know its layout.
         InvalidOptionError: there is no file, and `create` is False.
     """
 
@@ -59,16 +60,11 @@ class SqliteZnodeStore(Transacting):
     ) -> None:
         self._set_up(Path(path).resolve(), host_id, Timing(now_ms, clock, jitter), create=create)
         with self._pool.lent():
-            pass  # so that a file that is not ours to use is refused now, not at the first read
+            pass  # so that a file that cannot be used is refused now, and not at the first read
 
     @staticmethod
     def adopt_host(path: str | Path, *, host_id: str | None = None) -> None:
-        """Make the store this host's own. Only when no process of its former host uses it any more.
-
-        Args:
-            path: of the file.
-            host_id: as for opening the store.
-        """
+        """Make this host the owner of the store. No process of its former host may use it any more."""
         resolved = Path(path).resolve()
         pool = ConnectionPool(str(resolved), lambda: file.connect_to_store(resolved))
         try:
@@ -108,14 +104,14 @@ class SqliteZnodeStore(Transacting):
             try:
                 connection.begin_writing()
                 if not is_fresh():
-                    raise StaleStepError("the step read its znodes too long ago to write by them")
+                    raise StaleStepError("the step's reads are too old for it to write")
                 _apply(connection, ops, self.timing.now_ms())
                 connection.commit()
             finally:
                 connection.rollback()
 
     def sync(self) -> None:
-        """Nothing to do: reads see every write that was acknowledged."""
+        """Nothing to do: reads see all acknowledged writes."""
 
     def close(self) -> None:
         self._pool.close()
@@ -130,7 +126,7 @@ class SqliteZnodeStore(Transacting):
         self._path = path
         self._host_id = host_id
         self._creates = create
-        self._file: FileIdentity | None = None  # once it is known to be ours
+        self._file: FileIdentity | None = None  # set once the file was checked and claimed
         self.timing = timing
         self._pool = ConnectionPool(str(path), self._connect)
 
@@ -157,7 +153,7 @@ class SqliteZnodeStore(Transacting):
 
 
 def _reopened(path: Path, host_id: str | None, timing: Timing) -> SqliteZnodeStore:
-    """A store that opens its file at the first use; what pickle calls."""
+    """A store that opens its file at the first use. Called by pickle."""
     store = SqliteZnodeStore.__new__(SqliteZnodeStore)
     store._set_up(path, host_id, timing, create=False)
     return store
@@ -210,12 +206,12 @@ def _name(value: object) -> str:
 
 
 def _damaged() -> CorruptDataError:
-    """SQLite gives a value in whatever type its bytes say, also in a column of another one."""
-    return CorruptDataError("the file of the znode store is damaged: a znode has a name or values that cannot be")
+    """SQLite returns a value in the type of its bytes, whatever the type of its column is."""
+    return CorruptDataError("the file of the znode store is damaged: a znode has an impossible name or value")
 
 
 def _apply(connection: StoreConnection, ops: Sequence[Op], wall_now_ms: int) -> None:
-    """Apply all operations to the transaction, or raise MultiFailedError and leave the rest to a rollback."""
+    """Apply all operations in the transaction, or raise a MultiFailedError; the caller must roll back then."""
     zxid, now_ms = 0, 0
     if not all(isinstance(op, Check) for op in ops):
         moments = connection.rows(

@@ -1,7 +1,7 @@
 """The znode store on a ZooKeeper ensemble; needs the extra ``oncelog[zookeeper]``.
 
-From the bottom up: address (what the URL says), credentials (where its secrets are), failures (what each error of kazoo
-means), handler and session (one connection), link (one session per process), store.
+Its modules, from the bottom up: address (the URL), credentials (the place of the secrets), failures (the meaning of
+kazoo's errors), handler and session (one connection), link (one session per process), store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The URL of a znode store on ZooKeeper, and all that it may say.
+"""Parses the URL of a znode store on ZooKeeper.
 
     zk://host:port,host:port/chroot?option=value&option=value
 
-It holds names and numbers only, so that it may be shown, logged, pickled, and kept in a checkpoint.
+It contains only names and numbers, so that it may be shown, logged, pickled, and stored in a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from oncelog.znodes.zookeeper.credentials import DEFAULT_VARIABLE, Auth, Credent
 SCHEME = "zk"
 DEFAULT_PORT = 2181
 CHROOT_MAX_LENGTH = 200
-"""ZooKeeper repeats the chroot in each operation of a multi, and 1000 of them must leave room for MULTI_MAX_BYTES."""
+"""Each operation of a multi repeats the chroot, and 1000 of them must leave room for MULTI_MAX_BYTES."""
 
 _EXAMPLE = "zk://host1:2181,host2:2181,host3:2181/oncelog"
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the connection is encrypted. All files are PEM.
+    """The settings for TLS. All files are PEM.
 
     Attributes:
         ca: certificates to trust instead of the system's.
-        certificate, key: of this client, where the servers ask for one.
-        verify_hostname: whether the server's certificate must be of the host that was asked for.
+        certificate, key: of this client, if the servers ask for one.
+        verify_hostname: whether the server's certificate must be for the host that was connected to.
     """
 
     ca: str | None
@@ -45,20 +45,20 @@ class Tls:
     verify_hostname: bool
 
     def context(self) -> ssl.SSLContext:
-        """What a connection needs of it.
+        """The SSL context for a connection.
 
         Raises:
-            InvalidOptionError: a file cannot be read, or is not what it should be.
+            InvalidOptionError: a file cannot be read, or is not valid.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca)
             context.check_hostname = self.verify_hostname
             if self.certificate is not None:
-                # The callback keeps OpenSSL from asking at the terminal for the password of an encrypted key.
+                # With the callback, OpenSSL does not ask at the terminal for the password of an encrypted key.
                 context.load_cert_chain(self.certificate, self.key, password=lambda: "")
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InvalidOptionError(
-                "a file for TLS cannot be used: it must be PEM, and its key not encrypted",
+                "a file for TLS cannot be used: it must be PEM, and a key must not be encrypted",
                 tls_ca=self.ca,
                 tls_cert=self.certificate,
                 tls_key=self.key,
@@ -69,15 +69,15 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperAddress:
-    """An ensemble, the chroot of one log on it, and how to get there.
+    """An ensemble, the chroot of one log on it, and the settings of the connection.
 
     Attributes:
-        url: what it was parsed from.
+        url: the URL that was parsed.
         servers: host:port, separated by commas.
         chroot: absolute, never the root.
-        timeout_ms: how long a call waits for an answer, reconnecting included.
-        session_ms: after this long without a sign of life either side gives the other up.
-        place: of the credentials; None where none are needed.
+        timeout_ms: how long a call waits for an answer, including reconnects.
+        session_ms: after this long without an answer, client and server end the session.
+        place: of the credentials; None if none are needed.
     """
 
     url: str
@@ -94,10 +94,10 @@ class ZookeeperAddress:
 
     @classmethod
     def parse(cls, url: str) -> ZookeeperAddress:
-        """Read a URL.
+        """Parse a URL.
 
         Raises:
-            InvalidOptionError: it is malformed. The text never repeats a part that could be a secret by mistake.
+            InvalidOptionError: the URL is malformed. The message repeats no part that could be a secret.
         """
         scheme, _, rest = url.partition("://")
         if scheme != SCHEME or not rest:
@@ -105,7 +105,7 @@ class ZookeeperAddress:
         location, _, query = rest.partition("?")
         if "@" in location:
             raise InvalidOptionError(
-                "the URL of a ZooKeeper holds no credentials: add ?auth=digest and put user:password into the "
+                "the URL of a ZooKeeper must not contain credentials: add ?auth=digest, and put user:password into the "
                 f"environment variable {DEFAULT_VARIABLE} or a file that credentials_file names"
             )
         servers, _, chroot = location.partition("/")
@@ -123,7 +123,7 @@ class ZookeeperAddress:
 
 
 def _server(text: str) -> str:
-    """``host:port`` of one server, the port filled in."""
+    """``host:port`` of one server, with the default port if none is given."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
@@ -137,11 +137,11 @@ def _server(text: str) -> str:
 def _chroot(text: str) -> str:
     chroot = f"/{text.rstrip('/')}"
     if chroot == "/":
-        raise InvalidOptionError("name a chroot, the znode that all of the log is below", expected=_EXAMPLE)
+        raise InvalidOptionError("the URL of a ZooKeeper needs a chroot, the log's znode", expected=_EXAMPLE)
     try:
         split_path(chroot)
     except InvariantViolation as error:
-        raise InvalidOptionError("ZooKeeper takes no such chroot", chroot=chroot, reason=str(error)) from None
+        raise InvalidOptionError("ZooKeeper does not accept this chroot", chroot=chroot, reason=str(error)) from None
     if len(chroot.encode()) > CHROOT_MAX_LENGTH:
         raise InvalidOptionError("the chroot is too long", chroot=chroot, maximum=CHROOT_MAX_LENGTH)
     return chroot
@@ -195,7 +195,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _options(query: str) -> dict[str, Any]:
-    """The options of a URL. Errors never repeat a value: somebody may have put a password there."""
+    """The options of a URL. Errors never repeat a value, since it may be a password."""
     given: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         reader = _READERS.get(name)
@@ -204,7 +204,7 @@ def _options(query: str) -> dict[str, Any]:
             suggestion = {"did_you_mean": near[0]} if near else {"known": sorted(_READERS)}
             raise InvalidOptionError("unknown option in the URL of a ZooKeeper", option=name, **suggestion)
         if name in given:
-            raise InvalidOptionError("the option is given twice in the URL of a ZooKeeper", option=name)
+            raise InvalidOptionError("an option is given twice in the URL of a ZooKeeper", option=name)
         try:
             given[name] = reader(text)
         except ValueError as problem:
@@ -221,14 +221,14 @@ def _place(given: dict[str, Any]) -> CredentialsPlace | None:
     if auth in (Auth.DIGEST, Auth.SASL):
         return CredentialsPlace(variable or DEFAULT_VARIABLE, file)
     if variable or file:
-        raise InvalidOptionError("credentials need to know what they are for: add auth=digest or auth=sasl")
+        raise InvalidOptionError("credentials are given without an authentication scheme: add auth=digest or auth=sasl")
     return None
 
 
 def _tls(given: dict[str, Any]) -> Tls | None:
     is_on = given.get("tls", False)
     if not is_on and any(name.startswith("tls_") for name in given):
-        raise InvalidOptionError("options for TLS count only with tls=true")
+        raise InvalidOptionError("options for TLS need tls=true")
     if ("tls_cert" in given) != ("tls_key" in given):
         raise InvalidOptionError("a client certificate needs both tls_cert and tls_key")
     if given.get("auth") is Auth.X509 and "tls_cert" not in given:

@@ -1,7 +1,7 @@
-"""Where the credentials are: an environment variable or a file, never a URL.
+"""Reads the credentials from an environment variable or a file; they are never in a URL.
 
-What is pickled, logged, shown or written to a checkpoint is the name of that place; the secret is read from it in each
-process, each time a connection begins, and handed to the connection alone.
+Only the name of that place is pickled, logged, shown, or written to a checkpoint. Each process reads the secret from it
+for each new connection, and gives it only to that connection.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ DEFAULT_VARIABLE = "ONCELOG_ZOOKEEPER_CREDENTIALS"
 
 
 class Auth(StrEnum):
-    """How a client says who it is."""
+    """How a client authenticates."""
 
     DIGEST = "digest"
-    """User and password, as ZooKeeper's `addauth digest`."""
+    """User and password, as in ZooKeeper's `addauth digest`."""
 
     SASL = "sasl"
-    """User and password by SASL DIGEST-MD5, against the server's JAAS configuration."""
+    """User and password with SASL DIGEST-MD5, as in the server's JAAS configuration."""
 
     X509 = "x509"
     """The client's TLS certificate."""
@@ -32,7 +32,7 @@ class Auth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user and a password. They stay in the process that read them."""
+    """A user and a password. They never leave the process that read them."""
 
     user: str
     password: str = field(repr=False)
@@ -43,20 +43,20 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsPlace:
-    """Names where ``user:password`` is: a file if one is given, else an environment variable."""
+    """The place of ``user:password``: a file if one is given, else an environment variable."""
 
     variable: str = DEFAULT_VARIABLE
     file: str | None = None
 
     def read(self) -> Credentials:
-        """The credentials as they are there now.
+        """The current credentials.
 
         Raises:
-            InvalidOptionError: there are none; the text names the place and never what it holds.
+            InvalidOptionError: there are none, or they are malformed. The message only names the place.
         """
         user, colon, password = self._text().strip().partition(":")
         if not (user and colon and password):
-            raise InvalidOptionError("the ZooKeeper credentials must read user:password", place=str(self))
+            raise InvalidOptionError("the ZooKeeper credentials must be user:password", place=str(self))
         return Credentials(user, password)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class CredentialsPlace:
             if text is None:
                 raise InvalidOptionError(
                     "there are no ZooKeeper credentials: set this environment variable to user:password, or name "
-                    "another place by credentials_env=NAME or credentials_file=/path",
+                    "another place with credentials_env=NAME or credentials_file=/path",
                     variable=self.variable,
                 )
             return text

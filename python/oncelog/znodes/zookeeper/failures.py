@@ -1,7 +1,7 @@
-"""What each error of kazoo means for the caller: the one place that turns them into oncelog's.
+"""The meaning of each error of kazoo for the caller. Only this module turns them into oncelog's errors.
 
-The table goes by the names of kazoo's classes, so that a release of kazoo that lacks one of them works as well; a test
-holds it against the kazoo that is installed. An error that is not in it counts as no answer, which is always safe.
+The table has the names of kazoo's classes, so that it also works with a release of kazoo that lacks some of them; a
+test compares it with the installed kazoo. An error that is not in the table counts as no answer, which is always safe.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ class Meaning(Enum):
     """What an error says about the request."""
 
     NO_ANSWER = auto()
-    """It may have been carried out or not, and this session will not tell any more."""
+    """It may or may not have been applied, and this session will never tell."""
 
     NOT_DONE = auto()
-    """It was not carried out, and may be asked again later."""
+    """It was not applied, and may be sent again later."""
 
     FULL = auto()
-    """It was not carried out: a quota is used up."""
+    """It was not applied: a quota is used up."""
 
     NO_ACCESS = auto()
-    """It was not carried out: the servers do not let this client in."""
+    """It was not applied: the servers deny this client access."""
 
     FOREIGN = auto()
-    """It was not carried out: somebody else put a znode of another kind there."""
+    """It was not applied: another program created a znode of another kind there."""
 
     BY_ANOTHER = auto()
-    """Of an operation in a multi: another operation failed."""
+    """This operation of a multi was not applied because another one failed."""
 
     BUG = auto()
-    """It was not carried out, and nobody should ask for it."""
+    """It was not applied, and should never be sent."""
 
 
 REFUSALS = {
@@ -44,7 +44,7 @@ REFUSALS = {
     "BadVersionError": Refusal.BAD_VERSION,
     "NotEmptyError": Refusal.NOT_EMPTY,
 }
-"""The answers that a caller asks for."""
+"""The errors that callers expect: conditions of operations."""
 
 MEANINGS = {
     "KazooTimeoutError": Meaning.NO_ANSWER,
@@ -61,7 +61,7 @@ MEANINGS = {
     "RetryFailedError": Meaning.NO_ANSWER,
     "ForceRetryError": Meaning.NO_ANSWER,
     "InterruptedError": Meaning.NO_ANSWER,
-    # These name no cause, or one inside the server: it may have come before the request took effect, or after.
+    # These have no cause, or one inside the server: they may come before or after the request was applied.
     "KazooException": Meaning.NO_ANSWER,
     "ZookeeperError": Meaning.NO_ANSWER,
     "SystemZookeeperError": Meaning.NO_ANSWER,
@@ -94,11 +94,11 @@ MEANINGS = {
 
 
 class NoAnswerError(Exception):
-    """The session gave no answer and is of no more use. It never leaves this package (store.py)."""
+    """The session gave no answer and cannot be used any more. This error never leaves the package (store.py)."""
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """The condition that did not hold, if that is what the error says."""
+    """The condition that did not hold, if this is such an error."""
     return REFUSALS.get(type(error).__name__)
 
 
@@ -108,11 +108,10 @@ def is_by_another(error: Exception) -> bool:
 
 
 def translated(error: Exception, **about: Any) -> Exception:
-    """The error that says what the caller has to do.
+    """The error of oncelog for an error of kazoo that is not a refusal.
 
     Args:
-        error: of kazoo, and no refusal.
-        about: what it concerns, without secrets.
+        about: fields for the error, without secrets.
     """
     name = type(error).__name__
     meaning = MEANINGS.get(name, Meaning.NO_ANSWER)
@@ -121,20 +120,20 @@ def translated(error: Exception, **about: Any) -> Exception:
             return NoAnswerError(name if not str(error) else f"{name}: {error}")
         case Meaning.NOT_DONE:
             return StoreUnavailableError(
-                "ZooKeeper cannot take requests now; nothing was written", reason=name, **about
+                "ZooKeeper cannot handle requests now; nothing was written", reason=name, **about
             )
         case Meaning.FULL:
             return StoreUnavailableError(
-                "a quota of ZooKeeper is used up and nothing was written; raise it, or free znodes", **about
+                "a ZooKeeper quota is used up, and nothing was written; raise it, or remove znodes", **about
             )
         case Meaning.NO_ACCESS:
             return StoreAccessError(
-                "ZooKeeper does not let this client in: check auth= in the URL and the credentials that it names, and "
-                "the servers' own configuration of them",
+                "ZooKeeper denies this client access: check auth= in the URL, the credentials, and the servers' "
+                "configuration",
                 reason=name,
                 **about,
             )
         case Meaning.FOREIGN:
-            return CorruptDataError("there is a znode that oncelog did not make: remove it", reason=name, **about)
+            return CorruptDataError("there is a znode that oncelog did not create: remove it", reason=name, **about)
         case Meaning.BY_ANOTHER | Meaning.BUG:
-            return InvariantViolation(f"a request that ZooKeeper takes [{name}: {about}]")
+            return InvariantViolation(f"oncelog only sends requests that ZooKeeper accepts [{name}: {about}]")

@@ -1,11 +1,11 @@
-"""How kazoo's client connects: once. After its connection is lost it never connects again.
+"""Lets kazoo's client connect only once. After its connection is lost, it never connects again.
 
-Why: kazoo would go on by itself with the same session, or with a new one, and send what waits in its queue, however old
-that is. A client that ends with its connection leaves nothing behind that could still be sent, so that a request is
-carried out within the time of its session or not at all (store.py says what rests on that).
+By itself, kazoo would continue with the same session or a new one, and send the requests in its queue, however old they
+are. A client that ends with its connection leaves nothing behind that could still be sent. So a request is applied
+within the time of its session, or never (store.py relies on that).
 
-It also does TLS by itself, since kazoo trusts the system's certificates even where a CA is given, and overlooks an
-answer that OpenSSL has decrypted already.
+It also does TLS, since kazoo trusts the system's certificates even if a CA is given, and misses an answer that OpenSSL
+has already decrypted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 
 class OneConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler of threads and sockets.
+    """kazoo's handler for threads and sockets.
 
     Args:
         connect_timeout_s: for one server.
-        tls: encrypts the connection; None for plain text.
+        tls: None for an unencrypted connection.
     """
 
     def __init__(self, connect_timeout_s: float, tls: ssl.SSLContext | None) -> None:
@@ -38,7 +38,7 @@ class OneConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Why the last attempt to connect failed."""
 
     def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: Any) -> socket.socket:
-        """Connect to one server; what kazoo calls."""
+        """Connect to one server. Called by kazoo."""
         try:
             connected = socket.create_connection(address, min(timeout, self._connect_timeout_s))
             try:
@@ -55,20 +55,20 @@ class OneConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return connected
 
     def shut(self) -> None:
-        """Let nobody connect from now on."""
+        """Refuse new connections from now on."""
         with self._door:
             self._is_shut = True
 
     def cut(self) -> None:
-        """End the connection at once, and let nobody connect from now on."""
+        """End the connection at once, and refuse new connections from now on."""
         with self._door:
             self._is_shut = True
             if self._socket is not None:
-                with suppress(OSError):  # it has ended already
+                with suppress(OSError):  # it has already ended
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def select(self, readers: Any, writers: Any, others: Any, timeout: float | None = None) -> Any:
-        """As `select.select`; also tells of what OpenSSL has read ahead."""
+        """Like `select.select`, but it also reports data that OpenSSL has read ahead."""
         ahead = [reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()]
         found = super().select(readers, writers, others, 0 if ahead else timeout)
         return ([*ahead, *(reader for reader in found[0] if reader not in ahead)], *found[1:])

@@ -1,8 +1,8 @@
-"""A process's link to ZooKeeper: opens a session at the first use, and another one when that has ended.
+"""A process's link to ZooKeeper: opens a session at the first use, and another one when it has ended.
 
-A session is never handed down: a forked child opens its own at its first use, and neither uses nor ends its parent's.
-What follows on a new session is never older than what this process has seen: the session begins with a sync, and only
-on a server that has seen as much.
+A session is never inherited: a forked child opens its own at its first use, and must neither use nor end its parent's.
+Reads on a new session are never older than what this process has seen: it begins with a sync, and only on a server that
+has seen as much.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog.znodes.zookeeper.session import Session
 
 _PAUSE_S = 0.05
 _REFUSALS_BELIEVED = 3
-"""A server that ends a connection while credentials are checked looks like one that refuses them."""
+"""After this many refusals the credentials count as wrong. A server that stops while it checks them looks the same."""
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
@@ -29,8 +29,7 @@ class Link:
     """The sessions of one store in this process, one at a time. Threads share them.
 
     Args:
-        address: where, and as whom.
-        create: create the chroot if there is none.
+        create: whether to create a missing chroot.
     """
 
     def __init__(self, address: ZookeeperAddress, *, create: bool) -> None:
@@ -45,22 +44,22 @@ class Link:
     def __del__(self) -> None:
         session: Session | None = getattr(self, "_session", None)
         if session is not None and not sys.is_finalizing():
-            session.abandon()  # its threads would keep it alive for ever
+            session.abandon()  # its threads would keep it alive forever
 
     def deadline_s(self) -> float:
-        """When a call that begins now gives up waiting, by `time.monotonic`."""
+        """The time by `time.monotonic` at which a call that begins now gives up."""
         return time.monotonic() + self._address.timeout_ms / 1000
 
     def is_past(self, deadline_s: float) -> bool:
         return time.monotonic() >= deadline_s
 
     def session(self, deadline_s: float) -> Session:
-        """A session that is alive as far as is known.
+        """A session that is alive, as far as is known.
 
         Raises:
-            StoreUnavailableError: no server took this client until the deadline.
-            StoreAccessError: the servers do not know this client, or the chroot is open to all.
-            InvalidOptionError: there is no such chroot, and it is not to be created; or there are no credentials.
+            StoreUnavailableError: no server accepted this client before the deadline.
+            StoreAccessError: the servers deny this client access, or everyone may change the chroot.
+            InvalidOptionError: the chroot does not exist and must not be created, or there are no credentials.
         """
         session = self._session
         if session is not None and not session.is_over:
@@ -70,15 +69,15 @@ class Link:
                 raise self.unavailable("another thread is connecting")
             return self._connected(deadline_s)
         finally:
-            try:  # noqa: SIM105 - a signal that comes within `suppress` would leave it acquired
+            try:  # noqa: SIM105 - a signal within `suppress` would leave it acquired
                 self._connecting.release()
             except RuntimeError:  # it was not acquired
                 pass
 
     def unavailable(self, reason: object) -> StoreUnavailableError:
-        """The error for a caller who waited in vain and whose request was never sent, or changes nothing."""
+        """The error for a call that timed out, and whose request was never sent or changes nothing."""
         return StoreUnavailableError(
-            "no answer from ZooKeeper within the time, and nothing was written; see that the servers run, have a "
+            "no answer from ZooKeeper within the time-out, and nothing was written; check that the servers run, have a "
             "quorum, and can be reached from here, then make the same call again",
             zookeeper=str(self._address),
             timeout_ms=self._address.timeout_ms,
@@ -86,14 +85,14 @@ class Link:
         )
 
     def close(self) -> None:
-        """End the session; the link opens no other one. A thread that is connecting ends its own when it has it."""
+        """End the session, and open no other one. A thread that is connecting ends its session when it is connected."""
         self._is_closed = True
         session = self._session
         if session is not None:
             session.close()
 
     def forget_inherited(self) -> None:
-        """In a forked child: begin anew, where the parent was."""
+        """In a forked child: forget the parent's session, but not what it has seen."""
         self._connecting = threading.RLock()
         self._let_go()
 
@@ -147,7 +146,7 @@ class Link:
         if not session.has_chroot(deadline_s):
             if not self._creates:
                 raise InvalidOptionError(
-                    "there is no such chroot on this ZooKeeper; check the URL, or create a log there by "
+                    "there is no such chroot on this ZooKeeper; check the URL, or create a log there with "
                     "oncelog.open(path, znodes) or `oncelog topic create`",
                     zookeeper=str(self._address),
                 )

@@ -1,7 +1,7 @@
-"""One session with ZooKeeper on one connection, used by all threads of a process until the first trouble.
+"""One session with ZooKeeper on one connection, which all threads of a process use until the first failure.
 
-Requests are carried out in the order in which they were asked. Whatever has no answer ends the session: the link opens
-another one.
+Requests are applied in the order in which they were sent. If a request gets no answer, the session ends, and the link
+opens another one.
 """
 
 from __future__ import annotations
@@ -36,26 +36,25 @@ from oncelog.znodes.zookeeper.failures import NoAnswerError, is_by_another, refu
 from oncelog.znodes.zookeeper.handler import OneConnectionHandler
 
 _LOOK_S = 0.1
-"""How often who waits for an answer looks whether the session is over."""
+"""Interval at which a caller that waits for an answer checks whether the session is over."""
 
 _BYE_S = 1.0
-"""How long a server has to answer to the end of a session."""
+"""How long a server has to answer when a session is closed."""
 
 _log = logging.getLogger(__name__)
 _log.addFilter(lambda record: record.levelno >= logging.ERROR)
-"""kazoo's log. Its finer levels would show requests, credentials among them; what it warns of, errors here say."""
+"""kazoo's log. Lower levels would show requests with credentials; its warnings become errors of oncelog."""
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _inherited: list[Session] = []
-"""In a forked child: the parent's sessions, kept so that no finalizer touches them."""
+"""In a forked child: the parent's sessions, kept alive so that no finalizer touches them."""
 
 
 class Session:
-    """A session; `begin` it before the first request.
+    """A session; call `begin` before the first request.
 
     Args:
-        address: where, and as whom.
-        seen_zxid: what this process has seen: a server that lags behind it is not taken.
+        seen_zxid: the highest zxid that this process has seen. A server that is behind it is not used.
     """
 
     def __init__(self, address: ZookeeperAddress, seen_zxid: int) -> None:
@@ -64,7 +63,7 @@ class Session:
         self._acl = OPEN_ACL_UNSAFE if address.auth is None else CREATOR_ALL_ACL
         self.seen_zxid = seen_zxid
         self.is_over = False
-        """It has ended, or is about to: what is asked of it may never be answered."""
+        """Whether it has ended, or is about to end: requests may never be answered."""
         self._ending = threading.Lock()
         timeout_s = address.timeout_ms / 1000 / (address.servers.count(",") + 1)
         self._handler = OneConnectionHandler(timeout_s, address.tls.context() if address.tls else None)
@@ -81,11 +80,11 @@ class Session:
         _sessions.add(self)
 
     def begin(self, deadline_s: float) -> None:
-        """Connect, say who is there, and catch up with all that was acknowledged before.
+        """Connect, authenticate, and catch up with all writes that were acknowledged before.
 
         Raises:
-            NoAnswerError: no server took this client until the deadline.
-            StoreAccessError: the servers know this client not.
+            NoAnswerError: no server accepted this client before the deadline.
+            StoreAccessError: the servers deny this client access.
         """
         connected = self._client.start_async()
         while not connected.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic()))):
@@ -100,12 +99,12 @@ class Session:
         self._answer(self._client.sync_async(self._root), deadline_s)
 
     def get_many(self, paths: Iterable[str], deadline_s: float) -> list[Znode | None]:
-        """The znode at each path, asked for all at once."""
+        """The znode at each path; all requests are sent at once."""
         asked = [self._client.get_async(self._place(path)) for path in paths]
         return [self._znode(request, deadline_s) for request in asked]
 
     def children(self, path: str, deadline_s: float) -> list[str]:
-        """Sorted names of the children; none where there is no such znode."""
+        """Sorted names of the children; none if the znode does not exist."""
         try:
             names: list[str] = self._answer(self._client.get_children_async(self._place(path)), deadline_s)
         except NoNodeError:
@@ -113,11 +112,11 @@ class Session:
         return sorted(names)
 
     def commit(self, ops: Sequence[Op], deadline_s: float) -> None:
-        """Carry out a multi.
+        """Apply a multi.
 
         Raises:
             MultiFailedError: an operation's condition does not hold. Nothing was applied.
-            NoAnswerError: it may have been applied or not.
+            NoAnswerError: it may or may not have been applied.
         """
         transaction = self._client.transaction()
         for op in ops:
@@ -131,7 +130,7 @@ class Session:
                     transaction.set_data(path, data, version)
                 case Delete(_, version):
                     transaction.delete(path, version)
-        # kazoo returns the errors of a multi as values. Of all but one the only fault is that another one failed.
+        # kazoo returns the errors of a multi as values. All of them except one only say that another operation failed.
         results = self._answer(transaction.commit_async(), deadline_s)
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not is_by_another(result):
@@ -146,7 +145,7 @@ class Session:
         return self._answer(self._client.exists_async(self._root), deadline_s) is not None
 
     def create_chroot(self, deadline_s: float) -> None:
-        """Create the chroot and what is missing above it. Repeating it is harmless."""
+        """Create the chroot and its missing ancestors. Safe to repeat."""
         missing = [self._root]
         while (above := split_path(missing[-1])[0]) != ROOT:
             missing.append(above)
@@ -155,10 +154,10 @@ class Session:
                 self._answer(self._client.create_async(path, b"", acl=self._acl), deadline_s)
 
     def ensure_private(self, deadline_s: float) -> None:
-        """Refuse a chroot below which everyone may create and delete, although this client has credentials.
+        """If this client has credentials, refuse a chroot that everyone may change.
 
         Raises:
-            StoreAccessError: it is open to all, or closed to this client.
+            StoreAccessError: everyone may change the chroot, or this client has no access to it.
         """
         if self._address.auth is None:
             return
@@ -173,16 +172,16 @@ class Session:
     # The end
 
     def abandon(self) -> None:
-        """End the session without a word to the server, which may be gone. More than one thread may come to that."""
+        """End the session without telling the server, which may be gone. Several threads may call it."""
         self.is_over = True
         self._handler.cut()
         if not self._is_first_to_end():
             return
-        # Not waited for: a client that is just connecting notices only after its time-out.
+        # In a thread, because a client that is connecting notices the end only after its time-out.
         threading.Thread(target=self._stop, name="oncelog-zookeeper-stop", daemon=True).start()
 
     def close(self) -> None:
-        """End the session, so that the server forgets it now."""
+        """End the session, and tell the server."""
         self.is_over = True
         if not self._is_first_to_end():
             return
@@ -195,29 +194,29 @@ class Session:
         cut.join()
 
     def disown(self) -> None:
-        """In a forked child: never use or end this session, which is the parent's."""
+        """In a forked child: never use or end this session, which belongs to the parent."""
         self.is_over = True
         atexit.unregister(self._handler.stop)
         _inherited.append(self)
 
     def _is_first_to_end(self) -> bool:
-        return self._ending.acquire(blocking=False)  # and never released
+        return self._ending.acquire(blocking=False)  # never released
 
     def _stop(self) -> None:
-        with suppress(KazooException):  # a thread of kazoo takes long to end; it is a daemon
+        with suppress(KazooException):  # a thread of kazoo may take long to end, but it is a daemon
             self._client.stop()
             self._client.close()
 
     # Inside
 
     def _note(self, state: str) -> None:
-        """Told by kazoo, in its thread, of each change of the connection."""
+        """Called by kazoo, in its own thread, at each change of the connection."""
         self._handler.shut()
         if state != KazooState.CONNECTED:
             self.is_over = True
 
     def _place(self, path: str) -> str:
-        split_path(path)  # so that a path which ZooKeeper refuses is refused as on every other store
+        split_path(path)  # raises the same error as other stores for a path that ZooKeeper would refuse
         return self._root if path == ROOT else join_path(self._root, path[1:])
 
     def _znode(self, request: Any, deadline_s: float) -> Znode | None:
@@ -228,14 +227,14 @@ class Session:
         return Znode(data or b"", Stat(stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.version))
 
     def _answer(self, request: Any, deadline_s: float) -> Any:
-        """Wait for the answer. Refusals are raised as they are, all else as `translated` says."""
+        """Wait for the answer. Refusals are raised unchanged, all other errors as in `translated`."""
         while not request.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic()))):
-            # kazoo has told those who waited when the connection ended; who asked right after that, it tells nothing.
+            # When the connection ends, kazoo answers all waiting requests, but never one that is sent right after that.
             if self.is_over or time.monotonic() >= deadline_s:
                 break
         try:
             answer = request.get_nowait()
-        except Exception as error:  # kazoo also raises what is no KazooException
+        except Exception as error:  # kazoo also raises errors that are not KazooExceptions
             if refusal_of(error) is not None:
                 raise
             raise translated(error, zookeeper=str(self._address)) from None
@@ -244,7 +243,7 @@ class Session:
 
 
 def _identification(address: ZookeeperAddress) -> dict[str, Any]:
-    """What kazoo needs to know to say who this client is."""
+    """Kazoo's settings for authentication."""
     if address.place is None:
         return {}
     credentials = address.place.read()

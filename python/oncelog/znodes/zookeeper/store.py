@@ -1,15 +1,15 @@
 """The znode store on ZooKeeper.
 
-Reads are asked again until they are answered or the time is up: they change nothing. So are multis of checks alone. A
-multi that writes is sent once. Whoever gets no answer to it learns that its outcome is unknown, and runs the same step
-again (invariant I5); kazoo's own retries, which would send the write twice, are not used.
+Reads, and multis with only checks, change nothing, so they are sent again until they are answered or the time is up. A
+multi that writes is sent only once. If it gets no answer, its outcome is unknown, and the caller runs the same step
+again (invariant I5). kazoo's own retries are not used, since they would send the write twice.
 
-How late may a write be carried out? `transact` asks `is_fresh` right before the request is given to a session, hence
-not where no other write could come before it: ZooKeeper has no lock to ask it under. Assumptions: a session is one
-connection that is never renewed (handler.py); a server gives up a session, and carries out nothing more of it, when it
-has heard nothing of it for the session's time; whatever runs on a session after that is refused by the leader. Hence
-a process that is stopped after the question, or a server that is stopped with the request in its hands, delays the
-write by at most the session's time, some seconds to minutes by the servers' settings. limits.TOMBSTONE_MS is a day.
+How late can a write be applied? ZooKeeper has no lock under which `is_fresh` could be called, so it is called right
+before the request is given to a session. Assumptions: a session is one connection that is never renewed (handler.py). A
+server ends a session that it has not heard from for the session's time-out, and applies nothing more of it. After that,
+the leader refuses all requests of that session. Hence, if a process is suspended after `is_fresh`, or a server while it
+has the request, the write is delayed by at most the session's time-out: some seconds to minutes, by the servers'
+settings. limits.TOMBSTONE_MS is a day.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ T = TypeVar("T")
 class ZookeeperZnodeStore(Transacting):
     """`ports.ZnodeStore` below one znode of a ZooKeeper ensemble, the chroot.
 
-    Threads may share it, also over a fork: each process opens a session of its own at its first use. Pickled, it
-    carries the URL, which names the place of the credentials and never holds them.
+    Threads may share it. After a fork, each process opens its own session at its first use. A pickled store contains
+    the URL, which names the place of the credentials, but never contains them.
 
     Args:
-        url: ``zk://host:port,host:port/chroot?option=value``; address.py lists the options.
-        create: create the chroot if there is none.
-        now_ms: wall clock that ages a step's reads; the times of znodes are the servers'.
-        clock: durations and waiting of `transact`.
-        jitter: numbers in [0, 1) that spread the tries of conflicting steps.
+        url: ``zk://host:port,host:port/chroot?option=value``; address.py has the options.
+        create: whether to create a missing chroot.
+        now_ms, clock, jitter: see `ports.Timing`. The times of znodes are the servers'; `now_ms` is only used for the
+            age of a step's reads.
 
     Raises:
         InvalidOptionError: the URL is malformed.
@@ -94,7 +93,7 @@ class ZookeeperZnodeStore(Transacting):
 
         def commit(session: Session, deadline_s: float) -> None:
             if not is_fresh():
-                raise StaleStepError("the step read its znodes too long ago to write by them")
+                raise StaleStepError("the step's reads are too old for it to write")
             if ops:
                 session.commit(ops, deadline_s)
 
@@ -113,7 +112,7 @@ class ZookeeperZnodeStore(Transacting):
         return _reopened, (self.address.url, self.timing)
 
     def _asked(self, ask: Callable[[Session, float], T]) -> T:
-        """The answer to what changes nothing: asked again on another session while there is time."""
+        """The answer to a request that changes nothing; it is sent again on another session while there is time."""
         deadline_s = self._link.deadline_s()
         reason: object = ""
         while True:
@@ -134,8 +133,8 @@ class ZookeeperZnodeStore(Transacting):
         except NoAnswerError as problem:
             session.abandon()
             raise OutcomeUnknownError(
-                "the connection to ZooKeeper broke before the answer to a write: run the same step again. If the same "
-                "step fails every time, the servers' jute.maxbuffer is below its default of 1 MiB",
+                "the connection to ZooKeeper broke before the answer to a write: run the same step again. If it fails "
+                "every time, the servers' jute.maxbuffer is below its default of 1 MiB",
                 zookeeper=str(self.address),
                 reason=str(problem),
                 operations=len(ops),
@@ -144,5 +143,5 @@ class ZookeeperZnodeStore(Transacting):
 
 
 def _reopened(url: str, timing: Timing) -> ZookeeperZnodeStore:
-    """A store that connects at the first use and creates no chroot; what pickle calls."""
+    """A store that connects at the first use, and creates no chroot. Called by pickle."""
     return ZookeeperZnodeStore(url, create=False, now_ms=timing.now_ms, clock=timing.clock, jitter=timing.jitter)

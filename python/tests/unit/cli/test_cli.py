@@ -56,9 +56,9 @@ def test_retention_is_given_with_units_and_taken_back_with_none(shell: Shell) ->
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--retention", "7 weeks"], "'7 weeks' is no duration; write it like"),
-        (["--retention", f"{'7' * 5000}d"], "7d' is no duration; write it like"),
-        (["--retention-bytes", "much"], "'much' is no size; write it like"),
+        (["--retention", "7 weeks"], "'7 weeks' is not a duration; write it like"),
+        (["--retention", f"{'7' * 5000}d"], "7d' is not a duration; write it like"),
+        (["--retention-bytes", "much"], "'much' is not a size; write it like"),
         (["--partitions", "0"], "0 is not in the range"),
         (["--partitions", "100000"], "out of bounds"),
         (["a/b"], "letters, digits"),
@@ -182,11 +182,11 @@ def test_an_abort_says_when_it_takes_a_whole_round_and_when_there_is_nothing_to_
     open_round(log)
 
     assert shell.lines("txn", "abort", "copies-1") == [
-        "copies-1 belongs to copies round 1: aborted that, with all its participants"
+        "copies-1 belongs to copies round 1, which was aborted with all its participants"
     ]
-    assert shell.lines("txn", "abort", "copies-1") == ["the transaction of copies-1 was aborted before"]
+    assert shell.lines("txn", "abort", "copies-1") == ["the transaction of copies-1 had been aborted before"]
     write_committed(started(log, "done"), b"a")
-    assert "nothing to abort" in shell.refused("txn", "abort", "done", exit_code=4)
+    assert "no open transaction to abort" in shell.refused("txn", "abort", "done", exit_code=4)
     assert "no such transactional id" in shell.refused("txn", "abort", "nobody", exit_code=2)
 
 
@@ -267,7 +267,7 @@ def test_a_group_is_reset_to_an_end_or_to_an_offset(shell: Shell, busy: oncelog.
     [
         ([], "Give either --to or --offset"),
         (["--to", "latest", "--offset", "flights:0=1"], "Give either --to or --offset"),
-        (["--offset", "flights:0=1", "--topic", TOPIC], "--topic goes with --to"),
+        (["--offset", "flights:0=1", "--topic", TOPIC], "--topic needs --to"),
         (["--offset", "flights-0=1"], "write it like flights:0=42"),
         (["--offset", "flights:0=99"], "not within the log"),
         (["--offset", "flights:9=0"], "no such partition"),
@@ -289,7 +289,7 @@ def test_deleting_a_group_with_pending_offsets_is_to_be_tried_again(shell: Shell
     write_open(copier := started(log), b"a")
     copier.send_offsets_to_transaction({tp(): 1}, "readers")
 
-    assert "not decided yet" in shell.refused("group", "delete", "readers", exit_code=3)
+    assert "in an undecided transaction" in shell.refused("group", "delete", "readers", exit_code=3)
 
     copier.commit_transaction()
     assert shell.lines("group", "delete", "readers") == ["deleted group readers with offsets of 1 partition"]
@@ -352,7 +352,7 @@ def test_a_dump_is_cut_by_partition_offset_and_limit(shell: Shell, busy: oncelog
     assert line.split()[:2] == ["flights-0", "1"]
     assert shell.lines("log", "dump", TOPIC, "--limit", "0") == []
     assert shell.json("log", "dump", TOPIC, "--limit", "0")["entries"] == []
-    assert "name it" in shell.refused("log", "dump", TOPIC, "--from", "1", exit_code=2)
+    assert "name the partition" in shell.refused("log", "dump", TOPIC, "--from", "1", exit_code=2)
     assert "not within the log" in shell.refused("log", "dump", TOPIC, "--partition", "0", "--from", "99", exit_code=2)
 
 
@@ -403,7 +403,7 @@ def test_collecting_names_the_writes_for_which_files_stay(
     shell("gc")
 
     assert re.fullmatch(
-        f"the files of now stay while a write of Spark is at work, for .* already: {held}", shell.lines("gc")[-1]
+        f"current files are kept while a write of Spark is running, for .* so far: {held}", shell.lines("gc")[-1]
     )
     (hold,) = shell.json("gc")["collected"]["held_by"]
     assert hold.keys() == {"owner", "writer", "age_ms"}

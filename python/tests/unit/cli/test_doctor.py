@@ -102,7 +102,7 @@ def test_people_get_a_table_and_below_it_what_to_do(shell: Shell, monkeypatch: p
 def test_a_java_home_without_java_is_broken(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
 
-    assert the_broken(shell)["found"] == "there is no /nowhere/bin/java, which JAVA_HOME names"
+    assert the_broken(shell)["found"] == "there is no /nowhere/bin/java, as JAVA_HOME says"
 
 
 def test_a_java_that_is_too_old_for_spark_is_broken(
@@ -120,9 +120,9 @@ def test_a_java_that_is_too_old_for_spark_is_broken(
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        ("echo 2.7", "is Python 2.7, and this is "),
+        ("echo 2.7", "is Python 2.7, but this is "),
         (f"echo {sys.version_info.major}.{sys.version_info.minor}", "has no oncelog"),
-        (f"echo {sys.version_info.major}.{sys.version_info.minor}; echo 0.0.9", "has oncelog 0.0.9, and this is "),
+        (f"echo {sys.version_info.major}.{sys.version_info.minor}; echo 0.0.9", "has oncelog 0.0.9, but this is "),
         ("exit 1", "fails"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_jar_of_another_release_is_broken(shell: Shell, monkeypatch: pytest.Mo
         archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nImplementation-Version: 0.0.9\n")
     monkeypatch.setattr("oncelog.spark.packaging.JAR", jar)
 
-    assert the_broken(shell)["found"].startswith("of oncelog 0.0.9, and the package is ")
+    assert the_broken(shell)["found"].startswith("it is of oncelog 0.0.9, but the package is ")
 
     jar.write_bytes(b"no archive")
     assert "cannot be read" in the_broken(shell)["found"]
@@ -243,7 +243,7 @@ def test_little_free_space_is_noted_and_no_free_space_is_broken(
 
     found = findings(shell, exit_code=code)["free space"]
 
-    assert (found["verdict"], "free space on" in found["remedy"]) == (verdict, True)
+    assert (found["verdict"], "make space on" in found["remedy"]) == (verdict, True)
 
 
 def test_a_place_that_is_none_is_broken(shell: Shell) -> None:

@@ -118,10 +118,10 @@ def test_no_line_is_no_record_and_an_empty_line_is_one(shell: Shell, log: oncelo
     [
         (["flihgts"], "oncelog topic create"),
         ([TOPIC, "--partition", "9"], "no such partition"),
-        ([TOPIC, "--header", "source"], "'source' is no header; write it like source=billing"),
-        ([TOPIC, "--key-separator", ""], "a separator is text of one line, and not empty"),
-        ([TOPIC, "--timestamp", "yesterday"], "'yesterday' is no time; write it like 2013-01-01T10:00:00Z"),
-        ([TOPIC, "--transactional-id", ""], "a transactional id is text, and not empty"),
+        ([TOPIC, "--header", "source"], "'source' is not a header; write it like source=billing"),
+        ([TOPIC, "--key-separator", ""], "a separator must be one line of text, and not empty"),
+        ([TOPIC, "--timestamp", "yesterday"], "'yesterday' is not a time; write it like 2013-01-01T10:00:00Z"),
+        ([TOPIC, "--transactional-id", ""], "a transactional id must be text, and not empty"),
         ([TOPIC, "--transactional-id", "x", "--transaction-timeout", "1h"], "at most the maximum"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_refused_line_without_a_transaction_says_how_many_are_written_before_i
 @pytest.mark.parametrize(
     ("arguments", "code", "advice"),
     [
-        ([], 4, "some lines may be written, so look before you send them again"),
+        ([], 4, "some lines may have been written, so check before you send them again"),
         (["--transactional-id", "loader"], 3, "(run the command again)"),
     ],
 )
@@ -341,7 +341,7 @@ def test_a_group_whose_offsets_a_sink_commits_is_refused_and_nothing_is_written(
     open_round(log, group_id="readers").decide()
     log.admin.settle()
 
-    assert "a sink commits the offsets of this group" in shell.refused(
+    assert "a sink owns this group and commits its offsets" in shell.refused(
         "consume", TOPIC, "--group", "readers", exit_code=4
     )
 

@@ -176,7 +176,7 @@ def test_an_abort_is_harmless_when_repeated_and_refused_when_there_is_nothing_to
     assert not log.admin.abort_transaction("copier").was_open
 
     write_committed(started(log, "done"), b"kept")
-    with pytest.raises(InvalidTxnStateError, match="nothing to abort"):
+    with pytest.raises(InvalidTxnStateError, match="no open transaction to abort"):
         log.admin.abort_transaction("done")
     with pytest.raises(InvalidProducerIdMappingError):
         log.admin.abort_transaction("nobody")
@@ -228,7 +228,7 @@ def test_an_abort_settles_what_is_left_where_a_topic_was_created_again_with_fewe
 def test_a_decided_round_is_not_aborted_by_its_participants_name(log: Log) -> None:
     open_round(log).decide()
 
-    with pytest.raises(InvalidTxnStateError, match="nothing to abort"):
+    with pytest.raises(InvalidTxnStateError, match="no open transaction to abort"):
         log.admin.abort_transaction("copies-0")
 
     assert log.admin.abort_round("copies") is None

@@ -113,7 +113,7 @@ def test_a_wrong_argument_is_named_and_nothing_is_stored(log: Log, door: str) ->
 def test_a_time_that_no_reader_could_show_is_refused_in_a_batch_too(log: Log) -> None:
     latest = columns(b"a", timestamp_ms=[limits.MAX_TIMESTAMP_MS])
     log.producer().send_batch(TOPIC, latest, partition=0)
-    with pytest.raises(InvalidRecordError, match="beyond what Spark can show"):
+    with pytest.raises(InvalidRecordError, match="later than Spark can read"):
         log.producer().send_batch(TOPIC, columns(b"a", timestamp_ms=[limits.MAX_TIMESTAMP_MS + 1]), partition=0)
 
 

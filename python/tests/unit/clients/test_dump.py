@@ -80,7 +80,7 @@ def test_a_dump_begins_in_the_middle_of_a_batch(mixed: Log) -> None:
 
 
 def test_a_dump_refuses_what_it_cannot_show(log: Log) -> None:
-    with pytest.raises(UsageError, match="name it"):
+    with pytest.raises(UsageError, match="name the partition"):
         log.admin.dump(TOPIC, start=0)
     with pytest.raises(OffsetOutOfRangeError):
         log.admin.dump(TOPIC, partition=0, start=1)

@@ -193,7 +193,7 @@ def test_an_abort_after_an_interrupted_commit_does_not_commit(
     (producer.close if is_closed else producer.abort_transaction)()
 
     assert values(log) == []
-    with pytest.raises(OncelogError, match="dropped with its transaction"):
+    with pytest.raises(OncelogError, match="dropped because its transaction was aborted"):
         receipt.result()
 
 
@@ -246,7 +246,7 @@ def test_an_interrupt_in_the_commit_of_the_context_leaves_the_same_commit_to_be_
 
 def test_an_interrupt_behind_a_commit_leaves_a_producer_that_goes_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = started(log)
-    interrupt(monkeypatch, TransactionManager, "_go_on_as")
+    interrupt(monkeypatch, TransactionManager, "_continue_as")
     with pytest.raises(KeyboardInterrupt), producer.transaction():
         producer.send(TOPIC, b"value", partition=0)
     assert producer._transactions.state is ClientState.COMMITTING_TRANSACTION

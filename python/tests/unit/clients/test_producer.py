@@ -237,7 +237,7 @@ def test_records_dropped_by_an_abort_say_so_on_their_receipt(log: Log) -> None:
     receipt = producer.send(TOPIC, b"a")
     producer.abort_transaction()
 
-    with pytest.raises(Exception, match="dropped with its transaction"):
+    with pytest.raises(Exception, match="dropped because its transaction was aborted"):
         receipt.result()
 
 
@@ -678,7 +678,7 @@ def test_an_error_of_the_block_is_raised_though_the_abort_behind_it_fails(world:
     disk.free()
     write_committed_by_block(producer, b"next")
 
-    assert "could not be aborted yet" in raised.value.__notes__[0]
+    assert "could not be aborted" in raised.value.__notes__[0]
     assert values(world.log) == [b"next"]
 
 
@@ -703,7 +703,7 @@ def test_a_producer_that_found_the_disk_full_is_initialised_once_there_is_room(w
 def test_a_block_that_keeps_a_failed_send_to_itself_does_not_end_as_if_it_had_committed(world: LogWorld) -> None:
     files = full_disk(world)
     producer = started(world.open())
-    with pytest.raises(TransactionAbortableError, match="the block's end aborted it"), producer.transaction():
+    with pytest.raises(TransactionAbortableError, match="so the transaction was aborted"), producer.transaction():
         producer.send(TOPIC, b"a")
         files.is_full = True
         with suppress(FileWriteError):

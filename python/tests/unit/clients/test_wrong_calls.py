@@ -29,36 +29,37 @@ CALLS = {
     'oncelog.open("")': "the path of the log is empty [path=''",
     'oncelog.open(b"/data/log")': "path must be str or PathLike",
     'oncelog.open("localhost:9092")':
-        "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka:",
+        "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka:",
     'oncelog.open("h1:9092,h2:9092")':
-        "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka:",
+        "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka:",
     'oncelog.open("PLAINTEXT://h1:9092")':
-        "a log is a folder, and this names a server; Kafka is read and written by oncelog_kafka:",
+        "a log is a folder, and this names a server; to read or write Kafka use oncelog_kafka:",
     'oncelog.open("log*")':
-        "a log is one folder, and * and ? stand for many names; write the folder's name [path='log*'",
+        "a log is one folder, so * and ? are not allowed in its path [path='log*'",
     'oncelog.open(["localhost:9092"])': "path must be str or PathLike",
     'oncelog.open({"bootstrap.servers": "localhost:9092"})': "path must be str or PathLike",
     'oncelog.open("log", "zookeeper://h1:2181")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
-    'oncelog.open("log", "h1:2181")': "a znode store of several hosts is named by its scheme [znodes='h1:2181'",
+    'oncelog.open("log", "h1:2181")': "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181'",
     'oncelog.open("log", znodes="znodes")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
     'oncelog.open("log", znodes="")':
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
     'oncelog.open("log", znodes=7)': "znodes must be str or None",
     'oncelog.open("hdfs://namenode/log")':
-        "a log is in a local path, a file: URI, or s3://bucket/folder [scheme='hdfs:/'",
-    'oncelog.open("s3a://bucket/log")': "a log is in a local path, a file: URI, or s3://bucket/folder [scheme='s3a:/'",
+        "the path of a log is a local path, a file: URI, or s3://bucket/folder [scheme='hdfs:/'",
+    'oncelog.open("s3a://bucket/log")':
+        "the path of a log is a local path, a file: URI, or s3://bucket/folder [scheme='s3a:/'",
     'oncelog.open("s3://")':
         "not the URL of a bucket [expected='s3://bucket/folder?endpoint=https://host:9000&region=eu-central-1'",
     'oncelog.open("nowhere", create=False)':
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create` [path=",
+        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create` [path=",
     'oncelog.open("log", create="no")': "create must be bool",
     'oncelog.open("log", mode="r")': "open takes no argument mode",
     'oncelog.open(bootstrap_servers="localhost:9092")':
-        "open takes no argument bootstrap_servers; oncelog.open(path) opens a log; Kafka is reached by",
+        "open takes no argument bootstrap_servers; oncelog.open(path) opens a log; for Kafka use",
     'oncelog.connect("localhost:9092")':
-        "oncelog has no connect; oncelog.open(path) opens a log; Kafka is reached by oncelog_kafka",
+        "oncelog has no connect; oncelog.open(path) opens a log; for Kafka use oncelog_kafka",
     'oncelog.KafkaProducer(bootstrap_servers="localhost:9092")':
         "oncelog has no KafkaProducer; log.producer() makes a producer of a log that oncelog.open(path) opened",
     'oncelog.KafkaConsumer("flights")':
@@ -72,9 +73,9 @@ CALLS = {
         "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
     "metadata.open_metadata(None)": "place must be str",
     'metadata.adopt_host("nowhere")':
-        "there is no log here; check the path, or create one by oncelog.open(path) or `oncelog topic create` [path=",
+        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create` [path=",
     'runtime.copy_metadata("log", "backup")': "log must be Log",
-    'runtime.copy_metadata(log, "memory")': "this store ends with this process: name one that lasts [to='memory'",
+    'runtime.copy_metadata(log, "memory")': "the target store ends with this process; name one that lasts [to='memory'",
     # Topics
     "log.create_topic()": "Log.create_topic needs the argument name, which is missing",
     'log.create_topic("flights")': "a topic of this name exists [topic='flights'",
@@ -88,7 +89,7 @@ CALLS = {
     'log.create_topic("late", partitions=0)': "partitions is out of bounds [partitions=0",
     'log.create_topic("late", partitions=501)': "partitions is out of bounds [partitions=501",
     'log.create_topic("late", replication_factor=1)':
-        "Log.create_topic takes no argument replication_factor; the files are as safe as the storage that holds",
+        "Log.create_topic takes no argument replication_factor; the files are as safe as their storage; leave it out",
     'log.create_topic("late", retention_ms="1d")': "retention_ms must be int or None",
     'log.create_topic("late", retention_ms=datetime.timedelta(days=1))': "retention_ms must be int or None",
     'log.create_topic("late", retention_bytes=-1)': "retention_bytes is out of bounds [retention_bytes=-1",
@@ -100,7 +101,7 @@ CALLS = {
     'admin.delete_topics(["flights"])': "Admin has no delete_topics; write delete_topic(name) for each",
     'admin.describe_topics(["flights"])': "Admin has no describe_topics; write describe_topic(name) for each",
     'admin.create_partitions({"flights": 4})':
-        "Admin has no create_partitions; the partitions of a topic stay as it was created; create another one and",
+        "Admin has no create_partitions; a topic's number of partitions is fixed; create another topic and",
     "admin.alter_configs([])": "Admin has no alter_configs; write configure_topic(name, retention_ms=...)",
     "admin.describe_configs([])": "Admin has no describe_configs; write describe_topic(name)",
     'admin.delete_topic("nowhere")':
@@ -114,15 +115,15 @@ CALLS = {
     'admin.configure_topic("flights", partitions=4)': "Admin.configure_topic takes no argument partitions",
     # Making producers
     "Producer()":
-        "Producer needs the argument services, which is missing; log.producer(), log.consumer() and log.admin have",
+        "Producer needs the argument services, which is missing; use log.producer(), log.consumer() or log.admin of",
     'Producer({"bootstrap.servers": "localhost:9092"})':
         "services must be LogServices; a producer is made by log.producer(...)",
     "Producer(log)": "services must be LogServices; a producer is made by log.producer(...)",
     'log.producer("copier")': "Log.producer takes its arguments by name",
     'log.producer({"transactional.id": "copier"})': "Log.producer takes its arguments by name",
     'log.producer(bootstrap_servers="localhost:9092")':
-        "Log.producer takes no argument bootstrap_servers; oncelog.open(path) opens a log; Kafka is reached by",
-    'log.producer(transactional_id="")': "a transactional id is text, and not empty [found=''",
+        "Log.producer takes no argument bootstrap_servers; oncelog.open(path) opens a log; for Kafka use",
+    'log.producer(transactional_id="")': "a transactional id must be text, and not empty [found=''",
     "log.producer(transactional_id=7)": "transactional_id must be str or None",
     "log.producer(transactional_id=uuid.UUID(int=0))": "transactional_id must be str or None",
     'log.producer(codec="gzip")': "unknown codec [codec='gzip'",
@@ -133,7 +134,7 @@ CALLS = {
     "log.producer(enable_idempotence=True)":
         "Log.producer takes no argument enable_idempotence; every producer is idempotent and waits until its",
     "log.producer(retries=5)":
-        "Log.producer takes no argument retries; delivery_timeout_ms says how long is tried again",
+        "Log.producer takes no argument retries; delivery_timeout_ms says how long errors are retried",
     "log.producer(max_in_flight_requests_per_connection=1)":
         "Log.producer takes no argument max_in_flight_requests_per_connection; every producer is idempotent and",
     "log.producer(value_serializer=str.encode)":
@@ -148,35 +149,37 @@ CALLS = {
     # Sending
     "producer.send()": "Producer.send needs the argument topic, which is missing",
     'producer.send("flights")': "Producer.send needs the argument value, which is missing",
-    'producer.send("flights", "text")': "a record holds bytes or nothing; encode it [part='value'",
-    'producer.send("flights", 7)': "a record holds bytes or nothing; encode it [part='value'",
-    'producer.send("flights", {"delay": 7})': "a record holds bytes or nothing; encode it [part='value'",
+    'producer.send("flights", "text")': "a record holds bytes or None; encode it [part='value'",
+    'producer.send("flights", 7)': "a record holds bytes or None; encode it [part='value'",
+    'producer.send("flights", {"delay": 7})': "a record holds bytes or None; encode it [part='value'",
     'producer.send("flights", b"a", b"key")': "Producer.send takes topic and value by position, the rest by name",
-    'producer.send("flights", b"a", key="UA")': "a record holds bytes or nothing; encode it [part='key'",
+    'producer.send("flights", b"a", key="UA")': "a record holds bytes or None; encode it [part='key'",
     'producer.send("flights", b"a", partition="0")': "partition must be a whole number [partition='0'",
     'producer.send("flights", b"a", partition=2)': "the topic has no such partition [topic='flights'",
     'producer.send("flights", b"a", partition=-1)': "the topic has no such partition [topic='flights'",
     'producer.send("flights", b"a", headers={"a": b"b"})': "headers are (name, value) pairs [part='headers'",
     'producer.send("flights", b"a", headers=[("a", "b")])':
-        "a record holds bytes or nothing; encode it [part='headers'",
-    'producer.send("flights", b"a", headers=[(b"a", b"b")])': "a header's name is text [part='headers'",
+        "a record holds bytes or None; encode it [part='headers'",
+    'producer.send("flights", b"a", headers=[(b"a", b"b")])': "a header's name must be text [part='headers'",
     'producer.send("flights", b"a", headers=None)': "headers are (name, value) pairs [part='headers'",
     'producer.send("flights", b"a", timestamp=7)': "Producer.send takes no argument timestamp; write timestamp_ms",
-    'producer.send("flights", b"a", timestamp_ms="7")': "a timestamp is milliseconds since 1970 [part='timestamp_ms'",
-    'producer.send("flights", b"a", timestamp_ms=-1)': "a timestamp is milliseconds since 1970 [part='timestamp_ms'",
+    'producer.send("flights", b"a", timestamp_ms="7")':
+        "a timestamp must be milliseconds since 1970 [part='timestamp_ms'",
+    'producer.send("flights", b"a", timestamp_ms=-1)':
+        "a timestamp must be milliseconds since 1970 [part='timestamp_ms'",
     'producer.send("flights", b"a", timestamp_ms=datetime.datetime(2026, 1, 1))':
-        "a timestamp is milliseconds since 1970 [part='timestamp_ms'",
+        "a timestamp must be milliseconds since 1970 [part='timestamp_ms'",
     'producer.send("flights", b"a", on_delivery=print)':
-        "Producer.send takes no argument on_delivery; send() returns a receipt, whose result() is the record's",
+        "Producer.send takes no argument on_delivery; send() returns a receipt, and its result() is the record's",
     'producer.send("flights", b"a", callback=print)':
-        "Producer.send takes no argument callback; send() returns a receipt, whose result() is the record's place",
+        "Producer.send takes no argument callback; send() returns a receipt, and its result() is the record's place",
     'producer.send("flights", bytes(17 * 2**20))': "the record is too large [size_bytes=17825792",
     'producer.send("nowhere", b"a")':
         "no such topic; create it with `oncelog topic create` or create_topic() [topic='nowhere'",
-    'producer.send("", b"a")': "a topic's name is text, and not empty [found=''",
-    'producer.send(None, b"a")': "a topic's name is text, and not empty [found=None",
+    'producer.send("", b"a")': "a topic's name must be text, and not empty [found=''",
+    'producer.send(None, b"a")': "a topic's name must be text, and not empty [found=None",
     'producer.send(tp, b"a")':
-        "a topic's name is text, and not empty [found=TopicPartition(topic='flights', partition=0)",
+        "a topic's name must be text, and not empty [found=TopicPartition(topic='flights', partition=0)",
     'producer.produce("flights", b"a")': "Producer has no produce; write send(topic, value, key=...)",
     'producer.send_batch("flights", [b"a"])': "batch must be RecordBatch or Table",
     'producer.send_batch("flights", pa.table({"payload": [b"a"]}))':
@@ -192,14 +195,14 @@ CALLS = {
         "the topic has no such partition [topic='flights'",
     "producer.flush(10)": "Producer.flush takes no arguments",
     "producer.flush(timeout=10)": "Producer.flush takes no argument timeout",
-    "producer.poll(0)": "Producer has no poll; nothing has to be polled: a receipt's result() is the record's place",
+    "producer.poll(0)": "Producer has no poll; a producer needs no polling: a receipt's result() is the record's place",
     'producer.partitions_for("flights")':
         "Producer has no partitions_for; log.admin.describe_topic(topic).partitions lists them",
     "producer.list_topics()": "Producer has no list_topics; log.admin.list_topics() lists the topics",
     "receipt.get(timeout=10)": "Receipt has no get; write result()",
     "receipt.result(timeout=10)": "Receipt.result takes no argument timeout",
     "receipt.add_callback(print)": "Receipt has no add_callback; write result(), best after flush()",
-    "receipt.add_errback(print)": "Receipt has no add_errback; result() raises what the send failed with",
+    "receipt.add_errback(print)": "Receipt has no add_errback; result() raises the error of the send",
     "receipt.succeeded()": "Receipt has no succeeded; write is_done, and result()",
     "receipt.offset": "Receipt has no offset; write result().offset",
     "receipt.result().timestamp": "RecordMetadata has no timestamp; write timestamp_ms",
@@ -234,7 +237,7 @@ CALLS = {
         "offsets must be a mapping of TopicPartition(topic, partition) to OffsetAndMetadata(offset, metadata) or",
     "copier.send_offsets_to_transaction({tp: 0}, consumer)": "group_id must be str",
     "copier.send_offsets_to_transaction({tp: 0}, None)": "group_id must be str",
-    'copier.send_offsets_to_transaction({tp: 0}, "")': "a group id is text, and not empty [found=''",
+    'copier.send_offsets_to_transaction({tp: 0}, "")': "a group id must be text, and not empty [found=''",
     'copier.send_offsets_to_transaction({tp: 0}, group_metadata="g")':
         "Producer.send_offsets_to_transaction takes no argument group_metadata; write group_id",
     'copier.send_offsets_to_transaction({tp: "0"}, "g")':
@@ -249,24 +252,24 @@ CALLS = {
     'ready.complete_transaction(oncelog.PreparedTransaction.parse("1:0:ready"))':
         "The producer's state does not allow this; make one of the legal calls [state='ready',",
     'oncelog.PreparedTransaction.parse("token")':
-        "not the token of a prepared transaction: <producer id>:<epoch>:<transactional id>",
+        "the token of a prepared transaction must be <producer id>:<epoch>:<transactional id>",
     # Making consumers
     'Consumer("flights")': "services must be LogServices; a consumer is made by log.consumer(...)",
     'log.consumer("flights")': "Log.consumer takes its arguments by name",
     'log.consumer({"group.id": "g"})': "Log.consumer takes its arguments by name",
     'log.consumer(topics=["flights"])': "Log.consumer takes no argument topics; write subscribe([...])",
     'log.consumer(group="g")': "Log.consumer takes no argument group; write group_id",
-    'log.consumer(group_id="")': "a group id is text, and not empty [found=''",
+    'log.consumer(group_id="")': "a group id must be text, and not empty [found=''",
     "log.consumer(group_id=7)": "group_id must be str or None",
     'log.consumer(isolation_level="dirty")': "unknown isolation level [isolation_level='dirty'",
     "log.consumer(isolation_level=1)": "isolation_level must be IsolationLevel or str",
     'log.consumer(auto_offset_reset="smallest")':
-        "auto_offset_reset is earliest, latest or none [auto_offset_reset='smallest'",
+        "auto_offset_reset must be earliest, latest or none [auto_offset_reset='smallest'",
     "log.consumer(auto_offset_reset=None)": "auto_offset_reset must be str",
     "log.consumer(enable_auto_commit=False)":
-        "Log.consumer takes no argument enable_auto_commit; offsets are committed by commit() alone; leave it out",
+        "Log.consumer takes no argument enable_auto_commit; only commit() commits offsets; leave it out",
     "log.consumer(auto_commit_interval_ms=1000)":
-        "Log.consumer takes no argument auto_commit_interval_ms; offsets are committed by commit() alone; leave it",
+        "Log.consumer takes no argument auto_commit_interval_ms; only commit() commits offsets; leave it",
     "log.consumer(value_deserializer=bytes.decode)":
         "Log.consumer takes no argument value_deserializer; decode the bytes that poll() returns",
     "log.consumer(key_deserializer=bytes.decode)":
@@ -282,14 +285,14 @@ CALLS = {
         "no such topic; create it with `oncelog topic create` or create_topic() [topic='nowhere'",
     'reader.assign([TopicPartition("flights", 2)])': "the topic has no such partition [topic='flights'",
     "reader.assign({tp: 0})":
-        "partitions are assigned without offsets; seek says where to read [found={TopicPartition(topic='flights',",
+        "assign takes partitions without offsets; set offsets with seek [found={TopicPartition(topic='flights',",
     "reader.assign(None)": "partitions must be an iterable of TopicPartition(topic, partition)",
     'reader.subscribe("flights")': "names must be an iterable of str; put the single value into a list",
     'reader.subscribe(["nowhere"])':
         "no such topic; create it with `oncelog topic create` or create_topic() [topic='nowhere'",
     "reader.subscribe([tp])": "each item of names must be str",
     'reader.subscribe(pattern="fl.*")':
-        "Consumer.subscribe takes no argument pattern; name the topics, which log.admin.list_topics() lists",
+        "Consumer.subscribe takes no argument pattern; name each topic; log.admin.list_topics() lists them",
     'reader.subscribe(["flights"], on_assign=print)':
         "Consumer.subscribe takes no argument on_assign; there is no rebalancing; leave it out",
     'reader.subscribe(["flights"], listener=print)':
@@ -297,7 +300,7 @@ CALLS = {
     'reader.subscribe(topics=["flights"])': "Consumer.subscribe takes no argument topics; write subscribe([...])",
     "reader.unsubscribe()": "Consumer has no unsubscribe; write assign([])",
     "reader.subscription()": "Consumer has no subscription; write assignment()",
-    "reader.paused()": "Consumer has no paused; the caller of pause() keeps the list",
+    "reader.paused()": "Consumer has no paused; keep your own list of what you paused",
     "reader.topics()": "Consumer has no topics; log.admin.list_topics() lists the topics",
     "reader.list_topics()": "Consumer has no list_topics; log.admin.list_topics() lists the topics",
     'reader.partitions_for_topic("flights")':
@@ -313,7 +316,7 @@ CALLS = {
     "consumer.consume(5)": "Consumer has no consume; write poll(timeout_ms=..., max_records=...)",
     "consumer.getmany()": "Consumer has no getmany; write poll(timeout_ms=..., max_records=...)",
     "consumer.getone()": "Consumer has no getone; write poll(timeout_ms=..., max_records=1)",
-    "next(iter(consumer))": "a consumer is read by poll: for record in consumer.poll(timeout_ms=1000)",
+    "next(iter(consumer))": "a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)",
     "record.timestamp": "ConsumerRecord has no timestamp; write timestamp_ms",
     "strict.poll()":
         "the group has no committed offset for the partition, and auto_offset_reset is none [group_id='none'",
@@ -410,7 +413,7 @@ CALLS = {
     'admin.reset_group("g", "latest", names="flights")':
         "names must be an iterable of str; put the single value into a list",
     'admin.dump("nowhere")': "no such topic; create it with `oncelog topic create` or create_topic() [topic='nowhere'",
-    'admin.dump("flights", start=1)': "a starting offset belongs to one partition: name it [topic='flights'",
+    'admin.dump("flights", start=1)': "a start offset is of one partition: name the partition [topic='flights'",
     'admin.dump_metadata("topics")': "not the path of a znode; write it like /topics/flights [path='topics'",
     "admin.verify(on_progress=True)": "on_progress must be a function",
     'admin.upkeep(dry_run="yes")': "dry_run must be bool",

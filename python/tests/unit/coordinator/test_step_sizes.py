@@ -242,7 +242,7 @@ def test_a_name_that_no_path_can_hold_is_refused_at_every_door(log: Log, name: s
     ]
     doors += [lambda: log.producer(transactional_id=name), lambda: log.consumer(group_id=name)]
     for door in doors:
-        with pytest.raises(UsageError, match=r"(transactional id|group id|prefix) is"):
+        with pytest.raises(UsageError, match=r"(transactional id|group id|prefix) (is|must be)"):
             door()
 
 

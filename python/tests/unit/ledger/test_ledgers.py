@@ -87,7 +87,7 @@ def test_a_driver_whose_prefix_was_taken_over_hundreds_of_runs_ago_is_told_so(lo
     taken = replace(EMBEDDED.require(store, PREFIX), query_id="heir", run_id="heirs", superseded_runs=())
     store.transact(lambda view: EMBEDDED.put(view, PREFIX, taken))
 
-    with pytest.raises(RunSupersededError, match="another query took this prefix over"):
+    with pytest.raises(RunSupersededError, match="another query took over this prefix"):
         BatchSteps(EMBEDDED, store, request(1)).renew(2)
 
 

@@ -74,7 +74,7 @@ def test_every_truncation_and_addition_is_found(files: LocalFileStore) -> None:
 def test_rows_of_another_kind_are_refused(files: LocalFileStore) -> None:
     other = {**SCHEMA, "fields": [{"name": "position", "type": "long"}]}
 
-    with pytest.raises(CorruptDataError, match="wanted kind"):
+    with pytest.raises(CorruptDataError, match="expected kind"):
         codec.read_rows(written(files, ROWS), other, NAME)
 
 

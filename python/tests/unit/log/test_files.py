@@ -238,13 +238,13 @@ def test_a_path_object_is_a_path(tmp_path: Path) -> None:
         ("file:log", "absolute path"),
         ("file:///log?a=b", "without query"),
         ("", "empty"),
-        ("localhost:9092", r"names a server; Kafka is read and written by oncelog_kafka.*\[path='localhost:9092'\]"),
+        ("localhost:9092", r"names a server; to read or write Kafka use oncelog_kafka.*\[path='localhost:9092'\]"),
         ("h1:9092,h2:9092", "kafka.bootstrap.servers"),
         ("[::1]:9092", "kafka.bootstrap.servers"),
         ("SASL_SSL://h1:9092", "kafka.bootstrap.servers"),
         ("log*", r"a log is one folder.*\[path='log\*'\]"),
         ("file:///logs/%3F", "a log is one folder"),
-        ("~nobody-of-this-name/log", "no home folder of this name"),
+        ("~nobody-of-this-name/log", "this user has no home folder"),
     ],
 )
 def test_a_place_for_no_log_is_refused_with_its_reason(uri: str, reason: str) -> None:

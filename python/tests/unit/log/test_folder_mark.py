@@ -34,7 +34,7 @@ def test_the_folder_of_another_log_is_refused(tmp_path: Path) -> None:
     oncelog.open(tmp_path / "log", elsewhere(tmp_path)).close()
     oncelog.open(tmp_path / "other").close()
 
-    with pytest.raises(UsageError, match="data of another log"):
+    with pytest.raises(UsageError, match="belong to different logs"):
         oncelog.open(tmp_path / "other", elsewhere(tmp_path))
 
 
@@ -42,7 +42,7 @@ def test_a_folder_whose_metadata_is_elsewhere_gets_none_of_its_own(tmp_path: Pat
     oncelog.open(tmp_path / "log", elsewhere(tmp_path)).close()
     before = sorted(file.name for file in (tmp_path / "log").iterdir())
 
-    with pytest.raises(UsageError, match="metadata is elsewhere: say where, by znodes"):
+    with pytest.raises(UsageError, match="metadata is elsewhere; name that store with znodes"):
         oncelog.open(tmp_path / "log")
 
     assert sorted(file.name for file in (tmp_path / "log").iterdir()) == before
@@ -120,7 +120,7 @@ def test_a_log_whose_folder_another_one_marks_at_the_same_moment_is_refused(tmp_
             mark.write_text("the-log\n")
             return super().create(name)
 
-    with pytest.raises(UsageError, match="the data of another log"):
+    with pytest.raises(UsageError, match="belong to different logs"):
         folder_mark.ensure(Overtaken(tmp_path), "another-log", str(tmp_path), is_marked=False)
 
     assert mark.read_text() == "the-log\n"

@@ -237,7 +237,7 @@ def test_a_url_names_a_bucket_a_folder_and_how_to_get_there(url: str, expected: 
         ("s3:///folder", "not the URL of a bucket"),
         ("s3://bucket/a//b", "not the name of a file"),
         ("s3://bucket/../b", "not the name of a file"),
-        ("s3://bucket/a#b", "no fragment"),
+        ("s3://bucket/a#b", "must not have a fragment"),
         ("s3://bucket?regions=x", "unknown option .* did_you_mean='region'"),
         ("s3://bucket?region=a&region=b", "given twice"),
         ("s3://bucket?region=", "or empty"),

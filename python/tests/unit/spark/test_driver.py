@@ -166,7 +166,7 @@ def test_a_batch_write_that_fails_half_way_leaves_no_transaction_open(world: Log
         world.log.admin.upkeep()
     fresh = some_blocks(world, "wide", range(count - 1))
 
-    with pytest.raises(OncelogError, match="waited across two collections"):
+    with pytest.raises(OncelogError, match="older than the previous collection generation"):
         commit_once(world.log, [*fresh, *collected])
 
     assert lso(world.log, 0, "wide") == state(world.log, 0, "wide").log_end > 0

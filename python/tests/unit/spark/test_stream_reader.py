@@ -121,7 +121,7 @@ def test_a_log_that_took_the_place_of_another_is_read_and_that_one_no_more(tmp_p
     shutil.rmtree(tmp_path / "remade")
     new = make(b"new")
 
-    with pytest.raises(StoreAccessError, match="open the log anew"):
+    with pytest.raises(StoreAccessError, match="open the log again"):
         old.reportLatestOffset()
     start = new.initialOffset()
     assert new.latestOffset(start, ALL) == start
@@ -619,7 +619,7 @@ def test_a_query_that_continues_a_group_is_refused_if_a_batch_was_decided_since_
     run_batch(log, batch_request(1, group_id=GROUP))
 
     heir = begin_batch(log, 0, "run-2", group_id=GROUP, query_id="heir", takeover="query")
-    with pytest.raises(BatchRefusedError, match="from a new checkpoint; start it where the group stands"):
+    with pytest.raises(BatchRefusedError, match="has a new checkpoint; start it at the group's offsets"):
         heir.stage_offsets(batch_offsets(log, 1))
     heir.abort()
 

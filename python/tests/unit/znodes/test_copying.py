@@ -287,7 +287,7 @@ def test_a_foreign_znode_in_the_way_is_never_overwritten(
     watched = InterruptedStore(target, lambda: write(target, ("create", "/transactions/a", b"foreign")))
     watched.interrupt(3)
 
-    with pytest.raises(LogInUseError, match="somebody else writes to the target"):
+    with pytest.raises(LogInUseError, match="another process writes to the target"):
         copying.copy(source, watched)
 
     assert_is_no_log(target)
@@ -319,7 +319,7 @@ def test_a_target_that_differs_in_anything_is_no_log(
             write(target, harm)
 
     harmed: list[bool] = []
-    with pytest.raises(CorruptDataError, match="the copy is void") as caught:
+    with pytest.raises(CorruptDataError, match="the copy is invalid") as caught:
         copying.copy(source, target, on_progress=harm_it)
 
     assert harmed

@@ -168,7 +168,7 @@ def test_metadata_is_copied_into_a_store_of_another_package_and_no_secret_is_sho
         assert (done.exit_code, done.stderr) == (0, "")
         return done.output
 
-    assert f"--znodes shelf:{tmp_path}/store;" in run("meta", "copy", "--to", to)
+    assert f"--znodes shelf:{tmp_path}/store\n" in run("meta", "copy", "--to", to)
     shown = json.loads(run("meta", "show", "--znodes", to, "--json"))
     assert shown["log"]["znodes"] == f"shelf:{tmp_path}/store"
 
@@ -242,7 +242,7 @@ def test_a_package_that_claims_a_built_in_scheme_is_named(install: Install, tmp_
     found = refused(tmp_path, scheme)
 
     assert (found["scheme"], found["packages"]) == (scheme, ["greedy"])
-    assert "oncelog's own" in str(found["message"])
+    assert "oncelog has built in" in str(found["message"])
 
 
 def test_two_packages_that_claim_one_scheme_are_both_named(install: Install, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_two_packages_that_claim_one_scheme_are_both_named(install: Install, tmp
 
 
 def test_a_store_in_memory_has_no_place(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="write memory"):
+    with pytest.raises(InvalidOptionError, match="write only memory"):
         oncelog.open(tmp_path, "memory:/a/file")
 
 

@@ -141,7 +141,7 @@ def test_another_sqlite_database_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     sql(path, "CREATE TABLE own (a)")
 
-    assert "no znode store" in str(refusal(path, CorruptDataError))
+    assert "not a znode store" in str(refusal(path, CorruptDataError))
 
 
 def test_a_newer_layout_is_refused(path: Path) -> None:
@@ -200,11 +200,11 @@ def test_a_store_whose_file_was_replaced_neither_shows_the_old_one_nor_takes_the
     other.multi([Create("/other")])
 
     for _ in range(2):
-        with pytest.raises(StoreAccessError, match="open the log anew"), store.snapshot():
+        with pytest.raises(StoreAccessError, match="open the log again"), store.snapshot():
             pass
-        with pytest.raises(StoreAccessError, match="open the log anew"):
+        with pytest.raises(StoreAccessError, match="open the log again"):
             store.multi([Create("/b")])
-    with pytest.raises(StoreAccessError, match="open the log anew"):
+    with pytest.raises(StoreAccessError, match="open the log again"):
         store.children("/")
     assert other.children("/") == ["other"]
 
