@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from oncelog_kafka.testing.simulation.scenes import SCENES
-from test_sink_kills import PASSED
 from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows
 
 
@@ -18,7 +17,3 @@ def test_the_faults_of_the_scenes_are_the_sum_of_their_table() -> None:
         f"a fault at every call of {SPELLED[len(SCENES)]} scenes of the Kafka sink (`make sim`) | {together:,} runs"
         in guarantees()
     )
-
-
-def test_the_points_at_which_drivers_are_killed_are_counted() -> None:
-    assert f"; {len(PASSED)} of Kafka's, by both ways to write |" in guarantees()

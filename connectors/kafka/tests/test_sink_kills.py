@@ -20,6 +20,7 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, require_shims
@@ -73,6 +74,10 @@ WALKS = [
     ("format", "topic", "kafka_tv1"),
 ]
 """Doors, sources and brokers."""
+
+
+def test_the_guarantees_say_how_many_points_there_are() -> None:
+    assert f"; {len(PASSED)} of Kafka's, by both ways to write |" in guarantees()
 
 
 @pytest.mark.walk

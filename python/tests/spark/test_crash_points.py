@@ -18,6 +18,7 @@ from oncelog import limits
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.testing import invariants
+from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.log.logs import started, state, values
@@ -177,6 +178,10 @@ def world(tmp_path: Path, znodes: str | None) -> Iterator[World]:
                 copier.end()
         log.admin.settle()
         invariants.check(log)
+
+
+def test_the_guarantees_say_how_many_points_there_are() -> None:
+    assert f"(`make crash`) | {len(PASSED)} points of both sinks" in guarantees()
 
 
 @pytest.mark.walk

@@ -6,7 +6,6 @@ import re
 
 from oncelog.testing.simulation.scenarios import SCENARIOS
 from tests.mutation.faults import FAULTS
-from tests.spark.test_crash_points import PASSED
 from tests.style.tree import ROOT
 from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows, text
 
@@ -39,4 +38,3 @@ def test_what_the_guarantees_count_is_counted() -> None:
     page = guarantees()
     assert f"(`make mutate`) | {len(FAULTS)} |" in page
     assert f"a crash at every place of {SPELLED[len(SCENARIOS)]} scenarios" in page
-    assert f"(`make crash`) | {len(PASSED)} points of both sinks" in page
