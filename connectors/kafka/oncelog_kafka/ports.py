@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from oncelog.ports import Clock
+from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.participants import Listed, Participant, Transaction
 
 
@@ -30,6 +31,21 @@ class Unstable:
 
 Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
 """Of one group, by topic and partition; what was never committed is left out."""
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Entries of a partition.
+
+    Attributes:
+        topic_id: of the topic that has it.
+        entries: from the offset that was asked for, as far as an answer reaches.
+        high_watermark: the offset behind the last record that all replicas in sync have.
+    """
+
+    topic_id: str
+    entries: Sequence[Entry]
+    high_watermark: int
+
 
 Answer = str
 """Kafka's name of an error code, ``NONE`` for success. What was not answered is a ``NETWORK_EXCEPTION``."""
@@ -111,6 +127,19 @@ class Requests(Protocol):
 
     def broker_setting(self, name: str) -> int | None:
         """DescribeConfigs of every broker."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class PartitionRequests(Protocol):
+    """Partition 0 of topics, asked once. Raises as `Requests`."""
+
+    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+        """Fetch from its leader, without waiting for more than there is."""
+
+    def produce(self, topic: str, body: bytes) -> Answer:
+        """Have its leader append a record, acknowledged by all replicas in sync."""
 
     def close(self) -> None:
         """Close the connections."""
