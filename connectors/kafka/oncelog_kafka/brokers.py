@@ -14,8 +14,9 @@ from typing import Any
 from oncelog.extras import extras
 
 with extras("kafka", part="oncelog_kafka"):
+    from kafka import TopicPartition
     from kafka import errors as kafka_errors
-    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
     from kafka.future import Future
     from kafka.protocol.admin import DescribeTransactionsRequest
     from kafka.protocol.consumer import FetchRequest, OffsetFetchRequest
@@ -198,6 +199,16 @@ class KafkaRequests:
         if answer != "NONE":
             self._leaders.pop(topic, None)
         return answer
+
+    def earliest(self, topic: str) -> int:
+        partition = TopicPartition(topic, 0)
+        with _named_errors():
+            found = self._admin.list_partition_offsets({partition: OffsetSpec.EARLIEST})
+        return int(found[partition].offset)
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        with _named_errors():
+            self._admin.delete_records({TopicPartition(topic, 0): offset})
 
     def _ask_leader(self, topic: str, request: Any) -> Any:
         if topic not in self._leaders:

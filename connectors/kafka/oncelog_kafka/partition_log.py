@@ -6,13 +6,14 @@ reaches the high watermark has every entry that was acknowledged before it was a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog.znodes.replicated.port import Entry
+from oncelog.znodes.replicated.port import Entry, TrimmedError
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import refusal, turns
 from oncelog_kafka.ports import Fetched, PartitionRequests
@@ -50,6 +51,13 @@ class PartitionLog:
         self._clock = clock
         self._topic_id: str | None = None
 
+    def start(self) -> int:
+        with self._unavailable():
+            for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
+                with suppress(BrokerUnavailableError):
+                    return self._requests.earliest(self._topic) - 1
+        raise AssertionError("turns end with an error")
+
     def read(self, after: int) -> Sequence[Entry]:
         entries: list[Entry] = []
         while True:
@@ -75,31 +83,45 @@ class PartitionLog:
                 reason=str(problem),
             ) from problem
 
+    def trim(self, position: int) -> None:
+        with suppress(BrokerUnavailableError):
+            self._requests.delete_before(self._topic, position + 1)
+
     def close(self) -> None:
         self._requests.close()
 
     def _fetched(self, offset: int) -> Fetched:
-        try:
+        with self._unavailable():
             for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
                 found = self._requests.fetch(self._topic, offset)
                 if isinstance(found, Fetched):
                     self._compare(found)
                     return found
                 if found == "OFFSET_OUT_OF_RANGE":
-                    raise CorruptDataError(
-                        "the topic of the command log lacks entries: it was trimmed, or created again",
-                        topic=self._topic,
-                        offset=offset,
-                    )
+                    raise self._out_of_range(offset)
                 if found not in PASSING:
                     raise refusal(found, "the command log could not be read", topic=self._topic)
+        raise AssertionError("turns end with an error")
+
+    @contextmanager
+    def _unavailable(self) -> Iterator[None]:
+        try:
+            yield
         except BrokerUnavailableError as problem:
             raise StoreUnavailableError(
                 "the Kafka brokers that keep the command log cannot be reached, or do not serve",
                 topic=self._topic,
                 reason=str(problem),
             ) from problem
-        raise AssertionError("turns end with an error")
+
+    def _out_of_range(self, offset: int) -> OncelogError:
+        if offset <= self.start():
+            return TrimmedError("entries of the command log are gone", topic=self._topic, offset=offset)
+        return CorruptDataError(
+            "the topic of the command log lost its newest entries, or was created again",
+            topic=self._topic,
+            offset=offset,
+        )
 
     def _compare(self, found: Fetched) -> None:
         if self._topic_id is None:

@@ -32,6 +32,7 @@ class Unstable:
 Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
 """Of one group, by topic and partition; what was never committed is left out."""
 
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Entries of a partition.
@@ -140,6 +141,12 @@ class PartitionRequests(Protocol):
 
     def produce(self, topic: str, body: bytes) -> Answer:
         """Have its leader append a record, acknowledged by all replicas in sync."""
+
+    def earliest(self, topic: str) -> int:
+        """The offset of its first record, or where that would be."""
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Delete the records before an offset."""
 
     def close(self) -> None:
         """Close the connections."""

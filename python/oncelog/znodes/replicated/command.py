@@ -1,14 +1,15 @@
-"""A multi as bytes: what an entry of the command log holds.
+"""What an entry of the command log holds: multis, or a part of a snapshot.
 
-An entry is the length of its JSON (four bytes), the JSON, and the data of its creates and sets, one after the other. It
-holds low-level operations alone, so that what they do never depends on the version of oncelog that replays them.
+An entry is the length of its JSON (four bytes), the JSON, and data: of the multis' creates and sets, one after the
+other, or the snapshot's. It holds low-level operations alone, so that what they do never depends on the version of
+oncelog that replays them.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,48 +21,72 @@ _LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """A multi, and who wants it.
+class Batch:
+    """Multis that one append holds, to be carried out in this order, each for itself.
 
     Attributes:
         sender: one connection of one process to the log.
-        number: of the sender's commands, growing by one. A copy of a command has the same one, and does nothing.
-        ops: the multi.
+        number: of the sender's batches, growing by one. A copy of a batch has the same one, and does nothing.
+        seen: position of the last entry that the sender had replayed.
+        chain: what `Replica.chain` was there, so that a log which lost or changed an entry is noticed.
+        multis: their operations.
     """
 
     sender: str
     number: int
-    ops: Sequence[Op]
+    seen: int
+    chain: int
+    multis: Sequence[Sequence[Op]]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one append holds.
+class Part:
+    """A part of a snapshot.
 
     Attributes:
-        seen: position of the last entry that the sender had replayed, or -1.
-        chain: what `Replica.chain` was there, so that a log which lost or changed an entry is noticed.
-        commands: to be carried out in this order, each for itself.
+        position: of the last entry that the snapshot holds.
+        writer: of the snapshot; several may write one at a time.
+        number, count: of the parts, from 0.
+        data: of this part.
     """
 
-    seen: int
-    chain: int
-    commands: Sequence[Command]
+    position: int
+    writer: str
+    number: int
+    count: int
+    data: bytes
 
 
-def encode(batch: Batch) -> bytes:
+def encode(entry: Batch | Part) -> bytes:
     """The entry's bytes."""
+    if isinstance(entry, Part):
+        place = [entry.position, entry.writer, entry.number, entry.count]
+        return packed({"version": VERSION, "snapshot": place}, [entry.data])
     data: list[bytes] = []
-    commands = [
-        {"sender": one.sender, "number": one.number, "ops": [_packed(op, data) for op in one.ops]}
-        for one in batch.commands
-    ]
-    about = {"version": VERSION, "seen": batch.seen, "chain": batch.chain, "commands": commands}
+    about = {
+        "version": VERSION,
+        "sender": entry.sender,
+        "number": entry.number,
+        "seen": entry.seen,
+        "chain": entry.chain,
+        "multis": [[_packed(op, data) for op in ops] for ops in entry.multis],
+    }
+    return packed(about, data)
+
+
+def packed(about: Mapping[str, Any], data: Sequence[bytes]) -> bytes:
+    """JSON and data behind it."""
     text = json.dumps(about, separators=(",", ":")).encode()
     return b"".join([_LENGTH.pack(len(text)), text, *data])
 
 
-def decode(body: bytes, position: int) -> Batch:
+def unpacked(body: bytes) -> tuple[Any, Data]:
+    """The JSON and the data of `packed`. Raises ValueError or struct.error where it is none."""
+    (length,) = _LENGTH.unpack_from(body)
+    return json.loads(body[_LENGTH.size : _LENGTH.size + length]), Data(body, _LENGTH.size + length)
+
+
+def decode(body: bytes, position: int) -> Batch | Part:
     """Read an entry.
 
     Args:
@@ -73,8 +98,7 @@ def decode(body: bytes, position: int) -> Batch:
         UnsupportedFormatError: a later version of oncelog wrote it.
     """
     try:
-        (length,) = _LENGTH.unpack_from(body)
-        about = json.loads(body[_LENGTH.size : _LENGTH.size + length])
+        about, data = unpacked(body)
         if about["version"] > VERSION:
             raise UnsupportedFormatError(
                 "a newer oncelog wrote to this command log; update this one",
@@ -82,32 +106,36 @@ def decode(body: bytes, position: int) -> Batch:
                 version=about["version"],
                 known=VERSION,
             )
-        data = _Data(body, _LENGTH.size + length)
-        commands = [
-            Command(one["sender"], one["number"], [_unpacked(op, data) for op in one["ops"]])
-            for one in about["commands"]
-        ]
-        if data.position != len(body):
-            raise ValueError(f"{len(body) - data.position} bytes are left over")
-        return Batch(about["seen"], about["chain"], commands)
+        if "snapshot" in about:
+            of, writer, number, count = about["snapshot"]
+            return Part(of, writer, number, count, data.take(data.left))
+        multis = [[_unpacked(op, data) for op in ops] for ops in about["multis"]]
+        if data.left:
+            raise ValueError(f"{data.left} bytes are left over")
+        return Batch(about["sender"], about["number"], about["seen"], about["chain"], multis)
     except (ValueError, KeyError, TypeError, struct.error) as problem:
         raise CorruptDataError(
             "an entry of the command log is damaged, or not one of oncelog's", position=position, problem=str(problem)
         ) from None
 
 
-class _Data:
-    """The data behind an entry's JSON."""
+class Data:
+    """The data behind JSON, taken piece by piece."""
 
     def __init__(self, body: bytes, position: int) -> None:
-        self._body, self.position = body, position
+        self._body, self._position = body, position
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not taken yet."""
+        return len(self._body) - self._position
 
     def take(self, size: int) -> bytes:
-        found = self._body[self.position : self.position + size]
-        if len(found) != size:
+        """The next bytes. Raises ValueError where there are not so many."""
+        if not 0 <= size <= self.left:
             raise ValueError("it ends too early")
-        self.position += size
-        return found
+        self._position += size
+        return self._body[self._position - size : self._position]
 
 
 def _packed(op: Op, data: list[bytes]) -> list[Any]:
@@ -124,7 +152,7 @@ def _packed(op: Op, data: list[bytes]) -> list[Any]:
             return ["delete", path, version]
 
 
-def _unpacked(packed: Sequence[Any], data: _Data) -> Op:
+def _unpacked(packed: Sequence[Any], data: Data) -> Op:
     match packed:
         case ["check", str(path), int(version)]:
             return Check(path, version)

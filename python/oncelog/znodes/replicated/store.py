@@ -14,22 +14,26 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
-from oncelog.errors import IllegalStateTransitionError, OncelogError, OutcomeUnknownError, RetriableError
+from oncelog.errors import IllegalStateTransitionError, OncelogError, OutcomeUnknownError, RetriableError, ensure
 from oncelog.limits import MULTI_MAX_BYTES
 from oncelog.ports import Check, Op, Timing, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING
 from oncelog.znodes.errors import StaleStepError
-from oncelog.znodes.replicated.command import Batch, Command, encode
-from oncelog.znodes.replicated.port import CommandLog
-from oncelog.znodes.replicated.replica import Done, Replica
+from oncelog.znodes.replicated.command import Batch, encode
+from oncelog.znodes.replicated.port import CommandLog, TrimmedError
+from oncelog.znodes.replicated.snapshot import load, parts
 from oncelog.znodes.rules import ensure_acceptable, size_of
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 from oncelog.znodes.tree import Tree
+
+SAVED_EVERY: Final = 5_000
+"""Entries between two snapshots: what somebody who opens the store has to replay at most, twice over."""
+
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
@@ -116,12 +120,14 @@ class ReplicatedZnodeStore(Transacting):
 
 
 class _Connection:
-    """What one process has of the log: a connection, and the replica that it makes. Nothing of it survives a fork: its
-    locks may be held by threads that the child does not have."""
+    """What one process has of the log: a connection, and the replica that it makes.
+
+    Nothing of it survives a fork: its locks may be held by threads that the child does not have.
+    """
 
     def __init__(self, log: CommandLog) -> None:
         self._log = log
-        self._replica = Replica()
+        self._replica = load(log)
         self._pid = os.getpid()
         self._sender = uuid4().hex
         self._number = 0
@@ -151,6 +157,7 @@ class _Connection:
         with self._appending:  # who waits here is taken along by the next append
             while not waiting.is_over:
                 self._append_some()
+                self._save_now_and_then()
         if waiting.problem is not None:
             raise waiting.problem
 
@@ -161,26 +168,42 @@ class _Connection:
     def _append_some(self) -> None:
         """Append what waits, as far as it fits into an entry, and tell each multi how it went."""
         taken = self._taken()
-        sent: dict[int, _Waiting] = {}
         with self._using:
-            for one in taken:
-                if one.is_fresh():
-                    self._number += 1
-                    sent[self._number] = one
-                else:
-                    one.problem = _stale()
+            sent = [one for one in taken if one.is_fresh()]
             try:
-                if sent:
-                    commands = [Command(self._sender, number, one.ops) for number, one in sent.items()]
-                    self._log.append(encode(Batch(self._replica.position, self._replica.chain, commands)))
-                    for done in self._replay_own():
-                        sent.pop(done.command.number).problem = done.failure
+                problems = self._appended([one.ops for one in sent]) if sent else []
             except OncelogError as problem:
-                for one in sent.values():
-                    one.problem = problem
-            finally:
-                for one in taken:
-                    one.is_over = True
+                problems = [problem] * len(sent)
+        went = dict(zip(map(id, sent), problems, strict=True))
+        for one in taken:
+            one.problem = went[id(one)] if id(one) in went else _stale()
+            one.is_over = True
+
+    def _appended(self, multis: Sequence[Sequence[Op]]) -> Sequence[OncelogError | None]:
+        """Append multis, and learn how each went."""
+        self._number += 1
+        replica = self._replica
+        self._log.append(encode(Batch(self._sender, self._number, replica.position, replica.chain, multis)))
+        try:
+            self._replay()
+        except RetriableError as problem:
+            raise OutcomeUnknownError(
+                "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
+            ) from problem
+        last = self._replica.senders[self._sender]
+        ensure(last.number == self._number, "an entry that was acknowledged is read", number=self._number)
+        return last.problems()
+
+    def _save_now_and_then(self) -> None:
+        """Keep the log short. What fails here is done behind a later append."""
+        with self._using, suppress(RetriableError, OutcomeUnknownError, TrimmedError):
+            if self._replica.unsaved < SAVED_EVERY:
+                return
+            for part in parts(self._replica, self._sender):
+                self._log.append(encode(part))
+            self._replay()
+            if len(self._replica.snapshots) > 1:
+                self._log.trim(self._replica.snapshots[-2])
 
     def _taken(self) -> list[_Waiting]:
         taken: list[_Waiting] = []
@@ -192,19 +215,15 @@ class _Connection:
             taken.append(self._waiting.popleft())
         return taken
 
-    def _replay_own(self) -> Iterator[Done]:
-        """How one's own commands went, which the log holds by now."""
-        try:
-            done = self._replay()
-        except RetriableError as problem:
-            raise OutcomeUnknownError(
-                "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
-            ) from problem
-        return (one for one in done if one.command.sender == self._sender)
-
-    def _replay(self) -> list[Done]:
+    def _replay(self) -> None:
         """Read the log to its end."""
-        return [done for entry in self._log.read(self._replica.position) for done in self._replica.apply(entry)]
+        try:
+            for entry in self._log.read(self._replica.position):
+                self._replica.apply(entry)
+        except TrimmedError:  # beyond what was replayed: read it from a snapshot on
+            found = load(self._log)
+            ensure(found.position >= self._replica.position, "a replica never goes back", position=found.position)
+            self._replica = found
 
 
 def _stale() -> StaleStepError:

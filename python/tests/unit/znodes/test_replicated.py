@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from oncelog.ports import Timing, ZnodeStore
 from oncelog.testing.znode_store_contract import (
     AtomicReadsContract,
@@ -17,7 +19,8 @@ from oncelog.testing.znode_store_contract import (
     ZnodeStoreContract,
 )
 from oncelog.znodes.clock import wall_ms
-from oncelog.znodes.replicated.port import Entry
+from oncelog.znodes.replicated import snapshot, store
+from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 
 HEADER = struct.Struct(">QI")
@@ -28,10 +31,21 @@ class FileLog:
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("a+b")
+        self._trimmed = file.with_suffix(".trimmed")
+
+    def start(self) -> int:
+        with self._locked():
+            return self._start()
 
     def read(self, after: int) -> Sequence[Entry]:
         with self._locked():
+            if after < self._start():
+                raise TrimmedError("the file was trimmed", after=after)
             return list(self._entries(after))
+
+    def trim(self, position: int) -> None:
+        with self._locked():
+            self._trimmed.write_text(str(max(position, self._start())))
 
     def append(self, body: bytes) -> None:
         with self._locked():
@@ -41,8 +55,11 @@ class FileLog:
     def close(self) -> None:
         self._file.close()
 
+    def _start(self) -> int:
+        return int(self._trimmed.read_text()) if self._trimmed.exists() else BEGINNING
+
     def _entries(self, after: int) -> Iterator[Entry]:
-        self._file.seek(0 if after < 0 else after)
+        self._file.seek(max(after, 0))
         if after >= 0:
             self._next()
         while (position := self._file.tell()) < self._end():
@@ -72,3 +89,14 @@ class FileLogWorld(StoreWorld):
 
 class TestReplicatedStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = FileLogWorld
+
+
+class TestReplicatedStoreThatIsSavedAllTheTime(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
+    """Snapshots and trims between any few entries, and whoever is behind starts again."""
+
+    world_class = FileLogWorld
+
+    @pytest.fixture(autouse=True)
+    def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(store, "SAVED_EVERY", 3)
+        monkeypatch.setattr(snapshot, "PART_BYTES", 100)
