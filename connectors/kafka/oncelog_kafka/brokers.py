@@ -13,24 +13,27 @@ from typing import Any
 from oncelog.extras import extras
 
 with extras("kafka", part="oncelog_kafka"):
+    from kafka import TopicPartition
     from kafka import errors as kafka_errors
-    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, OffsetSpec
     from kafka.future import Future
     from kafka.protocol.admin import DescribeTransactionsRequest
-    from kafka.protocol.consumer import OffsetFetchRequest
+    from kafka.protocol.consumer import FetchRequest, OffsetFetchRequest
     from kafka.protocol.metadata import CoordinatorType
-    from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
+    from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceRequest
+    from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from oncelog.errors import InvalidOptionError
 from oncelog.ports import Clock
-from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog.znodes.clock import SYSTEM_CLOCK, wall_ms
+from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka import end_txn
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control import ControlRequests
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.participants import Listed, Participant, Transaction
 from oncelog_kafka.patience import PatientBrokers, refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
+from oncelog_kafka.ports import Answer, CommittedOffset, Fetched, Offsets, Unstable
 
 RECONNECT_MS = 1_000
 """The longest pause between two attempts to connect; kafka-python's 30 seconds are longer than a broker's restart."""
@@ -43,6 +46,9 @@ _DEFAULTS = {
     # More than are ever in flight: at its limit (by default 5), kafka-python refuses requests instead of queueing them.
     "max_in_flight_requests_per_connection": 2 * IN_FLIGHT,
 }
+
+_FETCH_BYTES = 16 << 20
+_PRODUCE_MS = 10_000
 
 _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1
@@ -78,6 +84,7 @@ class KafkaRequests:
     """`ports.Requests` through kafka-python."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._leaders: dict[str, tuple[int, Any]] = {}  # of topics' partition 0, and the topics' ids
         with _named_errors():
             try:
                 self._admin = _AdminClient(**{**_DEFAULTS, **settings})
@@ -165,6 +172,65 @@ class KafkaRequests:
             answer = self._admin.describe_configs(wanted, config_filter="all")
         return min(_values_of(answer, name), default=None)
 
+    # Partitions -------------------------------------------------------------------------------------------------------
+
+    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+        answer = self._ask_leader(topic, _fetch_of(topic, offset))
+        if isinstance(answer, str):
+            return answer
+        partition = answer.responses[0].partitions[0]
+        found = _name(partition.error_code)
+        if found != "NONE":
+            self._leaders.pop(topic, None)
+            return found
+        entries = [
+            Entry(record.offset, record.timestamp, record.value)
+            for batch in MemoryRecords(partition.records or b"")
+            for record in batch
+            if record.offset >= offset  # a batch is fetched whole
+        ]
+        return Fetched(str(self._leaders[topic][1]), entries, partition.high_watermark)
+
+    def produce(self, topic: str, body: bytes) -> Answer:
+        answer = self._ask_leader(topic, _produce_of(topic, body))
+        if not isinstance(answer, str):
+            answer = _name(answer.responses[0].partition_responses[0].error_code)
+        if answer != "NONE":
+            self._leaders.pop(topic, None)
+        return answer
+
+    def earliest(self, topic: str) -> int:
+        partition = TopicPartition(topic, 0)
+        with _named_errors():
+            found = self._admin.list_partition_offsets({partition: OffsetSpec.EARLIEST})
+        return int(found[partition].offset)
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        with _named_errors():
+            self._admin.delete_records({TopicPartition(topic, 0): offset})
+
+    def _ask_leader(self, topic: str, request: Any) -> Any:
+        if topic not in self._leaders:
+            with _named_errors():
+                described = self._admin.describe_topics([topic])
+            for one in described:
+                for partition in one["partitions"]:
+                    if partition["partition_index"] == 0 and partition["leader_id"] >= 0:
+                        self._leaders[topic] = partition["leader_id"], one["topic_id"]
+        if topic not in self._leaders:
+            return "LEADER_NOT_AVAILABLE"
+        with _named_errors():
+            answer = self._admin._manager.run(self._answer_of, request, self._leaders[topic][0])
+        if isinstance(answer, str):
+            self._leaders.pop(topic)
+        return answer
+
+    async def _answer_of(self, request: Any, node: int) -> Any:
+        try:
+            return await self._sent(request, node)
+        except kafka_errors.KafkaError as problem:
+            return _passing_name(problem)
+
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _ask_each(self, requests: Sequence[tuple[str, Any]], kind: Any = CoordinatorType.TRANSACTION) -> list[Any]:
@@ -249,6 +315,41 @@ def _fetch_request(group: str, partitions: Iterable[tuple[str, int]]) -> Any:
     wanted = [of_group.OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
     return OffsetFetchRequest(
         groups=[of_group(group_id=group, topics=wanted)], require_stable=True, min_version=8, max_version=9
+    )
+
+
+def _fetch_of(topic: str, offset: int) -> Any:
+    of_topic = FetchRequest.FetchTopic
+    partition = of_topic.FetchPartition(
+        partition=0, current_leader_epoch=-1, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=_FETCH_BYTES
+    )
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[of_topic(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+        rack_id="",
+        max_version=12,  # from 13 on topics go by their ids
+    )
+
+
+def _produce_of(topic: str, body: bytes) -> Any:
+    records = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=len(body) + 1024)
+    records.append(timestamp=wall_ms(), key=None, value=body)
+    records.close()
+    of_topic = ProduceRequest.TopicProduceData
+    partition = of_topic.PartitionProduceData(index=0, records=records.buffer())
+    return ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=_PRODUCE_MS,
+        topic_data=[of_topic(name=topic, partition_data=[partition])],
+        max_version=12,  # from 13 on topics go by their ids
     )
 
 

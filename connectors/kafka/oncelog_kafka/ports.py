@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from oncelog.ports import Clock
+from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.participants import Listed, Participant, Transaction
 
 
@@ -30,6 +31,22 @@ class Unstable:
 
 Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
 """The offsets of one group by topic and partition; partitions without a committed offset are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Entries of a partition.
+
+    Attributes:
+        topic_id: of the topic that has it.
+        entries: from the offset that was asked for, as far as an answer reaches.
+        high_watermark: the offset behind the last record that all replicas in sync have.
+    """
+
+    topic_id: str
+    entries: Sequence[Entry]
+    high_watermark: int
+
 
 Answer = str
 """Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
@@ -106,6 +123,25 @@ class Requests(Protocol):
 
     def broker_setting(self, name: str) -> int | None:
         """DescribeConfigs for every broker."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class PartitionRequests(Protocol):
+    """Partition 0 of topics, asked once. Raises as `Requests`."""
+
+    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+        """Fetch from its leader, without waiting for more than there is."""
+
+    def produce(self, topic: str, body: bytes) -> Answer:
+        """Have its leader append a record, acknowledged by all replicas in sync."""
+
+    def earliest(self, topic: str) -> int:
+        """The offset of its first record, or where that would be."""
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Delete the records before an offset."""
 
     def close(self) -> None:
         """Close the connections."""

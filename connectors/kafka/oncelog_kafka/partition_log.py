@@ -1,0 +1,132 @@
+"""A command log in one partition of a Kafka topic: where the metadata store of `znodes.replicated` is kept.
+
+An entry is a record. It is acknowledged once all replicas in sync have it, and its time is the broker's. A fetch that
+reaches the high watermark has every entry that was acknowledged before it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.ports import Clock
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog.znodes.replicated.port import Entry, TrimmedError
+from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.patience import refusal, turns
+from oncelog_kafka.ports import Fetched, PartitionRequests
+
+PASSING: Final = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_OR_PARTITION",  # a broker that does not know a new topic yet
+    }
+)
+"""Answers that say nothing but: not now, or not here."""
+
+
+class PartitionLog:
+    """`znodes.replicated.port.CommandLog` in partition 0 of a topic.
+
+    Args:
+        requests: to the topic's cluster. The log closes them.
+        topic: which exists, and keeps everything.
+        clock: by which the brokers are waited for.
+    """
+
+    def __init__(self, requests: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._requests = requests
+        self._topic = topic
+        self._clock = clock
+        self._topic_id: str | None = None
+
+    def start(self) -> int:
+        with self._unavailable():
+            for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
+                with suppress(BrokerUnavailableError):
+                    return self._requests.earliest(self._topic) - 1
+        raise AssertionError("turns end with an error")
+
+    def read(self, after: int) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        while True:
+            found = self._fetched(after + 1)
+            entries += found.entries
+            if found.entries:
+                after = found.entries[-1].position
+            if after + 1 >= found.high_watermark:
+                return entries
+
+    def append(self, body: bytes) -> None:
+        try:
+            for _ in turns(self._clock, "an entry of the command log was not acknowledged", topic=self._topic):
+                answer = self._requests.produce(self._topic, body)
+                if answer == "NONE":
+                    return
+                if answer not in PASSING:
+                    raise refusal(answer, "the command log takes no entry", topic=self._topic)
+        except BrokerUnavailableError as problem:
+            raise OutcomeUnknownError(
+                "the Kafka brokers did not acknowledge an entry of the command log: run the same step again",
+                topic=self._topic,
+                reason=str(problem),
+            ) from problem
+
+    def trim(self, position: int) -> None:
+        with suppress(BrokerUnavailableError):
+            self._requests.delete_before(self._topic, position + 1)
+
+    def close(self) -> None:
+        self._requests.close()
+
+    def _fetched(self, offset: int) -> Fetched:
+        with self._unavailable():
+            for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
+                found = self._requests.fetch(self._topic, offset)
+                if isinstance(found, Fetched):
+                    self._compare(found)
+                    return found
+                if found == "OFFSET_OUT_OF_RANGE":
+                    raise self._out_of_range(offset)
+                if found not in PASSING:
+                    raise refusal(found, "the command log could not be read", topic=self._topic)
+        raise AssertionError("turns end with an error")
+
+    @contextmanager
+    def _unavailable(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokerUnavailableError as problem:
+            raise StoreUnavailableError(
+                "the Kafka brokers that keep the command log cannot be reached, or do not serve",
+                topic=self._topic,
+                reason=str(problem),
+            ) from problem
+
+    def _out_of_range(self, offset: int) -> OncelogError:
+        if offset <= self.start():
+            return TrimmedError("entries of the command log are gone", topic=self._topic, offset=offset)
+        return CorruptDataError(
+            "the topic of the command log lost its newest entries, or was created again",
+            topic=self._topic,
+            offset=offset,
+        )
+
+    def _compare(self, found: Fetched) -> None:
+        if self._topic_id is None:
+            self._topic_id = found.topic_id
+        if self._topic_id != found.topic_id:
+            raise CorruptDataError(
+                "the topic of the command log was deleted and created again", topic=self._topic, was=self._topic_id
+            )

@@ -1,0 +1,230 @@
+"""The znode store on a command log.
+
+Reads replay the log to its end first, so that they see every write that was acknowledged before. Multis that wait
+together share one append.
+
+`is_fresh` is asked right before a command is given to the log, hence not where no other write could come
+before it: a log has no lock to ask it under. What delays an append after that is the log's time-out of a request, and
+a process that is stopped in between; limits.TOMBSTONE_MS is a day.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from oncelog.errors import IllegalStateTransitionError, OncelogError, OutcomeUnknownError, RetriableError, ensure
+from oncelog.limits import MULTI_MAX_BYTES
+from oncelog.ports import Check, Op, Timing, Znode
+from oncelog.znodes.clock import SYSTEM_TIMING
+from oncelog.znodes.errors import StaleStepError
+from oncelog.znodes.replicated.command import Batch, encode
+from oncelog.znodes.replicated.port import CommandLog, TrimmedError
+from oncelog.znodes.replicated.snapshot import load, parts
+from oncelog.znodes.rules import ensure_acceptable, size_of
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.tree import Tree
+
+SAVED_EVERY: Final = 5_000
+"""Entries between two snapshots: what somebody who opens the store has to replay at most, twice over."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A multi on its way into the log."""
+
+    ops: Sequence[Op]
+    is_fresh: IsFresh
+    is_over: bool = False
+    problem: OncelogError | None = None
+
+
+class ReplicatedZnodeStore(Transacting):
+    """`ports.ZnodeStore` on a command log.
+
+    Threads may share it, also over a fork: each process opens a connection of its own at its first use.
+
+    Args:
+        connect: opens the log. Picklable, if the store is to be.
+        timing: of `transact`; the times of znodes are the log's.
+    """
+
+    reads_are_atomic = True
+
+    def __init__(self, connect: Callable[[], CommandLog], timing: Timing = SYSTEM_TIMING) -> None:
+        self.timing = timing
+        self._connect = connect
+        self._is_closed = False
+        self._connection = _Connection(connect())
+
+    def get(self, path: str) -> Znode | None:
+        with self.snapshot() as tree:
+            return tree.get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        with self.snapshot() as tree:
+            return tree.get_many(paths)
+
+    def children(self, path: str) -> list[str]:
+        with self.snapshot() as tree:
+            return tree.children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        with self.snapshot() as tree:
+            return tree.children_data(path)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Tree]:
+        connection = self._open()
+        tree = connection.begin_reading()
+        try:
+            yield tree
+        finally:
+            connection.end_reading(tree)
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        ensure_acceptable(ops)
+        connection = self._open()
+        if any(not isinstance(op, Check) for op in ops):
+            connection.carry_out(_Waiting(ops, is_fresh))
+            return
+        with self.snapshot() as tree:
+            if not is_fresh():
+                raise _stale()
+            tree.apply(ops, 0)  # changes nothing, and raises what a multi of checks raises
+
+    def sync(self) -> None:
+        with self.snapshot():
+            pass
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._connection.is_of_this_process:
+            self._connection.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReplicatedZnodeStore, (self._connect, self.timing)
+
+    def _open(self) -> _Connection:
+        if self._is_closed:
+            raise IllegalStateTransitionError("the znode store is closed")
+        if not self._connection.is_of_this_process:
+            self._connection = _Connection(self._connect())
+        return self._connection
+
+
+class _Connection:
+    """What one process has of the log: a connection, and the replica that it makes.
+
+    Nothing of it survives a fork: its locks may be held by threads that the child does not have.
+    """
+
+    def __init__(self, log: CommandLog) -> None:
+        self._log = log
+        self._replica = load(log)
+        self._pid = os.getpid()
+        self._sender = uuid4().hex
+        self._number = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._appending = threading.Lock()
+        self._using = threading.Lock()  # the log and the replica
+
+    @property
+    def is_of_this_process(self) -> bool:
+        return self._pid == os.getpid()
+
+    def begin_reading(self) -> Tree:
+        """The tree at the end of the log. It stays as it is until `end_reading`."""
+        with self._using:
+            self._replay()
+            tree = self._replica.tree
+            tree.readers += 1
+            return tree
+
+    def end_reading(self, tree: Tree) -> None:
+        with self._using:
+            tree.readers -= 1
+
+    def carry_out(self, waiting: _Waiting) -> None:
+        """Have a multi appended, by this thread or by one that appends already, and raise what came of it."""
+        self._waiting.append(waiting)
+        with self._appending:  # who waits here is taken along by the next append
+            while not waiting.is_over:
+                self._append_some()
+                self._save_now_and_then()
+        if waiting.problem is not None:
+            raise waiting.problem
+
+    def close(self) -> None:
+        with self._using:
+            self._log.close()
+
+    def _append_some(self) -> None:
+        """Append what waits, as far as it fits into an entry, and tell each multi how it went."""
+        taken = self._taken()
+        with self._using:
+            sent = [one for one in taken if one.is_fresh()]
+            try:
+                problems = self._appended([one.ops for one in sent]) if sent else []
+            except OncelogError as problem:
+                problems = [problem] * len(sent)
+        went = dict(zip(map(id, sent), problems, strict=True))
+        for one in taken:
+            one.problem = went[id(one)] if id(one) in went else _stale()
+            one.is_over = True
+
+    def _appended(self, multis: Sequence[Sequence[Op]]) -> Sequence[OncelogError | None]:
+        """Append multis, and learn how each went."""
+        self._number += 1
+        replica = self._replica
+        self._log.append(encode(Batch(self._sender, self._number, replica.position, replica.chain, multis)))
+        try:
+            self._replay()
+        except RetriableError as problem:
+            raise OutcomeUnknownError(
+                "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
+            ) from problem
+        last = self._replica.senders[self._sender]
+        ensure(last.number == self._number, "an entry that was acknowledged is read", number=self._number)
+        return last.problems()
+
+    def _save_now_and_then(self) -> None:
+        """Keep the log short. What fails here is done behind a later append."""
+        with self._using, suppress(RetriableError, OutcomeUnknownError, TrimmedError):
+            if self._replica.unsaved < SAVED_EVERY:
+                return
+            for part in parts(self._replica, self._sender):
+                self._log.append(encode(part))
+            self._replay()
+            if len(self._replica.snapshots) > 1:
+                self._log.trim(self._replica.snapshots[-2])
+
+    def _taken(self) -> list[_Waiting]:
+        taken: list[_Waiting] = []
+        room = MULTI_MAX_BYTES
+        while self._waiting:
+            room -= sum(map(size_of, self._waiting[0].ops))
+            if taken and room < 0:
+                break
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _replay(self) -> None:
+        """Read the log to its end."""
+        try:
+            for entry in self._log.read(self._replica.position):
+                self._replica.apply(entry)
+        except TrimmedError:  # beyond what was replayed: read it from a snapshot on
+            found = load(self._log)
+            ensure(found.position >= self._replica.position, "a replica never goes back", position=found.position)
+            self._replica = found
+
+
+def _stale() -> StaleStepError:
+    return StaleStepError("the step read its znodes too long ago to write by them")

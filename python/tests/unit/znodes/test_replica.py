@@ -1,0 +1,239 @@
+"""What a command log's entries do: the same everywhere, once each, and never on a log that is not the one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Thread
+
+import pytest
+
+from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.limits import TOMBSTONE_MS
+from oncelog.ports import Create, Delete, Op, Set
+from oncelog.znodes.replicated import snapshot
+from oncelog.znodes.replicated.command import Batch, Part, encode, packed
+from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
+from oncelog.znodes.replicated.replica import Replica
+from oncelog.znodes.replicated.snapshot import load, parts
+from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+
+HISTORY: list[Sequence[Op]] = [
+    [Create("/a", b"1"), Create("/a/b", bytes(range(256)))],
+    [Set("/a", b"2", version=0)],
+    [Set("/a", b"3", version=0)],  # refused: others were there before
+    [Create("/c"), Delete("/a/b")],
+]
+
+
+BATCH = {"version": 1, "sender": "x", "number": 1, "seen": BEGINNING, "chain": 0}
+
+
+class MemoryLog:
+    """A command log in the memory. Its time is that of its entries, a second apart."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.first = 0
+
+    def start(self) -> int:
+        return self.first - 1
+
+    def read(self, after: int) -> Sequence[Entry]:
+        if after < self.start():
+            raise TrimmedError("trimmed")
+        return self.entries[after + 1 :]
+
+    def append(self, body: bytes) -> None:
+        self.entries.append(Entry(len(self.entries), 1_000 * len(self.entries), body))
+
+    def trim(self, position: int) -> None:
+        self.first = position + 1
+
+    def close(self) -> None: ...
+
+
+class Writer:
+    """Who appends a batch after another, each by what it has replayed."""
+
+    def __init__(self, log: MemoryLog, name: str) -> None:
+        self.log, self.name, self.number = log, name, 0
+
+    def write(self, *multis: Sequence[Op]) -> bytes:
+        self.number += 1
+        seen = load(self.log)
+        body = encode(Batch(self.name, self.number, seen.position, seen.chain, multis))
+        self.log.append(body)
+        return body
+
+    def save(self, of: Replica, *, torn: bool = False) -> None:
+        made = list(parts(of, self.name))
+        for part in made[:-1] if torn else made:
+            self.log.append(encode(part))
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def writer(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> Writer:
+    monkeypatch.setattr(snapshot, "PART_BYTES", 50)
+    return Writer(log, "writer")
+
+
+def state(replica: Replica) -> object:
+    tree = replica.tree
+    return tree.znodes, tree.zxid, tree.last_ms, replica.position, replica.chain, replica.time_ms, replica.senders
+
+
+def test_a_replica_from_a_snapshot_is_the_one_that_read_everything(log: MemoryLog, writer: Writer) -> None:
+    writer.write(*HISTORY[:2])
+    middle = load(log)
+    writer.write(HISTORY[2])  # before the snapshot in the log, and after it in time
+    writer.save(middle)
+    writer.write(HISTORY[3])
+    everything = Replica()
+    for entry in log.entries:
+        everything.apply(entry)
+
+    assert state(load(log)) == state(everything)
+    log.trim(middle.position)
+    assert state(load(log)) == state(everything)
+    assert [znode.data for znode in everything.tree.znodes.values()] == [b"", b"2", b""]
+
+
+def test_who_appended_learns_from_a_snapshot_too_how_it_went(log: MemoryLog, writer: Writer) -> None:
+    writer.write(HISTORY[0])
+    writer.write(HISTORY[1], HISTORY[2])
+    before = load(log).senders["writer"]
+    writer.save(load(log))
+    log.trim(1)
+
+    found = load(log).senders["writer"]
+    assert (found.number, found.failures) == (2, [None, [0, "/a", "bad version"]])
+    assert [str(problem) for problem in found.problems()] == [str(problem) for problem in before.problems()]
+
+
+def test_a_copy_does_nothing_whenever_it_comes(log: MemoryLog, writer: Writer) -> None:
+    first = writer.write([Create("/a", b"1")])
+    writer.write([Delete("/a")])
+    expected = load(log).tree.znodes
+    log.append(first)
+
+    assert load(log).tree.znodes == expected
+
+
+def test_a_sender_is_forgotten_everywhere_at_the_same_entry(log: MemoryLog, writer: Writer) -> None:
+    """By the log's time: a replica from a snapshot, which leaves forgotten senders out, decides as all others do."""
+    copy = writer.write([Create("/a")])
+    log.entries.append(Entry(1, TOMBSTONE_MS + 1, encode(Batch("other", 1, 0, load(log).chain, [[Delete("/a")]]))))
+    saved = load(log)
+    log.entries += [Entry(2 + n, TOMBSTONE_MS + 1, encode(part)) for n, part in enumerate(parts(saved, "other"))]
+    log.entries.append(Entry(len(log.entries), TOMBSTONE_MS + 1, copy))
+    everything = Replica()
+    for entry in log.entries:
+        everything.apply(entry)
+
+    assert "/a" in everything.tree.znodes
+    assert load(log).tree.znodes == everything.tree.znodes
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed", "other"])
+def test_a_log_that_is_not_the_one_its_writers_read_is_refused(log: MemoryLog, writer: Writer, damage: str) -> None:
+    for ops in HISTORY:
+        writer.write(ops)
+    if damage == "lost":
+        del log.entries[1]
+    elif damage == "changed":
+        log.entries[1] = log.entries[1]._replace(body=encode(Batch("writer", 2, 0, load(log).chain, [[]])))
+    else:
+        log.entries[:2] = [Entry(0, 0, encode(Batch("x", 1, -1, 0, [])))] * 2
+
+    with pytest.raises(CorruptDataError, match="not the one that its writers read"):
+        load(log)
+
+
+def test_a_torn_snapshot_is_as_none(log: MemoryLog, writer: Writer) -> None:
+    for ops in HISTORY:
+        writer.write(ops)
+    writer.save(load(log), torn=True)
+    assert load(log).snapshots == []
+
+    log.trim(2)
+    with pytest.raises(CorruptDataError, match="has no whole snapshot"):
+        load(log)
+
+
+def test_snapshots_of_two_writers_at_a_time_are_both_whole(log: MemoryLog, writer: Writer) -> None:
+    writer.write(HISTORY[0])
+    saved = load(log)
+    for ours, others in zip(parts(saved, "writer"), parts(saved, "other"), strict=True):
+        for part in (ours, others, ours):  # the last one is a copy, whose acknowledgement was lost
+            log.append(encode(part))
+
+    assert load(log).snapshots == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x00\x00\x00\x02{}",
+        b"\x00\x00\x00\xff{}",
+        b"\x00\x00\x00\x04null",
+        packed({**BATCH, "multis": [[["create", "/a", 9]]]}, []),
+        packed({**BATCH, "multis": [[["move", "/a"]]]}, []),
+        packed({**BATCH, "multis": []}, [b"more"]),
+        encode(Part(5, "x", 0, 1, b"no snapshot")),
+    ],
+)
+def test_a_damaged_entry_is_named(log: MemoryLog, body: bytes) -> None:
+    log.append(body)
+
+    with pytest.raises(CorruptDataError) as refused:
+        load(log)
+    assert refused.value.fields["position"] == 0
+
+
+def test_an_entry_of_a_newer_oncelog_is_refused(log: MemoryLog) -> None:
+    log.append(packed({"version": 2}, []))
+
+    with pytest.raises(UnsupportedFormatError, match="a newer oncelog"):
+        load(log)
+
+
+def test_multis_that_wait_together_share_an_append(log: MemoryLog) -> None:
+    class SlowLog(MemoryLog):
+        def append(self, body: bytes) -> None:
+            while len(self.entries) == 0 and len(waiting) < 8:
+                pass
+            super().append(body)
+
+    slow = SlowLog()
+    store = ReplicatedZnodeStore(lambda: slow)
+    waiting: list[int] = []
+
+    def create(number: int) -> None:
+        waiting.append(number)
+        store.multi([Create(f"/{number}")])
+
+    threads = [Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert store.children("/") == [str(number) for number in range(8)]
+    assert len(slow.entries) < 8
+
+
+def test_a_trim_beyond_what_a_client_read_is_no_loss_to_it(log: MemoryLog, writer: Writer) -> None:
+    store = ReplicatedZnodeStore(lambda: log)
+    for ops in HISTORY:
+        writer.write(ops)
+    writer.save(load(log))
+    log.trim(3)
+
+    assert store.children("/") == ["a", "c"]
+    assert log.start() > BEGINNING
