@@ -194,7 +194,7 @@ def test_headings_go_down_one_level_at_a_time(show: Callable[..., Page]) -> None
     assert levels == ["H1", "H2", "H2", "H2", "H2", "H2"]
 
 
-PICTURE = '<img alt="%s" src="docs/images/make-run-light.png">'
+PICTURE = '<img alt="%s" src="docs/images/make-run-light.webp">'
 
 
 def test_the_picture_in_the_readme_is_of_the_page_and_says_in_words_what_it_shows(
@@ -205,9 +205,10 @@ def test_the_picture_in_the_readme_is_of_the_page_and_says_in_words_what_it_show
 
     picture.take(chromium, report, tmp_path, readme)
 
-    light, dark = ((tmp_path / f"make-run-{scheme}.png").read_bytes() for scheme in SCHEMES)
+    light, dark = ((tmp_path / f"make-run-{scheme}.webp").read_bytes() for scheme in SCHEMES)
     assert light != dark
-    assert light[:24] == dark[:24], "both are PNG, and as large as each other"
+    assert light[8:12] == dark[8:12] == b"WEBP"
+    assert light[24:30] == dark[24:30], "both are as large as each other"
     assert readme.read_text() == PICTURE % (
         "Killed 7 times, every row exactly once. "
         "oncelog: lost 0, duplicated 0, half batches 0, out of order 0, wrong 0. "
