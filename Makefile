@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -77,8 +77,8 @@ MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt
 unit: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz style)
 
-unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, programs, long walks and packaging
-	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not long"
+unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, browsers, programs, long walks and packaging
+	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long"
 
 sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; Kafka's sink
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
@@ -146,6 +146,12 @@ quickstart: $(READY) ## Set up, write a log, copy it with Spark exactly once and
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
 	$(BIN)/python examples/demonstrations/flights_exactly_once.py
+
+picture: build/flights.html | $(READY) ## The picture in the README, of the page that the last `make run` left (needs Chromium)
+	cd python && ../$(BIN)/python -m tests.support.docs.picture
+
+build/flights.html:
+	$(MAKE) run
 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
 	$(BIN)/python examples/demonstrations/flights_on_a_cluster.py

@@ -17,19 +17,17 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-FINDINGS = (
-    ("rows expected", "expected"),
-    ("found", "found"),
-    ("lost", "lost"),
-    ("duplicated", "duplicated"),
-    ("out of order", "out_of_order"),
-    ("wrong", "wrong"),
-    ("half batches seen", "half_batches"),
-)
-"""The counts of `Findings`, with their names for people."""
+FAULTS = {
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "half_batches": "half batches",
+    "out_of_order": "out of order",
+    "wrong": "wrong",
+}
+"""The counts of `Findings` that must be 0, with their names for people."""
 
-FAULTS = frozenset(name for _, name in FINDINGS[2:])
-"""The counts that must be 0."""
+FINDINGS = {"expected": "rows expected", "found": "found", **FAULTS}
+"""All of its counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Findings:
     @property
     def is_exact(self) -> bool:
         """Whether the output is the truth, and never was anything else to its readers."""
-        return not any(self.is_fault(name) for _, name in FINDINGS)
+        return not any(map(self.is_fault, FAULTS))
 
     def is_fault(self, name: str) -> bool:
         """Whether the count of this name is one of faults, and not 0."""

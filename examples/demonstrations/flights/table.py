@@ -20,7 +20,7 @@ def _findings(results: Sequence[Result]) -> Table:
     table = Table("audit", title="Every late departure, against the CSV", title_justify="left")
     for result in results:
         table.add_column(result.story.pipeline, justify="right")
-    for label, name in FINDINGS:
+    for name, label in FINDINGS.items():
         cells = []
         for result in results:
             style = "bold red" if result.findings.is_fault(name) else "default"

@@ -22,6 +22,7 @@ NOT_RUN_MOST = 5
 """Blocks of code that no test runs. Whoever raises this number has a good reason in the block's comment."""
 
 README_LINES_MAX = 150
+PICTURE_BYTES_MAX = 200_000
 
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 """A link to a file, without its anchor."""
@@ -97,6 +98,14 @@ def test_links_in_the_repository_lead_to_files() -> None:
     links = [(page, link) for page, text in texts.items() for link in LINK.findall(text)]
     assert len(links) > 30
     assert [f"{page.relative_to(ROOT)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_pictures_of_the_readme_are_there_small_and_told_in_words() -> None:
+    text = (ROOT / "README.md").read_text()
+    pictures = [ROOT / path for path in re.findall(r'\b(?:src|srcset)="([^"]+)"', text)]
+    assert {picture.name for picture in pictures} == {"make-run-light.webp", "make-run-dark.webp"}
+    assert [picture.name for picture in pictures if picture.stat().st_size > PICTURE_BYTES_MAX] == []
+    assert re.search(r'<img alt="Killed \d+ times, every row exactly once\. oncelog: lost 0, duplicated 0, ', text)
 
 
 def test_the_names_that_users_of_other_clients_are_sent_to_exist() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.style.tree import ROOT
+from tests.support.harness.browser import PHONE, require_chromium, running
 from tests.support.harness.parts import missing_part
 
 LOADED = re.compile(
@@ -57,6 +58,17 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 def test_no_list_and_no_table_is_shown_as_text(site: Path) -> None:
     texts = {file.relative_to(site): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert [f"{file}: {found[0][:80]}" for file, text in texts.items() if (found := SHOWN_AS_TEXT.search(text))] == []
+
+
+@pytest.mark.browser
+def test_a_phone_shows_pages_without_scrolling_them_sideways(site: Path) -> None:
+    widths = {}
+    with running(require_chromium()) as chromium, chromium.new_page(viewport=PHONE) as page:
+        for name in ("index.html", "guides/kafka.html", "reference/options.html", "reference/api/producer.html"):
+            page.goto((site / name).as_uri())
+            widths[name] = page.evaluate("document.documentElement.scrollWidth")
+
+    assert widths == dict.fromkeys(widths, PHONE["width"])
 
 
 def loaded(site: Path) -> Iterator[str]:
