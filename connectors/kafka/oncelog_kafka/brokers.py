@@ -1,4 +1,4 @@
-"""Asks the Kafka brokers through kafka-python: transactions, tokens, settings. Only this module uses kafka-python.
+"""Asks the Kafka brokers through kafka-python: transactions, tokens, settings, entries of a command log. Its only user.
 
 kafka-python has a public API for most of this. The rest (EndTxn and InitProducerId of any id, stable offsets, a
 coordinator that moved) uses its private routing, which is wrapped here; pyproject.toml bounds its version.

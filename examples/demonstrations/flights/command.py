@@ -14,6 +14,7 @@ from flights.processes import ProgramFailedError
 
 def run(main: Callable[[Console], Coroutine[Any, Any, int]]) -> int:
     """Run an example; returns its exit status. Ctrl-C, SIGTERM and a closed terminal end everything it started."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     console = Console()
