@@ -226,7 +226,7 @@ def _check_together(both: str) -> None:
         values.prefix(both)
     except ValueError as problem:
         raise InvalidOptionError(
-            "transactionalIdPrefix and sinkName are too long together; shorten one of them",
+            "the prefix and the sinkName are too long together; shorten one of them",
             options=["transactionalIdPrefix", "sinkName"],
             value=both,
             maximum_bytes=MAX_NAME_BYTES,

@@ -77,8 +77,8 @@ def merged(sources: Iterable[Mapping[P, int]], group_id: str) -> dict[P, int]:
         twice = found.keys() & source.keys()
         if twice:
             raise BatchRefusedError(
-                "two sources of the query read one partition, and a group holds one offset for each; leave groupId out "
-                "of the sink",
+                "two sources of the query read one partition, but a group holds only one offset per partition; leave "
+                "groupId out of the sink",
                 group_id=group_id,
                 partitions=sorted(map(str, twice)),
             )
