@@ -1,7 +1,7 @@
 """The interface between the sink and the Kafka brokers. Types only.
 
 `Requests` sends each request once and returns the answers as they come. `Brokers` repeats requests until there is a
-final answer; the driver uses it, and patience.py implements it with `Requests`. brokers.py implements `Requests` with
+final answer; the driver uses it, and patience.py implements it with `Requests`. brokers/ implements `Requests` with
 kafka-python, control.py with Java's client, and testing/brokers.py with a simulated cluster.
 """
 

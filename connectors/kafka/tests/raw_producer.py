@@ -16,7 +16,8 @@ from kafka.protocol.producer import (
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from oncelog_kafka.brokers import KafkaRequests, _name
+from oncelog_kafka.brokers import KafkaRequests
+from oncelog_kafka.brokers.client import name_of
 from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.testing.transactions import Identity, TopicPartition
 from tests.support.harness.waiting import until
@@ -46,7 +47,7 @@ class RawProducer:
                 max_version=5,
             ),
         )
-        name = _name(answer.error_code)
+        name = name_of(answer.error_code)
         return name, Identity(transactional_id, answer.producer_id, answer.producer_epoch) if name == "NONE" else None
 
     def add_partitions(self, who: Identity, partitions: Iterable[TopicPartition]) -> str:
@@ -75,7 +76,7 @@ class RawProducer:
             producer_epoch=who.epoch,
             group_id=group,
         )
-        return _name(self._of_coordinator(who.transactional_id, request).error_code)
+        return name_of(self._of_coordinator(who.transactional_id, request).error_code)
 
     def produce(
         self, who: Identity, partition: TopicPartition, values: Sequence[bytes], sequence: int, *, version: int
@@ -93,7 +94,7 @@ class RawProducer:
         )
 
         def ask() -> str | None:
-            answer = self._requests._admin._manager.run(self._send, request)
+            answer = self._requests._client._manager.run(self._send, request)
             name = _only(one.error_code for topic in answer.responses for one in topic.partition_responses)
             return None if name == "NOT_LEADER_FOR_PARTITION" else name  # a new topic has no leader for a moment
 
@@ -141,7 +142,7 @@ class RawProducer:
             committed=is_commit,
             **versions,
         )
-        return _name(self._of_coordinator(who.transactional_id, request).error_code)
+        return name_of(self._of_coordinator(who.transactional_id, request).error_code)
 
     def _of_coordinator(self, key: str, request: Any, kind: Any = CoordinatorType.TRANSACTION) -> Any:
         """The answer; a fresh broker has no coordinator until one is asked for."""
@@ -153,7 +154,7 @@ class RawProducer:
         return until(ask)
 
     async def _send(self, request: Any) -> Any:
-        return await self._requests._admin._manager.send(request, node_id=NODE)
+        return await self._requests._client._manager.send(request, node_id=NODE)
 
 
 def _batch(who: Identity, values: Sequence[bytes], sequence: int) -> bytes:
@@ -164,5 +165,5 @@ def _batch(who: Identity, values: Sequence[bytes], sequence: int) -> bytes:
 
 
 def _only(error_codes: Iterable[int]) -> str:
-    (name,) = {_name(code) for code in error_codes}
+    (name,) = {name_of(code) for code in error_codes}
     return name

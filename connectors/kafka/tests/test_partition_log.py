@@ -18,13 +18,13 @@ from oncelog.testing.znode_store_contract import (
 )
 from oncelog.znodes.replicated import snapshot, store
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
-from oncelog_kafka.brokers import KafkaRequests
+from oncelog_kafka.brokers import KafkaPartitions
 from oncelog_kafka.partition_log import PartitionLog
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
 
 def opened(servers: str, topic: str) -> PartitionLog:
-    return PartitionLog(KafkaRequests({"bootstrap_servers": servers}), topic)
+    return PartitionLog(KafkaPartitions({"bootstrap_servers": servers}), topic)
 
 
 class PartitionWorld(StoreWorld):

@@ -45,7 +45,7 @@ def test_all_transactions_of_a_coordinator_that_is_gone_find_the_next_one(
     names = [fresh_name("moved") for _ in range(4)]
     brokers.fence(names, 60_000)
     for name in names:
-        requests._admin._manager.cluster._coordinators[CoordinatorType.TRANSACTION, name] = NO_NODE
+        requests._client._manager.cluster._coordinators[CoordinatorType.TRANSACTION, name] = NO_NODE
     asked: list[int] = []
     ask = requests._ask_each
 
@@ -129,7 +129,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_driver_without_java_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     require_shims()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="need Java in the driver too: set JAVA_HOME"):
+    with pytest.raises(UsageError, match="need Java where the driver runs: set JAVA_HOME"):
         ControlRequests(JavaClient({"bootstrap.servers": "127.0.0.1:1"}))
 
 

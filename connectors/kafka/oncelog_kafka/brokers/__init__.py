@@ -1,0 +1,34 @@
+"""The Kafka brokers, as the driver asks them. The home of kafka-python.
+
+client      one kafka-python client, and its errors
+requests    transactions, tokens, settings
+partitions  entries of a command log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.ports import Clock
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.brokers.partitions import KafkaPartitions
+from oncelog_kafka.brokers.requests import KafkaRequests
+from oncelog_kafka.control import ControlRequests
+from oncelog_kafka.patience import PatientBrokers
+
+__all__ = ["Brokers", "KafkaPartitions", "KafkaRequests"]
+
+
+class Brokers(PatientBrokers):
+    """A connection to one cluster; thread-safe.
+
+    Args:
+        settings: of the driver's client, from `admin_settings.derive`.
+        clock: measures how long to wait for the brokers.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | JavaClient, clock: Clock = SYSTEM_CLOCK) -> None:
+        chosen = ControlRequests(settings) if isinstance(settings, JavaClient) else KafkaRequests(settings)
+        super().__init__(chosen, clock)

@@ -1,0 +1,133 @@
+"""Asks for single partitions: entries of a command log are appended to partition 0 of a topic, and fetched from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.extras import extras
+
+with extras("kafka", part="oncelog_kafka"):
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
+    from kafka.protocol.consumer import FetchRequest
+    from kafka.protocol.producer import ProduceRequest
+    from kafka.record import MemoryRecords, MemoryRecordsBuilder
+
+from oncelog.znodes.clock import wall_ms
+from oncelog.znodes.replicated.port import Entry
+from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
+from oncelog_kafka.ports import Answer, Fetched
+
+PARTITION = 0
+
+_FETCH_BYTES = 16 << 20
+_PRODUCE_MS = 10_000
+_ALL_IN_SYNC = -1
+_BY_NAME = 12
+"""The last version of both requests in which a topic goes by its name; later ones take its id."""
+
+
+class KafkaPartitions:
+    """`ports.PartitionRequests` through kafka-python."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._client = connected(settings)
+        self._leaders: dict[str, tuple[int, str]] = {}  # and the topics' ids
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+        answer = self._ask_leader(topic, _fetch_request(topic, offset))
+        if isinstance(answer, str):
+            return answer
+        partition = answer.responses[0].partitions[0]
+        found = name_of(partition.error_code)
+        if found != "NONE":
+            self._leaders.pop(topic)
+            return found
+        entries = [
+            Entry(record.offset, record.timestamp, record.value)
+            for batch in MemoryRecords(partition.records or b"")
+            for record in batch
+            if record.offset >= offset  # a batch is fetched whole
+        ]
+        return Fetched(self._leaders[topic][1], entries, partition.high_watermark)
+
+    def produce(self, topic: str, body: bytes) -> Answer:
+        answer = self._ask_leader(topic, _produce_request(topic, body))
+        if isinstance(answer, str):
+            return answer
+        found = name_of(answer.responses[0].partition_responses[0].error_code)
+        if found != "NONE":
+            self._leaders.pop(topic)
+        return found
+
+    def earliest(self, topic: str) -> int:
+        partition = TopicPartition(topic, PARTITION)
+        with named_errors():
+            found = self._client.list_partition_offsets({partition: OffsetSpec.EARLIEST})
+        return int(found[partition].offset)
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        with named_errors():
+            self._client.delete_records({TopicPartition(topic, PARTITION): offset})
+
+    def _ask_leader(self, topic: str, request: Any) -> Any:
+        if topic not in self._leaders:
+            self._look_for_leader(topic)
+        if topic not in self._leaders:
+            return "LEADER_NOT_AVAILABLE"
+        answer = answer_to(self._client, request, self._leaders[topic][0])
+        if isinstance(answer, str):
+            self._leaders.pop(topic)
+        return answer
+
+    def _look_for_leader(self, topic: str) -> None:
+        with named_errors():
+            described = self._client.describe_topics([topic])
+        for one in described:
+            for partition in one["partitions"]:
+                if partition["partition_index"] == PARTITION and partition["leader_id"] >= 0:
+                    self._leaders[topic] = partition["leader_id"], str(one["topic_id"])
+
+
+def _fetch_request(topic: str, offset: int) -> Any:
+    of_topic = FetchRequest.FetchTopic
+    partition = of_topic.FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        log_start_offset=-1,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[of_topic(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+        rack_id="",
+        max_version=_BY_NAME,
+    )
+
+
+def _produce_request(topic: str, body: bytes) -> Any:
+    records = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=len(body) + 1024)
+    records.append(timestamp=wall_ms(), key=None, value=body)
+    records.close()
+    of_topic = ProduceRequest.TopicProduceData
+    partition = of_topic.PartitionProduceData(index=PARTITION, records=records.buffer())
+    return ProduceRequest(
+        transactional_id=None,
+        acks=_ALL_IN_SYNC,
+        timeout_ms=_PRODUCE_MS,
+        topic_data=[of_topic(name=topic, partition_data=[partition])],
+        max_version=_BY_NAME,
+    )
