@@ -72,8 +72,8 @@ OPTIONS: tuple[Option, ...] = (
         SINKS,
         values.text,
         "Where the ledger is: a folder or `sqlite:/a/file` if one host runs the query's driver, "
-        "`zk://host:port,.../chroot` for several hosts. It must outlive the query's checkpoint. Many queries can "
-        "share it.",
+        "`zk://host:port,.../chroot` or `kafka://host:port,.../topic` for several hosts. It must outlive the query's "
+        "checkpoint. Many queries can share it.",
         default_doc="required",
     ),
     Option(

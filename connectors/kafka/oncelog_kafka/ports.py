@@ -143,5 +143,14 @@ class PartitionRequests(Protocol):
     def delete_before(self, topic: str, offset: int) -> None:
         """Delete the records before an offset."""
 
+    def settings_of(self, topic: str) -> Mapping[str, str] | None:
+        """The settings of a topic; None if there is no such topic, or this client may not read its settings."""
+
+    def create(self, topic: str, replicas: int, settings: Mapping[str, str]) -> None:
+        """Create a topic of one partition, unless there is one of that name."""
+
+    def count_brokers(self) -> int:
+        """How many brokers the cluster has."""
+
     def close(self) -> None:
         """Close the connections."""

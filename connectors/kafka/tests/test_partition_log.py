@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from oncelog.errors import CorruptDataError
+import oncelog
+from oncelog.errors import CorruptDataError, InvalidOptionError, StoreAccessError, UsageError
 from oncelog.ports import Create, Timing, ZnodeStore
+from oncelog.testing import invariants
+from oncelog.testing.kafka_broker import running_broker
 from oncelog.testing.znode_store_contract import (
     AtomicReadsContract,
     ManyProcessesContract,
     StoreWorld,
     ZnodeStoreContract,
 )
+from oncelog.testing.znode_store_contract.worlds import increment, number_at
 from oncelog.znodes.replicated import snapshot, store
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
-from oncelog_kafka.brokers import KafkaPartitions
-from oncelog_kafka.partition_log import PartitionLog
+from oncelog.znodes.schemes import Place
+from oncelog_kafka.ledger_store import opened
+from tests.support.log.logs import started, values, write_committed
 from tests.support.servers.kafka import KafkaBroker, fresh_name
-
-
-def opened(servers: str, topic: str) -> PartitionLog:
-    return PartitionLog(KafkaPartitions({"bootstrap_servers": servers}), topic)
 
 
 class PartitionWorld(StoreWorld):
@@ -32,10 +35,10 @@ class PartitionWorld(StoreWorld):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.topic = self.broker.create_topic(fresh_name("ledger"), partitions=1)
+        self.topic = fresh_name("ledger")
 
     def open(self, timing: Timing) -> ZnodeStore:
-        return ReplicatedZnodeStore(partial(opened, self.broker.address, self.topic), timing)
+        return ReplicatedZnodeStore(partial(opened, self.broker.address, self.topic, create=True), timing)
 
 
 @pytest.fixture(autouse=True)
@@ -63,16 +66,71 @@ def test_what_one_client_wrote_another_reads_though_most_of_the_log_was_trimmed(
     for number in range(50):
         writer.multi([Create(f"/{number:02}", b"%d" % number)])
 
-    assert opened(world.broker.address, world.topic).start() > 20
+    with closing(opened(world.broker.address, world.topic)) as log:
+        assert log.start() > 20
     for reader in (behind, world.client()):
         assert [znode.data for _, znode in reader.children_data("/")] == [b"%d" % number for number in range(50)]
+
+
+def test_the_topic_is_made_with_what_the_log_needs_and_another_one_is_refused(world: PartitionWorld) -> None:
+    with pytest.raises(UsageError, match="there is no such topic"):
+        opened(world.broker.address, world.topic)
+    world.client()
+    opened(world.broker.address, world.topic).close()
+
+    wrong = world.broker.create_topic(fresh_name("wrong"), cleanup_policy="compact", retention_ms="-1")
+    with pytest.raises(StoreAccessError, match="would lose entries") as refused:
+        opened(world.broker.address, wrong, create=True)
+    assert refused.value.fields["found"] == {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
+def test_a_log_whose_metadata_is_in_a_topic_is_used_as_any_other(world: PartitionWorld, tmp_path: Path) -> None:
+    znodes = f"kafka://{world.broker.address}/{world.topic}"
+    with oncelog.open(tmp_path / "log", znodes=znodes) as log:
+        log.create_topic("flights", partitions=2)
+        with started(log, "loader") as producer:
+            write_committed(producer, b"a", b"b")
+            write_committed(producer, b"c", b"d")
+        assert values(log) == [b"a", b"b", b"c", b"d"]
+        invariants.check(log)
+
+
+@pytest.mark.parametrize(
+    "url", ["kafka:", "kafka://h1/ledger", "kafka://h1:9092", "kafka://u:p@h1:9092/t", "kafka://h1:9092/a b"]
+)
+def test_a_url_that_names_no_topic_is_refused(url: str) -> None:
+    with pytest.raises(InvalidOptionError, match="not the URL of a topic"):
+        Place.of(url, "/data/log")
 
 
 def test_a_topic_that_was_created_again_is_not_taken_for_the_one_that_was_opened(world: PartitionWorld) -> None:
     client = world.client()
     client.multi([Create("/written")])
     world.broker.delete_topic(world.topic)
-    world.broker.create_topic(world.topic, partitions=1)
+    world.client()
 
     with pytest.raises(CorruptDataError, match="created again"):
         client.get("/written")
+
+
+@pytest.mark.walk
+def test_what_is_acknowledged_while_the_broker_is_killed_again_and_again_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_broker(tmp_path / "broker") as broker, ThreadPoolExecutor() as pool:
+        monkeypatch.setattr(PartitionWorld, "broker", broker)
+        world = PartitionWorld(tmp_path)
+        world.client().multi([Create("/counter", b"0")])
+        writers = [pool.submit(count_up, world.client(), 150) for _ in range(2)]
+        for _ in range(3):
+            broker.restart()
+        acknowledged = sum(writer.result() for writer in writers)
+
+        assert number_at(world.client()) == acknowledged == 300
+        world.close()
+
+
+def count_up(client: ZnodeStore, times: int) -> int:
+    for _ in range(times):
+        client.transact(increment)
+    return times

@@ -105,6 +105,17 @@ def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoi
     assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
 
 
+def test_the_ledger_may_be_in_a_topic_of_the_same_cluster(world: World) -> None:
+    znodes = f"kafka://{world.broker.address}/{fresh_name('ledger')}"
+    for number, writer in enumerate([world.by_name, world.by_function, world.by_name]):
+        world.add(f"{number}a", f"{number}b")
+        run_available(writer(znodes=znodes), world.checkpoint)
+        forget_last_commit(world.checkpoint)  # the next life has the batch to replay
+
+    assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b"]
+    assert not (world.folder / "ledger").exists()
+
+
 @pytest.mark.parametrize("door", [World.by_name, World.by_function])
 def test_a_sink_whose_topic_changed_is_told_so_and_goes_on_under_another_name(world: World, door: Door) -> None:
     new = world.broker.create_topic(fresh_name("new"))

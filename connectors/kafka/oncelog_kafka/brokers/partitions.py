@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from oncelog.extras import extras
 
 with extras("kafka", part="oncelog_kafka"):
     from kafka import TopicPartition
-    from kafka.admin import OffsetSpec
+    from kafka import errors as kafka_errors
+    from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
     from kafka.protocol.consumer import FetchRequest
     from kafka.protocol.producer import ProduceRequest
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
@@ -17,6 +19,7 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
+from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.ports import Answer, Fetched
 
 PARTITION = 0
@@ -75,23 +78,44 @@ class KafkaPartitions:
         with named_errors():
             self._client.delete_records({TopicPartition(topic, PARTITION): offset})
 
+    def settings_of(self, topic: str) -> Mapping[str, str] | None:
+        wanted = ConfigResource(ConfigResourceType.TOPIC, topic)
+        with named_errors():
+            answer = self._client.describe_configs([wanted], config_filter="all")
+        found = {name: one["value"] for name, one in answer["topic"][topic].items()}
+        return found or None  # kafka-python leaves an unknown topic's settings empty
+
+    def create(self, topic: str, replicas: int, settings: Mapping[str, str]) -> None:
+        wanted = {"num_partitions": 1, "replication_factor": replicas, "configs": dict(settings)}
+        with named_errors(), suppress(kafka_errors.TopicAlreadyExistsError):
+            self._client.create_topics({topic: wanted}, wait_for_metadata=True)
+
+    def count_brokers(self) -> int:
+        with named_errors():
+            return len(self._client.describe_cluster()["brokers"])
+
     def _ask_leader(self, topic: str, request: Any) -> Any:
-        if topic not in self._leaders:
-            self._look_for_leader(topic)
-        if topic not in self._leaders:
-            return "LEADER_NOT_AVAILABLE"
-        answer = answer_to(self._client, request, self._leaders[topic][0])
+        try:
+            leader, _ = self._leader(topic)
+            answer = answer_to(self._client, request, leader)
+        except BrokerUnavailableError:
+            answer = "NETWORK_EXCEPTION"
         if isinstance(answer, str):
-            self._leaders.pop(topic)
+            self._leaders.pop(topic, None)
         return answer
 
-    def _look_for_leader(self, topic: str) -> None:
-        with named_errors():
-            described = self._client.describe_topics([topic])
-        for one in described:
-            for partition in one["partitions"]:
-                if partition["partition_index"] == PARTITION and partition["leader_id"] >= 0:
-                    self._leaders[topic] = partition["leader_id"], str(one["topic_id"])
+    def _leader(self, topic: str) -> tuple[int, str]:
+        """The leader of the partition, and the topic's id."""
+        if topic not in self._leaders:
+            with named_errors():
+                described = self._client.describe_topics([topic])
+            for one in described:
+                for partition in one["partitions"]:
+                    if partition["partition_index"] == PARTITION and partition["leader_id"] >= 0:
+                        self._leaders[topic] = partition["leader_id"], str(one["topic_id"])
+        if topic not in self._leaders:
+            raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
+        return self._leaders[topic]
 
 
 def _fetch_request(topic: str, offset: int) -> Any:
