@@ -201,7 +201,7 @@ def test_a_driver_whose_every_look_is_too_old_gives_up(world: World, monkeypatch
     with pytest.raises(NotPreparedError) as error:
         world.run(0, FIRST)
 
-    assert "too old" in str(error.value.fields["problems"])
+    assert "too much time passed before the decision" in str(error.value.fields["problems"])
     assert world.open_ids() == []
 
 

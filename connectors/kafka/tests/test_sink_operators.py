@@ -82,7 +82,7 @@ def test_an_abort_while_a_lost_part_is_written_again_is_no_second_copy(world: Wo
 
     with (
         at(KafkaCrashPoint.REWRITTEN, lambda: inspection.abort_open(world.brokers, world.store, world.prefix)),
-        pytest.raises(ParticipantLostError, match="restart the query: it writes them again"),
+        pytest.raises(ParticipantLostError, match="restart the query, which writes and verifies them again"),
     ):
         world.run(0, FIRST, run="run-2", **REWRITE)
     assert world.values() == []
