@@ -14,10 +14,9 @@ from oncelog import folders
 from oncelog.errors import CorruptDataError, IllegalStateTransitionError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Op, Stat, Timing, Znode, ZnodeReader
 from oncelog.znodes.clock import SYSTEM_TIMING
-from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.rules import ensure_acceptable
 from oncelog.znodes.schemes import Scheme
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.tree import Tree
 
 
@@ -55,8 +54,7 @@ class JsonFileStore(Transacting):
         ensure_acceptable(ops)
         with self._locked():
             tree = self._load()
-            if not is_fresh():
-                raise StaleStepError("the step's reads are too old for it to write")
+            ensure_fresh(is_fresh)
             if tree.apply(ops, self.timing.now_ms()):
                 self._save(tree)
 

@@ -13,9 +13,8 @@ from typing import NoReturn
 from oncelog.errors import IllegalStateTransitionError, UsageError
 from oncelog.ports import Clock, Op, Timing, Znode, ZnodeReader
 from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
-from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.rules import ensure_acceptable
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.tree import Tree
 
 
@@ -74,8 +73,7 @@ class MemoryZnodeStore(Transacting):
         ensure_acceptable(ops)
         with self._lock:
             tree = self._open_tree()
-            if not is_fresh():
-                raise StaleStepError("the step's reads are too old for it to write")
+            ensure_fresh(is_fresh)
             if tree.readers:
                 tree = self._tree = tree.copy()  # open snapshots keep the old tree
             tree.apply(ops, self.timing.now_ms())

@@ -43,6 +43,16 @@ def always_fresh() -> bool:
     return True
 
 
+def ensure_fresh(is_fresh: IsFresh) -> None:
+    """Refuse the multi of a step whose reads are too old.
+
+    Raises:
+        StaleStepError: they are.
+    """
+    if not is_fresh():
+        raise StaleStepError("the step's reads are too old for it to write")
+
+
 class Transacting:
     """The base class of all stores: implements `transact` with the store's other methods."""
 

@@ -497,8 +497,8 @@ STEPS = [
     Fault(
         "freshness is asked before the lock is held",
         "znodes/sqlite/store.py",
-        "                connection.begin_writing()\n                if not is_fresh():",
-        "                fresh = is_fresh()\n                connection.begin_writing()\n                if not fresh:",
+        "                connection.begin_writing()\n                ensure_fresh(is_fresh)\n",
+        "                ensure_fresh(is_fresh)\n                connection.begin_writing()\n",
         ("unit/znodes/test_sqlite_store.py",),
     ),
     Fault(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
 from oncelog.ports import Check, Create, Delete, Op, Set
+from oncelog.znodes.replicated.port import Entry
 
 VERSION: Final = 1
 _LENGTH = struct.Struct(">I")
@@ -86,23 +87,19 @@ def unpacked(body: bytes) -> tuple[Any, Data]:
     return json.loads(body[_LENGTH.size : _LENGTH.size + length]), Data(body, _LENGTH.size + length)
 
 
-def decode(body: bytes, position: int) -> Batch | Part:
-    """Read an entry.
-
-    Args:
-        body: its bytes.
-        position: of the entry, for errors.
+def decode(entry: Entry) -> Batch | Part:
+    """What an entry holds.
 
     Raises:
         CorruptDataError: it is none.
         UnsupportedFormatError: a later version of oncelog wrote it.
     """
     try:
-        about, data = unpacked(body)
+        about, data = unpacked(entry.body)
         if about["version"] > VERSION:
             raise UnsupportedFormatError(
                 "a newer oncelog wrote to this command log; update this one",
-                position=position,
+                position=entry.position,
                 version=about["version"],
                 known=VERSION,
             )
@@ -115,7 +112,9 @@ def decode(body: bytes, position: int) -> Batch | Part:
         return Batch(about["sender"], about["number"], about["seen"], about["chain"], multis)
     except (ValueError, KeyError, TypeError, struct.error) as problem:
         raise CorruptDataError(
-            "an entry of the command log is damaged, or not one of oncelog's", position=position, problem=str(problem)
+            "an entry of the command log is damaged, or not one of oncelog's",
+            position=entry.position,
+            problem=str(problem),
         ) from None
 
 

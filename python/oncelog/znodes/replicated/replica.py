@@ -11,7 +11,7 @@ from oncelog.errors import CorruptDataError
 from oncelog.limits import TOMBSTONE_MS
 from oncelog.ports import Op
 from oncelog.znodes.errors import MultiFailedError, Refusal
-from oncelog.znodes.replicated.command import Batch, Part, decode
+from oncelog.znodes.replicated.command import Batch, Part
 from oncelog.znodes.replicated.port import BEGINNING, Entry
 from oncelog.znodes.tree import Tree
 
@@ -73,13 +73,16 @@ class Replica:
         self._parts: dict[tuple[int, str], int] = {}
         self._links: deque[tuple[int, int]] = deque([(position, chain)], maxlen=LINKS)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry, found: Batch | Part) -> None:
         """Carry out the next entry.
 
+        Args:
+            entry: as the log has it.
+            found: what it holds, decoded.
+
         Raises:
-            CorruptDataError: it is damaged, or what it says of an entry before it is not what this replica read there.
+            CorruptDataError: what it says of an entry before it is not what this replica read there.
         """
-        found = decode(entry.body, entry.position)
         self.time_ms = max(self.time_ms, entry.time_ms)
         self.unsaved += 1
         if isinstance(found, Part):

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.errors import CorruptDataError
 from oncelog.ports import Stat, Znode
-from oncelog.znodes.replicated.command import Part, decode, packed, unpacked
+from oncelog.znodes.replicated.command import Batch, Part, decode, packed, unpacked
 from oncelog.znodes.replicated.port import BEGINNING, CommandLog, Entry, TrimmedError
 from oncelog.znodes.replicated.replica import Last, Replica
 from oncelog.znodes.tree import Tree
@@ -40,7 +40,8 @@ def load(log: CommandLog) -> Replica:
                 raise
         else:
             break
-    replica = _newest(entries)
+    found = [(entry, decode(entry)) for entry in entries]
+    replica = _newest(found)
     if replica is None or replica.position < start:
         if start != BEGINNING:
             raise CorruptDataError(
@@ -48,9 +49,9 @@ def load(log: CommandLog) -> Replica:
             )
         replica = Replica()
     saved = replica.position
-    for entry in entries:
+    for entry, holds in found:
         if entry.position > saved:
-            replica.apply(entry)
+            replica.apply(entry, holds)
     return replica
 
 
@@ -62,12 +63,11 @@ def parts(replica: Replica, writer: str) -> Iterator[Part]:
         yield Part(replica.position, writer, number, len(pieces), piece)
 
 
-def _newest(entries: Sequence[Entry]) -> Replica | None:
+def _newest(entries: Sequence[tuple[Entry, Batch | Part]]) -> Replica | None:
     """The replica of the newest whole snapshot among entries."""
     found: dict[tuple[int, str], list[bytes]] = {}
     newest: Replica | None = None
-    for entry in entries:
-        part = decode(entry.body, entry.position)
+    for entry, part in entries:
         if isinstance(part, Part):
             pieces = found.setdefault((part.position, part.writer), [])
             if part.number == len(pieces):

@@ -24,11 +24,11 @@ from oncelog.limits import MULTI_MAX_BYTES
 from oncelog.ports import Check, Op, Timing, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING
 from oncelog.znodes.errors import StaleStepError
-from oncelog.znodes.replicated.command import Batch, encode
+from oncelog.znodes.replicated.command import Batch, decode, encode
 from oncelog.znodes.replicated.port import CommandLog, TrimmedError
 from oncelog.znodes.replicated.snapshot import load, parts
 from oncelog.znodes.rules import ensure_acceptable, size_of
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.tree import Tree
 
 SAVED_EVERY: Final = 5_000
@@ -43,6 +43,14 @@ class _Waiting:
     is_fresh: IsFresh
     is_over: bool = False
     problem: OncelogError | None = None
+
+    def is_still_fresh(self) -> bool:
+        try:
+            ensure_fresh(self.is_fresh)
+        except StaleStepError as stale:
+            self.problem = stale
+            return False
+        return True
 
 
 class ReplicatedZnodeStore(Transacting):
@@ -95,8 +103,7 @@ class ReplicatedZnodeStore(Transacting):
             connection.carry_out(_Waiting(ops, is_fresh))
             return
         with self.snapshot() as tree:
-            if not is_fresh():
-                raise _stale()
+            ensure_fresh(is_fresh)
             tree.apply(ops, 0)  # changes nothing, and raises what a multi of checks raises
 
     def sync(self) -> None:
@@ -169,15 +176,23 @@ class _Connection:
         """Append what waits, as far as it fits into an entry, and tell each multi how it went."""
         taken = self._taken()
         with self._using:
-            sent = [one for one in taken if one.is_fresh()]
             try:
-                problems = self._appended([one.ops for one in sent]) if sent else []
-            except OncelogError as problem:
-                problems = [problem] * len(sent)
-        went = dict(zip(map(id, sent), problems, strict=True))
-        for one in taken:
-            one.problem = went[id(one)] if id(one) in went else _stale()
-            one.is_over = True
+                self._append([one for one in taken if one.is_still_fresh()])
+            finally:  # after an interrupt, too, nobody is left waiting
+                for one in taken:
+                    one.is_over = True
+
+    def _append(self, sent: Sequence[_Waiting]) -> None:
+        if not sent:
+            return
+        for one in sent:
+            one.problem = OutcomeUnknownError("the append was interrupted: run the same step again")
+        try:
+            problems = self._appended([one.ops for one in sent])
+        except OncelogError as problem:
+            problems = [problem] * len(sent)
+        for one, said in zip(sent, problems, strict=True):
+            one.problem = said
 
     def _appended(self, multis: Sequence[Sequence[Op]]) -> Sequence[OncelogError | None]:
         """Append multis, and learn how each went."""
@@ -219,12 +234,8 @@ class _Connection:
         """Read the log to its end."""
         try:
             for entry in self._log.read(self._replica.position):
-                self._replica.apply(entry)
+                self._replica.apply(entry, decode(entry))
         except TrimmedError:  # beyond what was replayed: read it from a snapshot on
             found = load(self._log)
             ensure(found.position >= self._replica.position, "a replica never goes back", position=found.position)
             self._replica = found
-
-
-def _stale() -> StaleStepError:
-    return StaleStepError("the step read its znodes too long ago to write by them")

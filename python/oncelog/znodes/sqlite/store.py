@@ -16,13 +16,13 @@ from typing import Any
 from oncelog.errors import CorruptDataError, InvariantViolation
 from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Timing, Znode, ZnodeReader
 from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
-from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
+from oncelog.znodes.errors import MultiFailedError, Refusal
 from oncelog.znodes.host import HostIdentity
 from oncelog.znodes.rules import ROOT, ensure_acceptable, split_path
 from oncelog.znodes.sqlite import file
 from oncelog.znodes.sqlite.connection import FileIdentity, Row, StoreConnection, not_in_place
 from oncelog.znodes.sqlite.pool import ConnectionPool
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 
 
 class SqliteZnodeStore(Transacting):
@@ -103,8 +103,7 @@ class SqliteZnodeStore(Transacting):
         with self._pool.lent() as connection:
             try:
                 connection.begin_writing()
-                if not is_fresh():
-                    raise StaleStepError("the step's reads are too old for it to write")
+                ensure_fresh(is_fresh)
                 _apply(connection, ops, self.timing.now_ms())
                 connection.commit()
             finally:

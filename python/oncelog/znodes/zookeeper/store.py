@@ -21,9 +21,8 @@ from typing import Any, TypeVar
 from oncelog.errors import OutcomeUnknownError, StoreAccessError
 from oncelog.ports import Check, Clock, Op, Timing, Znode, ZnodeReader
 from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
-from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, size_of
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
 from oncelog.znodes.zookeeper.failures import NoAnswerError
 from oncelog.znodes.zookeeper.link import Link
@@ -92,8 +91,7 @@ class ZookeeperZnodeStore(Transacting):
         ensure_acceptable(ops)
 
         def commit(session: Session, deadline_s: float) -> None:
-            if not is_fresh():
-                raise StaleStepError("the step's reads are too old for it to write")
+            ensure_fresh(is_fresh)
             if ops:
                 session.commit(ops, deadline_s)
 

@@ -7,15 +7,16 @@ from threading import Thread
 
 import pytest
 
-from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError, UnsupportedFormatError
 from oncelog.limits import TOMBSTONE_MS
 from oncelog.ports import Create, Delete, Op, Set
 from oncelog.znodes.replicated import snapshot
-from oncelog.znodes.replicated.command import Batch, Part, encode, packed
+from oncelog.znodes.replicated.command import Batch, Part, decode, encode, packed
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog.znodes.replicated.replica import Replica
 from oncelog.znodes.replicated.snapshot import load, parts
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+from tests.support.harness.waiting import until
 
 HISTORY: list[Sequence[Op]] = [
     [Create("/a", b"1"), Create("/a/b", bytes(range(256)))],
@@ -95,7 +96,7 @@ def test_a_replica_from_a_snapshot_is_the_one_that_read_everything(log: MemoryLo
     writer.write(HISTORY[3])
     everything = Replica()
     for entry in log.entries:
-        everything.apply(entry)
+        everything.apply(entry, decode(entry))
 
     assert state(load(log)) == state(everything)
     log.trim(middle.position)
@@ -133,7 +134,7 @@ def test_a_sender_is_forgotten_everywhere_at_the_same_entry(log: MemoryLog, writ
     log.entries.append(Entry(len(log.entries), TOMBSTONE_MS + 1, copy))
     everything = Replica()
     for entry in log.entries:
-        everything.apply(entry)
+        everything.apply(entry, decode(entry))
 
     assert "/a" in everything.tree.znodes
     assert load(log).tree.znodes == everything.tree.znodes
@@ -226,6 +227,38 @@ def test_multis_that_wait_together_share_an_append(log: MemoryLog) -> None:
 
     assert store.children("/") == [str(number) for number in range(8)]
     assert len(slow.entries) < 8
+
+
+def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
+    """Two multis share an append. The thread that makes it is interrupted; the other hears that the outcome is unknown."""
+    told: list[BaseException] = []
+
+    class InterruptedLog(MemoryLog):
+        appends = 0
+
+        def append(self, body: bytes) -> None:
+            self.appends += 1
+            if self.appends == 2:
+                raise KeyboardInterrupt
+            for thread in threads:
+                thread.start()
+            until(lambda: len(store._connection._waiting) == 2)
+            super().append(body)
+
+    def create(path: str) -> None:
+        try:
+            store.multi([Create(path)])
+        except BaseException as problem:  # noqa: BLE001 - the test looks at it
+            told.append(problem)
+
+    threads = [Thread(target=create, args=(path,), daemon=True) for path in ("/b", "/c")]
+    store = ReplicatedZnodeStore(InterruptedLog)
+    store.multi([Create("/a")])
+    for thread in threads:
+        thread.join(10)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert {type(one) for one in told} == {KeyboardInterrupt, OutcomeUnknownError}
 
 
 def test_a_trim_beyond_what_a_client_read_is_no_loss_to_it(log: MemoryLog, writer: Writer) -> None:
