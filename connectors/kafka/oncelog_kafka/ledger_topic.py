@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.errors import StoreAccessError, UsageError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_kafka.patience import turns
+from oncelog_kafka.patience import patiently
 from oncelog_kafka.ports import PartitionRequests
 
 NEEDED: Final[Mapping[str, str]] = {
@@ -26,9 +26,7 @@ SAFE: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "unclean.leader.el
 """Settings in addition of a topic with that many replicas: what is acknowledged is on two brokers."""
 
 
-def ensure_topic(
-    partitions: PartitionRequests, topic: str, *, create: bool = True, clock: Clock = SYSTEM_CLOCK
-) -> None:
+def ensure_topic(partitions: PartitionRequests, topic: str, *, create: bool, clock: Clock = SYSTEM_CLOCK) -> None:
     """Make the topic if there is none, and look at its settings.
 
     Args:
@@ -48,12 +46,14 @@ def ensure_topic(
             raise UsageError("there is no such topic, so there is no metadata in it", topic=topic)
         replicas = REPLICAS if partitions.count_brokers() >= REPLICAS else 1
         partitions.create(topic, replicas, {**NEEDED, **(SAFE if replicas == REPLICAS else {})})
-        for _ in turns(clock, "the topic of the command log was made, and cannot be read", topic=topic):
-            found = partitions.settings_of(topic)
-            if found is not None:
-                break
-    settings = found or {}
-    wrong = {name: settings.get(name) for name, value in NEEDED.items() if settings.get(name) != value}
+        found = patiently(
+            clock,
+            "the topic of the command log was made, and cannot be read",
+            lambda: partitions.settings_of(topic) or {},
+            passes=lambda settings: not settings,
+            topic=topic,
+        )
+    wrong = {name: found.get(name) for name, value in NEEDED.items() if found.get(name) != value}
     if wrong:
         raise StoreAccessError(
             "the topic of the command log would lose entries with these settings; correct them with kafka-configs.sh",

@@ -6,16 +6,16 @@ reaches the high watermark has every entry that was acknowledged before it was a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog.errors import CorruptDataError, OncelogError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.replicated.port import Entry, TrimmedError
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.patience import refusal, turns
+from oncelog_kafka.patience import patiently, refusal
 from oncelog_kafka.ports import Fetched, PartitionRequests
 
 PASSING: Final = frozenset(
@@ -36,6 +36,11 @@ PASSING: Final = frozenset(
 """Answers that say nothing but: not now, or not here."""
 
 
+_NOT_READ = "the command log could not be read"
+
+T = TypeVar("T")
+
+
 class PartitionLog:
     """`znodes.replicated.port.CommandLog` in partition 0 of a topic.
 
@@ -53,10 +58,7 @@ class PartitionLog:
 
     def start(self) -> int:
         with self._unavailable():
-            for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
-                with suppress(BrokerUnavailableError):
-                    return self._requests.earliest(self._topic) - 1
-        raise AssertionError("turns end with an error")
+            return self._patiently(_NOT_READ, lambda: self._requests.earliest(self._topic)) - 1
 
     def read(self, after: int) -> Sequence[Entry]:
         entries: list[Entry] = []
@@ -69,19 +71,17 @@ class PartitionLog:
                 return entries
 
     def append(self, body: bytes) -> None:
+        what = "an entry of the command log was not acknowledged"
         try:
-            for _ in turns(self._clock, "an entry of the command log was not acknowledged", topic=self._topic):
-                answer = self._requests.produce(self._topic, body)
-                if answer == "NONE":
-                    return
-                if answer not in PASSING:
-                    raise refusal(answer, "the command log takes no entry", topic=self._topic)
+            answer = self._patiently(what, lambda: self._requests.produce(self._topic, body))
         except BrokerUnavailableError as problem:
             raise OutcomeUnknownError(
                 "the Kafka brokers did not acknowledge an entry of the command log: run the same step again",
                 topic=self._topic,
                 reason=str(problem),
             ) from problem
+        if answer != "NONE":
+            raise refusal(answer, "the command log takes no entry", topic=self._topic)
 
     def trim(self, position: int) -> None:
         with suppress(BrokerUnavailableError):
@@ -92,16 +92,16 @@ class PartitionLog:
 
     def _fetched(self, offset: int) -> Fetched:
         with self._unavailable():
-            for _ in turns(self._clock, "the command log could not be read", topic=self._topic):
-                found = self._requests.fetch(self._topic, offset)
-                if isinstance(found, Fetched):
-                    self._compare(found)
-                    return found
-                if found == "OFFSET_OUT_OF_RANGE":
-                    raise self._out_of_range(offset)
-                if found not in PASSING:
-                    raise refusal(found, "the command log could not be read", topic=self._topic)
-        raise AssertionError("turns end with an error")
+            found = self._patiently(_NOT_READ, lambda: self._requests.fetch(self._topic, offset))
+        if isinstance(found, Fetched):
+            self._compare(found)
+            return found
+        if found == "OFFSET_OUT_OF_RANGE":
+            raise self._out_of_range(offset)
+        raise refusal(found, _NOT_READ, topic=self._topic)
+
+    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
+        return patiently(self._clock, what, ask, passes=_passes, topic=self._topic)
 
     @contextmanager
     def _unavailable(self) -> Iterator[None]:
@@ -130,3 +130,7 @@ class PartitionLog:
             raise CorruptDataError(
                 "the topic of the command log was deleted and created again", topic=self._topic, was=self._topic_id
             )
+
+
+def _passes(answer: object) -> bool:
+    return isinstance(answer, str) and answer in PASSING

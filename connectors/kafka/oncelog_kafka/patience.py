@@ -114,14 +114,36 @@ class PatientBrokers:
     # Time
 
     def _patiently(self, what: str, ask: Callable[[], T]) -> T:
-        """Ask until there is an answer or the patience ends."""
-        for _ in self.tries(what):
-            with suppress(BrokerUnavailableError):
-                return ask()
-        raise InvariantViolation("tries end with an error")
+        return patiently(self._clock, what, ask)
 
     def tries(self, what: str, **fields: object) -> Iterator[None]:
         return turns(self._clock, what, **fields)
+
+
+def patiently(
+    clock: Clock,
+    what: str,
+    ask: Callable[[], T],
+    *,
+    passes: Callable[[T], bool] = lambda answer: False,
+    **fields: object,
+) -> T:
+    """Ask until there is an answer or the patience ends.
+
+    Args:
+        what: as of `turns`.
+        passes: whether an answer says only that there is none now.
+        fields: as of `turns`.
+
+    Raises:
+        BrokerUnavailableError: the patience ended.
+    """
+    for _ in turns(clock, what, **fields):
+        with suppress(BrokerUnavailableError):
+            answer = ask()
+            if not passes(answer):
+                return answer
+    raise InvariantViolation("turns end with an error")
 
 
 def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:

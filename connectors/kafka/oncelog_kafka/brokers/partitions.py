@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -43,14 +43,9 @@ class KafkaPartitions:
         self._client.close()
 
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:
-        answer = self._ask_leader(topic, _fetch_request(topic, offset))
-        if isinstance(answer, str):
-            return answer
-        partition = answer.responses[0].partitions[0]
-        found = name_of(partition.error_code)
-        if found != "NONE":
-            self._leaders.pop(topic)
-            return found
+        partition = self._ask_leader(topic, _fetch_request(topic, offset), lambda answer: answer.partitions)
+        if isinstance(partition, str):
+            return partition
         entries = [
             Entry(record.offset, record.timestamp, record.value)
             for batch in MemoryRecords(partition.records or b"")
@@ -60,13 +55,8 @@ class KafkaPartitions:
         return Fetched(self._leaders[topic][1], entries, partition.high_watermark)
 
     def produce(self, topic: str, body: bytes) -> Answer:
-        answer = self._ask_leader(topic, _produce_request(topic, body))
-        if isinstance(answer, str):
-            return answer
-        found = name_of(answer.responses[0].partition_responses[0].error_code)
-        if found != "NONE":
-            self._leaders.pop(topic)
-        return found
+        found = self._ask_leader(topic, _produce_request(topic, body), lambda answer: answer.partition_responses)
+        return found if isinstance(found, str) else "NONE"
 
     def earliest(self, topic: str) -> int:
         partition = TopicPartition(topic, PARTITION)
@@ -94,12 +84,16 @@ class KafkaPartitions:
         with named_errors():
             return len(self._client.describe_cluster()["brokers"])
 
-    def _ask_leader(self, topic: str, request: Any) -> Any:
+    def _ask_leader(self, topic: str, request: Any, partitions_of: Callable[[Any], Any]) -> Any:
+        """What the leader says of the partition, or the name of what went wrong; who leads is looked up anew then."""
         try:
             leader, _ = self._leader(topic)
             answer = answer_to(self._client, request, leader)
         except BrokerUnavailableError:
             answer = "NETWORK_EXCEPTION"
+        if not isinstance(answer, str):
+            (partition,) = partitions_of(answer.responses[0])
+            answer = partition if partition.error_code == 0 else name_of(partition.error_code)
         if isinstance(answer, str):
             self._leaders.pop(topic, None)
         return answer

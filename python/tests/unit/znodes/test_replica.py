@@ -230,7 +230,7 @@ def test_multis_that_wait_together_share_an_append(log: MemoryLog) -> None:
 
 
 def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
-    """Two multis share an append. The thread that makes it is interrupted; the other hears that the outcome is unknown."""
+    """Two multis share an append. The thread that makes it is interrupted; the other hears that nobody knows."""
     told: list[BaseException] = []
 
     class InterruptedLog(MemoryLog):
