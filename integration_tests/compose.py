@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -25,6 +26,8 @@ from tests.support.harness.waiting import until
 
 SERVICES = ("kafka", "topics", "producer", "job", "audit")
 VOLUMES = ("kafka", "state")
+ON_THE_WAY_S = 2.0
+"""What a job sent before it was paused is answered by the broker in this time: the end of a transaction among it."""
 
 
 class Example:
@@ -72,13 +75,15 @@ class Example:
         return ended.stdout
 
     def freeze_job_in_mid_batch(self, prefix: str) -> None:
-        """Pause the job at a moment when its tasks have transactions open."""
+        """Pause the job at a moment when its tasks have transactions open, and none of its requests will end them."""
         job = self._container("job")
 
         def is_frozen_there() -> bool:
             job.pause()
             if self.open_transactions(prefix):
-                return True
+                time.sleep(ON_THE_WAY_S)
+                if self.open_transactions(prefix):
+                    return True
             job.unpause()
             return False
 
