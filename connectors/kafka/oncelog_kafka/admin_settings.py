@@ -1,7 +1,7 @@
 """Derives the settings of the driver's Kafka client from those of the tasks' client, which is Java's. Pure.
 
 The driver uses kafka-python if that can do what the options say, because it needs no other process. Otherwise it uses
-Java's client as the tasks do (control.py), with the tasks' settings. `needs_java` decides which.
+Java's client as the tasks do (control/), with the tasks' settings. `needs_java` decides which.
 """
 
 from __future__ import annotations

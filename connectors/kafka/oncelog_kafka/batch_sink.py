@@ -33,7 +33,7 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     def _opened(self, known: KafkaTarget | None) -> KafkaTarget:
         if known is not None:
             return known
-        store = connections.open_store(self.options.znodes)
+        store = connections.open_store(self.options)
         return KafkaTarget(store, connections.open_brokers(self.options.admin), self.options)
 
     def _job(self, rows: DataFrame) -> Job:

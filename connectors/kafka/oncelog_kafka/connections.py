@@ -12,19 +12,28 @@ from typing import Any
 
 from oncelog import metadata
 from oncelog.ports import ZnodeStore
+from oncelog_kafka import ledger_store
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.options import SinkOptions
 
 _stores: dict[tuple[int, str], ZnodeStore] = {}
 _brokers: dict[tuple[int, str], Brokers] = {}
 
 
-def open_store(place: str) -> ZnodeStore:
-    """The store of a ledger, created if there is none. Spark's processes never close it."""
+def open_store(options: SinkOptions) -> ZnodeStore:
+    """The store of a sink's ledger, created if there is none. Spark's processes never close it."""
+    place = options.znodes or f"{_told(options.admin)} {options.ledger_topic}"
     key = (os.getpid(), place)
     if key not in _stores:
-        _stores[key] = metadata.open_metadata(place)
+        _stores[key] = _opened(options)
     return _stores[key]
+
+
+def _opened(options: SinkOptions) -> ZnodeStore:
+    if options.znodes is not None:
+        return metadata.open_metadata(options.znodes)
+    return ledger_store.open_ledger(options.admin, options.ledger_topic)
 
 
 def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
@@ -33,11 +42,14 @@ def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
     Raises:
         BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
     """
-    told = astuple(settings) if isinstance(settings, JavaClient) else sorted(settings.items())
-    key = (os.getpid(), repr(told))
+    key = (os.getpid(), _told(settings))
     if key not in _brokers:
         _brokers[key] = Brokers(settings)
     return _brokers[key]
+
+
+def _told(settings: Mapping[str, Any] | JavaClient) -> str:
+    return repr(astuple(settings) if isinstance(settings, JavaClient) else sorted(settings.items()))
 
 
 def close_connections() -> None:

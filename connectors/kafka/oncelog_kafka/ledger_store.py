@@ -1,50 +1,96 @@
-"""The metadata store in a Kafka topic: ``znodes="kafka://host:9092,host:9092/topic"``.
+"""Opens metadata stores in Kafka topics: a sink's ledger, and ``znodes="kafka://host:9092,host:9092/topic"``.
 
-The topic is made when a log or a ledger is created there. URLs carry no credentials, so this is for clusters that ask
-for none.
+A sink reaches its ledger's topic with its own settings. URLs carry no credentials, so they are for clusters that ask for
+none.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
-from oncelog.errors import InvalidOptionError
+from oncelog import metadata
+from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Scheme
+from oncelog_kafka import ledger_topic
+from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import KafkaPartitions
-from oncelog_kafka.ledger_topic import ensure_topic
+from oncelog_kafka.control.partitions import ControlPartitions
+from oncelog_kafka.options import topic_name
 from oncelog_kafka.partition_log import PartitionLog
+from oncelog_kafka.ports import PartitionRequests
+
+Settings = Mapping[str, Any] | JavaClient
+"""Of the driver's client, from `admin_settings.derive`."""
 
 _EXAMPLE = "kafka://h1:9092,h2:9092/oncelog-ledger"
-_URL = re.compile(r"kafka://(?P<servers>[^/@?\s]+:\d+(?:,[^/@?\s,]+:\d+)*)/(?P<topic>[a-zA-Z0-9._-]{1,249})")
+_URL = re.compile(r"kafka://(?P<servers>[^/@?\s]+:\d+(?:,[^/@?\s,]+:\d+)*)/(?P<topic>[^/]+)")
 
 
-def opened(servers: str, topic: str, *, create: bool = False) -> PartitionLog:
-    """The command log in a topic.
+def store(settings: Settings, topic: str, *, create: bool) -> ZnodeStore:
+    """The store in a topic.
 
     Args:
-        servers: host:port, separated by commas.
+        settings: with which its cluster is reached.
         topic: its name.
-        create: whether the topic may be made.
+        create: whether it may be created. It is not created anew if it is deleted later.
 
     Raises:
         UsageError: there is no such topic. StoreAccessError: with its settings it would lose entries.
         BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
     """
-    requests = KafkaPartitions({"bootstrap_servers": servers.split(",")})
+    connect = partial(opened, settings, topic)
     try:
-        ensure_topic(requests, topic, create=create)
+        return ReplicatedZnodeStore(connect)
+    except _MissingTopicError:
+        if not create:
+            raise
+    requests = _requests(settings)
+    try:
+        ledger_topic.create(requests, topic)
+    finally:
+        requests.close()
+    return ReplicatedZnodeStore(connect)
+
+
+def open_ledger(settings: Settings, topic: str, *, create: bool = True) -> ZnodeStore:
+    """The store in a topic, as `metadata.open_metadata` opens those that a text names. Raises as `store`."""
+    found = store(settings, topic, create=create)
+    try:
+        metadata.ensure_format(found, topic, create=create)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def opened(settings: Settings, topic: str) -> PartitionLog:
+    """The command log in a topic that exists. Raises as `store`."""
+    requests = _requests(settings)
+    try:
+        if not ledger_topic.is_there(requests, topic):
+            raise _MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
     except BaseException:
         requests.close()
         raise
     return PartitionLog(requests, topic)
 
 
-def _store(url: str, create: bool) -> ZnodeStore:
+class _MissingTopicError(UsageError):
+    """A store without its topic."""
+
+
+def _requests(settings: Settings) -> PartitionRequests:
+    return ControlPartitions(settings) if isinstance(settings, JavaClient) else KafkaPartitions(settings)
+
+
+def _store_at(url: str, create: bool) -> ZnodeStore:
     servers, topic = _parts(url)
-    return ReplicatedZnodeStore(partial(opened, servers, topic, create=create))
+    return store({"bootstrap_servers": servers.split(",")}, topic, create=create)
 
 
 def _normalised(url: str, root: str) -> str:
@@ -54,9 +100,12 @@ def _normalised(url: str, root: str) -> str:
 
 def _parts(url: str) -> tuple[str, str]:
     found = _URL.fullmatch(url)
-    if found is None:
-        raise InvalidOptionError("not the URL of a topic that keeps metadata", expected=_EXAMPLE)
-    return found["servers"], found["topic"]
+    try:
+        if found is not None:
+            return found["servers"], topic_name(found["topic"])
+    except ValueError:
+        pass
+    raise InvalidOptionError("not the URL of a topic that keeps metadata", expected=_EXAMPLE)
 
 
-SCHEME = Scheme(open=_store, normalised=_normalised)
+SCHEME = Scheme(open=_store_at, normalised=_normalised)

@@ -1,15 +1,16 @@
-"""The topic that keeps a command log: how oncelog makes it, and what it must be like whenever it is opened."""
+"""The topic that keeps a command log: how oncelog creates it, and what it must be like whenever it is opened."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.errors import StoreAccessError, UsageError
+from oncelog.errors import StoreAccessError
 from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_kafka.patience import patiently
-from oncelog_kafka.ports import PartitionRequests
+from oncelog_kafka.errors import BrokerAccessError
+from oncelog_kafka.patience import patiently, refusal
+from oncelog_kafka.ports import LedgerTopic, PartitionRequests
 
 NEEDED: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",  # compaction would take entries out of the middle
@@ -20,44 +21,84 @@ NEEDED: Final[Mapping[str, str]] = {
 """Settings without which the log would lose entries, or lie about their age."""
 
 REPLICAS: Final = 3
-"""Of a topic that oncelog makes, if there are as many brokers."""
+"""Of a topic that oncelog creates, if there are as many brokers."""
 
 SAFE: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 """Settings in addition of a topic with that many replicas: what is acknowledged is on two brokers."""
 
+RIGHTS: Final = ("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
+"""ACL operations on the topic that its users need. DELETE is for DeleteRecords, which keeps the log short."""
 
-def ensure_topic(partitions: PartitionRequests, topic: str, *, create: bool, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Make the topic if there is none, and look at its settings.
+_ABSENT = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def is_there(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> bool:
+    """Whether the topic exists and can be used. Checks what this user may do with it, and its settings.
 
     Args:
         partitions: requests to its cluster.
         topic: its name.
-        create: whether it may be made.
-        clock: to wait by, until the brokers know a new one.
+        clock: to wait by, until brokers answer.
 
     Raises:
-        UsageError: there is no such topic.
         StoreAccessError: with its settings it would lose entries.
-        BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
+        BrokerAccessError: this user lacks rights.
+        BrokerUnavailableError: the brokers do not answer.
     """
-    found = partitions.settings_of(topic)
-    if found is None:
-        if not create:
-            raise UsageError("there is no such topic, so there is no metadata in it", topic=topic)
-        replicas = REPLICAS if partitions.count_brokers() >= REPLICAS else 1
-        partitions.create(topic, replicas, {**NEEDED, **(SAFE if replicas == REPLICAS else {})})
-        found = patiently(
-            clock,
-            "the topic of the command log was made, and cannot be read",
-            lambda: partitions.settings_of(topic) or {},
-            passes=lambda settings: not settings,
-            topic=topic,
-        )
-    wrong = {name: found.get(name) for name, value in NEEDED.items() if found.get(name) != value}
+    found = patiently(clock, "the ledger's topic could not be described", lambda: partitions.describe(topic))
+    if found.answer == _ABSENT:
+        return False
+    _check_rights(found, topic)
+    settings = partitions.settings_of(topic)
+    wrong = {name: settings.get(name) for name, value in NEEDED.items() if settings.get(name) != value}
     if wrong:
         raise StoreAccessError(
-            "the topic of the command log would lose entries with these settings; correct them with kafka-configs.sh",
+            "the ledger's topic would lose entries with these settings; correct them with kafka-configs.sh",
             topic=topic,
             found=wrong,
             needed={name: NEEDED[name] for name in wrong},
+        )
+    return True
+
+
+def create(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Create the topic, and wait until the brokers know it.
+
+    Raises:
+        BrokerAccessError: this user may not create it.
+        BrokerUnavailableError: the brokers do not answer.
+    """
+    replicas = REPLICAS if partitions.count_brokers() >= REPLICAS else 1
+    settings = {**NEEDED, **(SAFE if replicas == REPLICAS else {})}
+    try:
+        partitions.create(topic, replicas, settings)
+    except BrokerAccessError as problem:
+        raise BrokerAccessError(
+            "the ledger's topic does not exist, and this user cannot create it: create it with one partition and these "
+            "settings, or allow the operation Create on it",
+            topic=topic,
+            settings=settings,
+            problem=problem.fields.get("problem"),
+        ) from problem
+    patiently(
+        clock,
+        "the ledger's topic was created, and cannot be read",
+        lambda: partitions.describe(topic),
+        passes=lambda found: found.answer == _ABSENT or found.leader < 0,
+        topic=topic,
+    )
+
+
+def _check_rights(found: LedgerTopic, topic: str) -> None:
+    if found.answer == "TOPIC_AUTHORIZATION_FAILED":
+        missing = list(RIGHTS)
+    elif found.answer not in {"NONE", "LEADER_NOT_AVAILABLE"}:
+        raise refusal(found.answer, "the ledger's topic cannot be used", topic=topic)
+    else:
+        missing = [right for right in RIGHTS if found.operations and right not in found.operations]
+    if missing:
+        raise BrokerAccessError(
+            "this user may not do with the ledger's topic what a ledger needs; allow these operations on the topic",
+            topic=topic,
+            missing=missing,
         )

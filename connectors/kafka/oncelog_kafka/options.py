@@ -7,6 +7,7 @@ only are given as ``admin.<name>``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,14 +40,16 @@ class SinkOptions(HistoryOptions):
     """The options of a sink.
 
     Attributes:
-        znodes: where the ledger is.
+        znodes: where the ledger is; None if it is in the cluster.
+        ledger_topic: the topic that keeps it then.
         transaction_timeout_ms: None for the brokers' maximum.
         participants: how many a batch has under `OnTimedOut.REWRITE`; None for Spark's default parallelism.
         producer: settings of the tasks' producers.
         admin: settings of the driver's client.
     """
 
-    znodes: str
+    znodes: str | None
+    ledger_topic: str
     transaction_timeout_ms: int | None
     on_timed_out: OnTimedOut
     participants: int | None
@@ -61,6 +64,17 @@ def _kafka_name(text: str) -> str:
     return name
 
 
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
+
+
+def topic_name(text: str) -> str:
+    """The name of a topic that brokers create."""
+    found = text.strip()
+    if not _TOPIC.fullmatch(found) or found in {".", ".."}:
+        raise ValueError("the name of a topic: at most 249 letters, digits, dots, underscores and hyphens")
+    return found
+
+
 def _on_timed_out(text: str) -> OnTimedOut:
     return OnTimedOut(values.choice(*OnTimedOut)(text))
 
@@ -68,13 +82,21 @@ def _on_timed_out(text: str) -> OnTimedOut:
 OPTIONS: tuple[Option, ...] = (
     SERVERS,
     Option(
+        "ledgerTopic",
+        SINKS,
+        topic_name,
+        "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
+        "none. Many queries can share it.",
+        default="oncelog-ledger",
+    ),
+    Option(
         "znodes",
         SINKS,
         values.text,
-        "Where the ledger is: a folder or `sqlite:/a/file` if one host runs the query's driver, "
-        "`zk://host:port,.../chroot` or `kafka://host:port,.../topic` for several hosts. It must outlive the query's "
-        "checkpoint. Many queries can share it.",
-        default_doc="required",
+        "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
+        "`zk://host:port,.../chroot`, or `kafka://host:port,.../topic`. It must outlive the query's checkpoint. Many "
+        "queries can share it.",
+        default_doc="the `ledgerTopic`",
     ),
     Option(
         "topic",
@@ -175,14 +197,11 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
         raise InvalidOptionError("a required option is missing", option=SERVERS.name)
     own = {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
     given = Given(own, OPTIONS, use)
-    given.require(
-        "znodes",
-        "a required option is missing: say where the ledger of this query's batches is kept, as a folder or as "
-        "zk://host:port/chroot",
-    )
+    given.only_one_of("znodes", "ledgerTopic")
     _check_producer(kafka)
     return SinkOptions(
         znodes=given.value("znodes"),
+        ledger_topic=given.value("ledgerTopic"),
         transaction_timeout_ms=given.value("transactionTimeoutMs"),
         on_timed_out=given.value("onTimedOutParticipant"),
         participants=given.value("participants"),

@@ -2,7 +2,7 @@
 
 `Requests` sends each request once and returns the answers as they come. `Brokers` repeats requests until there is a
 final answer; the driver uses it, and patience.py implements it with `Requests`. brokers/ implements `Requests` with
-kafka-python, control.py with Java's client, and testing/brokers.py with a simulated cluster.
+kafka-python, control/ with Java's client, and testing/brokers.py with a simulated cluster.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from typing import Protocol
 from oncelog.ports import Clock
 from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.participants import Listed, Participant, Transaction
+
+
+Answer = str
+"""Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,23 @@ Offsets = dict[tuple[str, int], CommittedOffset | Unstable]
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerTopic:
+    """What the brokers say of a topic to this client.
+
+    Attributes:
+        answer: ``NONE``, or why they say nothing else, such as ``UNKNOWN_TOPIC_OR_PARTITION``.
+        topic_id: of this topic; another one of the same name has another id.
+        leader: of partition 0; -1 for none now.
+        operations: that the user may do with the topic; empty if the brokers do not say.
+    """
+
+    answer: Answer
+    topic_id: str
+    leader: int
+    operations: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """Entries of a partition.
 
@@ -46,10 +67,6 @@ class Fetched:
     topic_id: str
     entries: Sequence[Entry]
     high_watermark: int
-
-
-Answer = str
-"""Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
 
 
 class Brokers(Protocol):
@@ -143,11 +160,14 @@ class PartitionRequests(Protocol):
     def delete_before(self, topic: str, offset: int) -> None:
         """Delete the records before an offset."""
 
-    def settings_of(self, topic: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None if there is no such topic, or this client may not read its settings."""
+    def describe(self, topic: str) -> LedgerTopic:
+        """Metadata of a topic, which is not created by that."""
+
+    def settings_of(self, topic: str) -> Mapping[str, str]:
+        """The settings of a topic that exists."""
 
     def create(self, topic: str, replicas: int, settings: Mapping[str, str]) -> None:
-        """Create a topic of one partition, unless there is one of that name."""
+        """Create a topic of one partition, unless there is one of that name. It has no leader yet."""
 
     def count_brokers(self) -> int:
         """How many brokers the cluster has."""

@@ -145,6 +145,6 @@ def _target(given: Mapping[str, str], options: SinkOptions) -> KafkaTarget:
     """The target for these options, kept per process, because opening one sends requests to the brokers."""
     key = (os.getpid(), repr(sorted(given.items())))
     if key not in _targets:
-        store = connections.open_store(options.znodes)
+        store = connections.open_store(options)
         _targets[key] = KafkaTarget(store, connections.open_brokers(options.admin), options)
     return _targets[key]

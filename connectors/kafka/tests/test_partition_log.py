@@ -25,9 +25,11 @@ from oncelog.testing.znode_store_contract.worlds import increment, number_at
 from oncelog.znodes.replicated import snapshot, store
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Place
-from oncelog_kafka.ledger_store import opened
+from oncelog_kafka import ledger_store
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.ledger_store import Settings, opened
 from tests.support.log.logs import started, values, write_committed
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
 
 class PartitionWorld(StoreWorld):
@@ -37,8 +39,19 @@ class PartitionWorld(StoreWorld):
         super().__init__(folder)
         self.topic = fresh_name("ledger")
 
+    @property
+    def settings(self) -> Settings:
+        return {"bootstrap_servers": [self.broker.address]}
+
     def open(self, timing: Timing) -> ZnodeStore:
-        return ReplicatedZnodeStore(partial(opened, self.broker.address, self.topic, create=True), timing)
+        ledger_store.store(self.settings, self.topic, create=True).close()
+        return ReplicatedZnodeStore(partial(opened, self.settings, self.topic), timing)
+
+
+class JavasWorld(PartitionWorld):
+    @property
+    def settings(self) -> Settings:
+        return JavaClient({"bootstrap.servers": self.broker.address})
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +62,12 @@ def _kept_short(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES", 100)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[PartitionWorld]:
-    found = PartitionWorld(tmp_path)
+@pytest.fixture(params=["kafka-python", "java"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartitionWorld]:
+    """Each of the driver's clients."""
+    if request.param == "java":
+        require_shims()
+    found = {"kafka-python": PartitionWorld, "java": JavasWorld}[request.param](tmp_path)
     yield found
     found.close()
 
@@ -66,7 +82,7 @@ def test_what_one_client_wrote_another_reads_though_most_of_the_log_was_trimmed(
     for number in range(50):
         writer.multi([Create(f"/{number:02}", b"%d" % number)])
 
-    with closing(opened(world.broker.address, world.topic)) as log:
+    with closing(opened(world.settings, world.topic)) as log:
         assert log.start() > 20
     for reader in (behind, world.client()):
         assert [znode.data for _, znode in reader.children_data("/")] == [b"%d" % number for number in range(50)]
@@ -74,13 +90,13 @@ def test_what_one_client_wrote_another_reads_though_most_of_the_log_was_trimmed(
 
 def test_the_topic_is_made_with_what_the_log_needs_and_another_one_is_refused(world: PartitionWorld) -> None:
     with pytest.raises(UsageError, match="there is no such topic"):
-        opened(world.broker.address, world.topic)
+        opened(world.settings, world.topic)
     world.client()
-    opened(world.broker.address, world.topic).close()
+    opened(world.settings, world.topic).close()
 
     wrong = world.broker.create_topic(fresh_name("wrong"), cleanup_policy="compact", retention_ms="-1")
     with pytest.raises(StoreAccessError, match="would lose entries") as refused:
-        opened(world.broker.address, wrong, create=True)
+        ledger_store.store(world.settings, wrong, create=True)
     assert refused.value.fields["found"] == {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
@@ -107,7 +123,7 @@ def test_a_topic_that_was_created_again_is_not_taken_for_the_one_that_was_opened
     client = world.client()
     client.multi([Create("/written")])
     world.broker.delete_topic(world.topic)
-    world.client()
+    ledger_store.store(world.settings, world.topic, create=True).close()
 
     with pytest.raises(CorruptDataError, match="created again"):
         client.get("/written")

@@ -22,7 +22,7 @@ from oncelog.errors import UsageError
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaRequests
-from oncelog_kafka.control import ControlRequests
+from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
@@ -109,13 +109,13 @@ def test_the_process_ends_with_its_parent_though_a_fork_holds_its_input(kafka: K
     program = f"""
 import os, signal
 from oncelog_kafka.admin_settings import JavaClient
-from oncelog_kafka.control import ControlRequests
+from oncelog_kafka.control.requests import ControlRequests
 control = ControlRequests(JavaClient({{"bootstrap.servers": "{kafka.address}"}}))
 fork = os.fork()
 if fork == 0:
     os.close(1)
     signal.pause()
-print(control._process.pid, fork, flush=True)
+print(control._process._process.pid, fork, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
@@ -141,8 +141,8 @@ def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(time
 
 
 def pid_of(control: ControlRequests) -> int:
-    assert control._process is not None
-    return control._process.pid
+    assert control._process._process is not None
+    return control._process._process.pid
 
 
 def is_stopped(pid: int) -> bool:
@@ -153,9 +153,9 @@ def is_stopped(pid: int) -> bool:
 
 def unread(control: ControlRequests) -> int:
     """How much of what the process was asked waits in its pipe."""
-    assert control._process is not None
-    assert control._process.stdin is not None
-    return int.from_bytes(fcntl.ioctl(control._process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
+    assert control._process._process is not None
+    assert control._process._process.stdin is not None
+    return int.from_bytes(fcntl.ioctl(control._process._process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def is_alive(pid: int) -> bool:

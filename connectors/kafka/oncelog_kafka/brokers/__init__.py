@@ -15,7 +15,7 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.partitions import KafkaPartitions
 from oncelog_kafka.brokers.requests import KafkaRequests
-from oncelog_kafka.control import ControlRequests
+from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.patience import PatientBrokers
 
 __all__ = ["Brokers", "KafkaPartitions", "KafkaRequests"]

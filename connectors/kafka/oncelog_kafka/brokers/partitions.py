@@ -20,7 +20,7 @@ from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Fetched
+from oncelog_kafka.ports import Answer, Fetched, LedgerTopic
 
 PARTITION = 0
 
@@ -68,17 +68,23 @@ class KafkaPartitions:
         with named_errors():
             self._client.delete_records({TopicPartition(topic, PARTITION): offset})
 
-    def settings_of(self, topic: str) -> Mapping[str, str] | None:
+    def describe(self, topic: str) -> LedgerTopic:
+        with named_errors():
+            (found,) = self._client.describe_topics([topic])
+        leaders = [one["leader_id"] for one in found["partitions"] if one["partition_index"] == PARTITION]
+        operations = frozenset(found["authorized_operations"] or ())
+        return LedgerTopic(name_of(found["error_code"]), str(found["topic_id"]), max(leaders, default=-1), operations)
+
+    def settings_of(self, topic: str) -> Mapping[str, str]:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic)
         with named_errors():
             answer = self._client.describe_configs([wanted], config_filter="all")
-        found = {name: one["value"] for name, one in answer["topic"][topic].items()}
-        return found or None  # kafka-python leaves an unknown topic's settings empty
+        return {name: one["value"] for name, one in answer["topic"][topic].items()}
 
     def create(self, topic: str, replicas: int, settings: Mapping[str, str]) -> None:
         wanted = {"num_partitions": 1, "replication_factor": replicas, "configs": dict(settings)}
         with named_errors(), suppress(kafka_errors.TopicAlreadyExistsError):
-            self._client.create_topics({topic: wanted}, wait_for_metadata=True)
+            self._client.create_topics({topic: wanted})
 
     def count_brokers(self) -> int:
         with named_errors():
@@ -101,14 +107,10 @@ class KafkaPartitions:
     def _leader(self, topic: str) -> tuple[int, str]:
         """The leader of the partition, and the topic's id."""
         if topic not in self._leaders:
-            with named_errors():
-                described = self._client.describe_topics([topic])
-            for one in described:
-                for partition in one["partitions"]:
-                    if partition["partition_index"] == PARTITION and partition["leader_id"] >= 0:
-                        self._leaders[topic] = partition["leader_id"], str(one["topic_id"])
-        if topic not in self._leaders:
-            raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
+            found = self.describe(topic)
+            if found.leader < 0:
+                raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
+            self._leaders[topic] = found.leader, found.topic_id
         return self._leaders[topic]
 
 

@@ -8,7 +8,7 @@ import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.RetriableException;
 
-/** Why a request has no answer. control.py has an error class for each kind. */
+/** Why a request has no answer. control/process.py has an error class for each kind. */
 record Failure(Kind kind, String problem) {
   enum Kind {
     /** No broker answers, or it cannot serve the request now. */

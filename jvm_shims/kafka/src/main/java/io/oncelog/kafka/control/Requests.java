@@ -42,12 +42,14 @@ final class Requests {
   private static final CoordinatorType GROUP = CoordinatorType.GROUP;
 
   private final Wire wire;
+  private final Partitions partitions;
 
   Requests(Wire wire) {
     this.wire = wire;
+    partitions = new Partitions(wire);
   }
 
-  /** Answers one request. Only control.py sends them. */
+  /** Answers one request. Only control/ sends them. */
   Object answer(JsonNode request) {
     String what = request.get("ask").asText();
     return switch (what) {
@@ -58,7 +60,7 @@ final class Requests {
       case "offsets" -> offsets(request.get("groups"));
       case "partitions" -> partitions(request.get("topic").asText());
       case "setting" -> setting(request.get("name").asText());
-      default -> throw new IllegalArgumentException("unknown request: " + what);
+      default -> partitions.answer(what, request);
     };
   }
 
@@ -248,7 +250,7 @@ final class Requests {
   }
 
   /** The same request, limited to these versions. */
-  private static <T extends AbstractRequest> AbstractRequest.Builder<T> bounded(
+  static <T extends AbstractRequest> AbstractRequest.Builder<T> bounded(
       AbstractRequest.Builder<T> builder, int least, int greatest) {
     ApiKeys key = builder.apiKey();
     return new AbstractRequest.Builder<>(key, (short) least, (short) greatest) {

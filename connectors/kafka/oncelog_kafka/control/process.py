@@ -1,9 +1,8 @@
-"""Asks the Kafka brokers through Java's client in a separate process, for settings that kafka-python cannot handle.
+"""The process of Java's client: one line of JSON asks, and one answers.
 
-The process runs `io.oncelog.kafka.control.Main` from the connector's jar. It is a separate process because the driver,
-the commands and Spark's Python workers share no JVM. Each request is one line of JSON, and so is its answer; the first
-line contains the settings. The process ends when its input or its parent does. If it died, the next request starts it
-again.
+It runs `io.oncelog.kafka.control.Main` from the connector's jar. It is a separate process because the driver, the
+commands and Spark's Python workers share no JVM. The first line contains the settings. The process ends when its input
+or its parent does. If it died, the next request starts it again.
 """
 
 from __future__ import annotations
@@ -14,23 +13,20 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from oncelog.errors import InvalidOptionError, OncelogError, UsageError
-from oncelog_kafka import end_txn, packaging
+from oncelog_kafka import packaging
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
-from oncelog_kafka.participants import Listed, Participant, Transaction
-from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
 
 _CLASS = "io.oncelog.kafka.control.Main"
 _STOP_S = 10
-_NEVER_COMMITTED = -1
 
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "UNAVAILABLE": (
@@ -49,8 +45,8 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
 }
 
 
-class ControlRequests:
-    """`ports.Requests` through Java's client; thread-safe, one request at a time.
+class ControlProcess:
+    """Java's client in a process of its own; thread-safe, one request at a time. It can be used again after `close`.
 
     Raises:
         UsageError: Java, Spark or the connector's jar is missing.
@@ -70,54 +66,8 @@ class ControlRequests:
         with self._lock:
             self._stop()
 
-    # Transactions -----------------------------------------------------------------------------------------------------
-
-    def end(self, participants: Sequence[Participant]) -> list[Answer]:
-        return self._ask_each(len(participants), "end", participants=[_end(one) for one in participants])
-
-    def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
-        return self._ask_each(len(transactional_ids), "init", ids=list(transactional_ids), timeoutMs=timeout_ms)
-
-    def describe(self, transactional_ids: Sequence[str]) -> list[Transaction | Answer]:
-        answers = self._ask_each(len(transactional_ids), "describe", ids=list(transactional_ids))
-        return [_transaction(name, one) for name, one in zip(transactional_ids, answers, strict=True)]
-
-    def list_ids(self, states: Sequence[str]) -> list[Listed]:
-        return [(name, state) for name, state in self._ask("list", states=list(states))]
-
-    # Offsets ----------------------------------------------------------------------------------------------------------
-
-    def offsets(self, groups: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, Offsets | Answer]:
-        wanted = {group: _by_topic(partitions) for group, partitions in groups.items()}
-        try:
-            answers = self._ask("offsets", groups=wanted)
-        except BrokerUnavailableError:
-            return dict.fromkeys(groups, "NETWORK_EXCEPTION")
-        return {group: one if isinstance(one, str) else _offsets(group, one) for group, one in answers.items()}
-
-    # Cluster ----------------------------------------------------------------------------------------------------------
-
-    def partitions_of(self, topic: str) -> int | None:
-        name, count = self._ask("partitions", topic=topic)
-        if name in {"NONE", "LEADER_NOT_AVAILABLE"}:
-            return int(count)
-        if name not in {"UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"}:
-            raise refusal(name, "a topic could not be described", topic=topic)
-        return None
-
-    def broker_setting(self, name: str) -> int | None:
-        return min(self._ask("setting", name=name), default=None)
-
-    # The process ------------------------------------------------------------------------------------------------------
-
-    def _ask_each(self, count: int, what: str, **fields: object) -> list[Any]:
-        try:
-            answers: list[Any] = self._ask(what, **fields)
-        except BrokerUnavailableError:
-            return ["NETWORK_EXCEPTION"] * count
-        return answers
-
-    def _ask(self, what: str, **fields: object) -> Any:
+    def ask(self, what: str, **fields: object) -> Any:
+        """The answer to a request, which io.oncelog.kafka.control.Requests knows by this name."""
         with self._lock:
             return self._exchange(self._started(), {"ask": what, **fields})
 
@@ -169,6 +119,17 @@ class ControlRequests:
             if pipe is not None:
                 with suppress(OSError):  # closing fails if unsent data cannot be flushed
                     pipe.close()
+
+
+_processes: dict[tuple[int, str], ControlProcess] = {}
+
+
+def process_of(client: JavaClient) -> ControlProcess:
+    """The process with these settings, which the transactions and the ledger of a sink share. A fork has its own."""
+    key = (os.getpid(), repr(astuple(client)))
+    if key not in _processes:
+        _processes[key] = ControlProcess(client)
+    return _processes[key]
 
 
 # Java -----------------------------------------------------------------------------------------------------------------
@@ -225,50 +186,3 @@ def _jars_of_spark() -> list[str]:
     named = [urlparse(one.strip()) for one in conf.get("spark.jars", "").split(",") if one.strip()]
     local = [unquote(one.path) for one in named if one.scheme in {"", "file", "local"}]
     return [*local, *filter(None, conf.get("spark.driver.extraClassPath", "").split(os.pathsep))]
-
-
-# Wire -----------------------------------------------------------------------------------------------------------------
-
-
-def _end(participant: Participant) -> dict[str, object]:
-    least, greatest = end_txn.wire_versions(participant.transaction_version)
-    return {
-        "id": participant.transactional_id,
-        "producerId": participant.producer_id,
-        "epoch": participant.epoch,
-        "least": least,
-        "greatest": greatest,
-    }
-
-
-def _transaction(name: str, answer: Any) -> Transaction | Answer:
-    if isinstance(answer, str):
-        return answer
-    return Transaction(
-        transactional_id=name,
-        state=answer["state"],
-        producer_id=answer["producerId"],
-        epoch=answer["epoch"],
-        timeout_ms=answer["timeoutMs"],
-        started_ms=answer["startedMs"],
-        partitions=tuple(sorted(answer["partitions"])),
-    )
-
-
-def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return topics
-
-
-def _offsets(group: str, answers: Iterable[Any]) -> Offsets:
-    found: Offsets = {}
-    for topic, number, problem, offset, metadata in answers:
-        if problem in end_txn.PASSING:
-            found[topic, number] = Unstable()
-        elif problem not in {"NONE", "UNKNOWN_TOPIC_OR_PARTITION"}:
-            raise refusal(problem, "offsets of a group could not be read", group_id=group, topic=topic)
-        elif offset != _NEVER_COMMITTED:
-            found[topic, number] = CommittedOffset(offset, metadata)
-    return found

@@ -1,0 +1,61 @@
+"""Asks for single partitions through Java's client: entries of a command log."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog.znodes.replicated.port import Entry
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.control.process import process_of
+from oncelog_kafka.errors import BrokerUnavailableError
+from oncelog_kafka.ports import Answer, Fetched, LedgerTopic
+
+
+class ControlPartitions:
+    """`ports.PartitionRequests` through Java's client; thread-safe. Raises as `control.process.ControlProcess`."""
+
+    def __init__(self, client: JavaClient) -> None:
+        self._process = process_of(client)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def fetch(self, topic: str, offset: int) -> Fetched | Answer:
+        answer = self._passing("fetch", topic=topic, offset=offset)
+        if isinstance(answer, str):
+            return answer
+        entries = [Entry(position, time_ms, b64decode(body)) for position, time_ms, body in answer["entries"]]
+        return Fetched(answer["topicId"], entries, answer["highWatermark"])
+
+    def produce(self, topic: str, body: bytes) -> Answer:
+        answer: Answer = self._passing("produce", topic=topic, body=b64encode(body).decode())
+        return answer
+
+    def earliest(self, topic: str) -> int:
+        return int(self._process.ask("earliest", topic=topic))
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        self._process.ask("deleteBefore", topic=topic, offset=offset)
+
+    def describe(self, topic: str) -> LedgerTopic:
+        found = self._process.ask("topic", topic=topic)
+        return LedgerTopic(found["answer"], found["topicId"], found["leader"], frozenset(found["operations"]))
+
+    def settings_of(self, topic: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = self._process.ask("topicSettings", topic=topic)
+        return found
+
+    def create(self, topic: str, replicas: int, settings: Mapping[str, str]) -> None:
+        self._process.ask("createTopic", topic=topic, replicas=replicas, settings=dict(settings))
+
+    def count_brokers(self) -> int:
+        return int(self._process.ask("brokers"))
+
+    def _passing(self, what: str, **fields: object) -> Any:
+        try:
+            return self._process.ask(what, **fields)
+        except BrokerUnavailableError:
+            return "NETWORK_EXCEPTION"

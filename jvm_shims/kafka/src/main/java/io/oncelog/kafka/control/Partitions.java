@@ -1,0 +1,284 @@
+package io.oncelog.kafka.control;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.LeaderNotAvailableException;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.message.CreateTopicsRequestData;
+import org.apache.kafka.common.message.CreateTopicsRequestData.CreatableTopic;
+import org.apache.kafka.common.message.CreateTopicsRequestData.CreatableTopicConfig;
+import org.apache.kafka.common.message.DeleteRecordsRequestData;
+import org.apache.kafka.common.message.DeleteRecordsRequestData.DeleteRecordsPartition;
+import org.apache.kafka.common.message.DeleteRecordsRequestData.DeleteRecordsTopic;
+import org.apache.kafka.common.message.DescribeConfigsRequestData;
+import org.apache.kafka.common.message.DescribeConfigsRequestData.DescribeConfigsResource;
+import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsPartition;
+import org.apache.kafka.common.message.ListOffsetsRequestData.ListOffsetsTopic;
+import org.apache.kafka.common.message.MetadataRequestData;
+import org.apache.kafka.common.message.MetadataRequestData.MetadataRequestTopic;
+import org.apache.kafka.common.message.MetadataResponseData.MetadataResponsePartition;
+import org.apache.kafka.common.message.ProduceRequestData;
+import org.apache.kafka.common.message.ProduceRequestData.PartitionProduceData;
+import org.apache.kafka.common.message.ProduceRequestData.TopicProduceData;
+import org.apache.kafka.common.message.ProduceRequestData.TopicProduceDataCollection;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.SimpleRecord;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
+import org.apache.kafka.common.requests.CreateTopicsRequest;
+import org.apache.kafka.common.requests.CreateTopicsResponse;
+import org.apache.kafka.common.requests.DeleteRecordsRequest;
+import org.apache.kafka.common.requests.DeleteRecordsResponse;
+import org.apache.kafka.common.requests.DescribeConfigsRequest;
+import org.apache.kafka.common.requests.DescribeConfigsResponse;
+import org.apache.kafka.common.requests.FetchRequest;
+import org.apache.kafka.common.requests.FetchResponse;
+import org.apache.kafka.common.requests.ListOffsetsRequest;
+import org.apache.kafka.common.requests.ListOffsetsResponse;
+import org.apache.kafka.common.requests.MetadataRequest;
+import org.apache.kafka.common.requests.MetadataResponse;
+import org.apache.kafka.common.requests.ProduceRequest;
+import org.apache.kafka.common.requests.ProduceResponse;
+import org.apache.kafka.common.utils.Utils;
+
+/** Requests about topics of a single partition, which keep command logs. */
+final class Partitions {
+  private static final int PARTITION = 0;
+  private static final int FETCH_BYTES = 16 << 20;
+  private static final int TIMEOUT_MS = 10_000;
+  private static final short ALL_IN_SYNC = -1;
+
+  /** The last version of produce and fetch requests in which a topic goes by its name; later ones take its id. */
+  private static final int BY_NAME = 12;
+
+  private final Wire wire;
+  private final Map<String, Leader> leaders = new HashMap<>();
+
+  private record Leader(Node node, Uuid topicId) {}
+
+  Partitions(Wire wire) {
+    this.wire = wire;
+  }
+
+  /** Answers one request. Only control/partitions.py sends them. */
+  Object answer(String what, JsonNode request) {
+    if (what.equals("brokers")) {
+      return wire.brokers().size();
+    }
+    String topic = request.get("topic").asText();
+    return switch (what) {
+      case "topic" -> topic(topic);
+      case "topicSettings" -> settings(topic);
+      case "createTopic" -> create(topic, (short) request.get("replicas").asInt(), request.get("settings"));
+      case "fetch" -> fetch(topic, request.get("offset").asLong());
+      case "produce" -> produce(topic, Base64.getDecoder().decode(request.get("body").asText()));
+      case "earliest" -> earliest(topic);
+      case "deleteBefore" -> deleteBefore(topic, request.get("offset").asLong());
+      default -> throw new IllegalArgumentException("unknown request: " + what);
+    };
+  }
+
+  private Map<String, Object> topic(String topic) {
+    var found = metadata(topic).data().topics().find(topic);
+    int leader = MetadataResponse.NO_LEADER_ID;
+    for (MetadataResponsePartition one : found.partitions()) {
+      leader = one.partitionIndex() == PARTITION ? one.leaderId() : leader;
+    }
+    List<String> operations = new ArrayList<>();
+    if (found.topicAuthorizedOperations() != MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED) {
+      for (byte code : Utils.from32BitField(found.topicAuthorizedOperations())) {
+        operations.add(AclOperation.fromCode(code).name());
+      }
+    }
+    return Map.of(
+        "answer", Errors.forCode(found.errorCode()).name(),
+        "topicId", found.topicId().toString(),
+        "leader", leader,
+        "operations", operations);
+  }
+
+  private Map<String, String> settings(String topic) {
+    var wanted =
+        new DescribeConfigsResource()
+            .setResourceType(ConfigResource.Type.TOPIC.id())
+            .setResourceName(topic)
+            .setConfigurationKeys(null);
+    var data = new DescribeConfigsRequestData().setResources(List.of(wanted));
+    var answer = (DescribeConfigsResponse) wire.ask(null, new DescribeConfigsRequest.Builder(data));
+    Map<String, String> found = new TreeMap<>();
+    for (var result : answer.data().results()) {
+      refuse(result.errorCode(), result.errorMessage());
+      result.configs().forEach(one -> found.put(one.name(), one.value()));
+    }
+    return found;
+  }
+
+  private boolean create(String topic, short replicas, JsonNode settings) {
+    var wanted = new CreatableTopic().setName(topic).setNumPartitions(1).setReplicationFactor(replicas);
+    settings
+        .fields()
+        .forEachRemaining(
+            one ->
+                wanted
+                    .configs()
+                    .add(new CreatableTopicConfig().setName(one.getKey()).setValue(one.getValue().asText())));
+    var data = new CreateTopicsRequestData().setTimeoutMs(TIMEOUT_MS);
+    data.topics().add(wanted);
+    Node controller = metadata(topic).controller();
+    var answer = (CreateTopicsResponse) wire.ask(controller, new CreateTopicsRequest.Builder(data));
+    for (var result : answer.data().topics()) {
+      if (result.errorCode() != Errors.TOPIC_ALREADY_EXISTS.code()) {
+        refuse(result.errorCode(), result.errorMessage());
+      }
+    }
+    return true;
+  }
+
+  /** The entries from an offset on, or the name of an error. */
+  private Object fetch(String topic, long offset) {
+    Leader leader = leader(topic);
+    var wanted =
+        new FetchRequest.PartitionData(
+            leader.topicId(), offset, FetchRequest.INVALID_LOG_START_OFFSET, FETCH_BYTES, Optional.empty());
+    var request =
+        FetchRequest.Builder.forConsumer(
+                (short) BY_NAME, 0, 0, Map.of(new TopicPartition(topic, PARTITION), wanted))
+            .setMaxBytes(FETCH_BYTES);
+    var answer = ((FetchResponse) askLeader(topic, request)).data();
+    if (answer.errorCode() != Errors.NONE.code()) {
+      return failed(topic, answer.errorCode());
+    }
+    FetchResponseData.PartitionData found = answer.responses().get(0).partitions().get(0);
+    if (found.errorCode() != Errors.NONE.code()) {
+      return failed(topic, found.errorCode());
+    }
+    List<Object> entries = new ArrayList<>();
+    for (Record record : FetchResponse.recordsOrFail(found).records()) {
+      if (record.offset() >= offset) { // a batch is fetched whole
+        String body = Base64.getEncoder().encodeToString(Utils.toArray(record.value()));
+        entries.add(List.of(record.offset(), record.timestamp(), body));
+      }
+    }
+    return Map.of("topicId", leader.topicId().toString(), "entries", entries, "highWatermark", found.highWatermark());
+  }
+
+  private String produce(String topic, byte[] body) {
+    var record = new SimpleRecord(System.currentTimeMillis(), null, ByteBuffer.wrap(body));
+    var partition =
+        new PartitionProduceData()
+            .setIndex(PARTITION)
+            .setRecords(MemoryRecords.withRecords(Compression.NONE, record));
+    var data =
+        new ProduceRequestData()
+            .setAcks(ALL_IN_SYNC)
+            .setTimeoutMs(TIMEOUT_MS)
+            .setTopicData(
+                new TopicProduceDataCollection(
+                    List.of(new TopicProduceData().setName(topic).setPartitionData(List.of(partition)))
+                        .iterator()));
+    AbstractRequest.Builder<?> request = Requests.bounded(ProduceRequest.builder(data), 3, BY_NAME);
+    var answer = ((ProduceResponse) askLeader(topic, request)).data();
+    short errorCode = answer.responses().iterator().next().partitionResponses().get(0).errorCode();
+    return errorCode == Errors.NONE.code() ? Errors.NONE.name() : failed(topic, errorCode);
+  }
+
+  private long earliest(String topic) {
+    var wanted =
+        new ListOffsetsPartition()
+            .setPartitionIndex(PARTITION)
+            .setTimestamp(ListOffsetsRequest.EARLIEST_TIMESTAMP);
+    var request =
+        ListOffsetsRequest.Builder.forConsumer(false, IsolationLevel.READ_UNCOMMITTED)
+            .setTargetTimes(List.of(new ListOffsetsTopic().setName(topic).setPartitions(List.of(wanted))));
+    var answer = ((ListOffsetsResponse) askLeader(topic, request)).topics().get(0).partitions().get(0);
+    refuseLeader(topic, answer.errorCode());
+    return answer.offset();
+  }
+
+  private boolean deleteBefore(String topic, long offset) {
+    var partition = new DeleteRecordsPartition().setPartitionIndex(PARTITION).setOffset(offset);
+    var data =
+        new DeleteRecordsRequestData()
+            .setTimeoutMs(TIMEOUT_MS)
+            .setTopics(List.of(new DeleteRecordsTopic().setName(topic).setPartitions(List.of(partition))));
+    var answer = ((DeleteRecordsResponse) askLeader(topic, new DeleteRecordsRequest.Builder(data))).data();
+    refuseLeader(topic, answer.topics().find(topic).partitions().find(PARTITION).errorCode());
+    return true;
+  }
+
+  // Leaders -----------------------------------------------------------------------------------------------------------
+
+  private AbstractResponse askLeader(String topic, AbstractRequest.Builder<?> request) {
+    try {
+      return wire.ask(leader(topic).node(), request);
+    } catch (RetriableException problem) {
+      leaders.remove(topic);
+      throw problem;
+    }
+  }
+
+  private Leader leader(String topic) {
+    Leader known = leaders.get(topic);
+    if (known != null) {
+      return known;
+    }
+    MetadataResponse answer = metadata(topic);
+    var found = answer.data().topics().find(topic);
+    refuse(found.errorCode(), null);
+    for (MetadataResponsePartition one : found.partitions()) {
+      Node node = answer.brokersById().get(one.leaderId());
+      if (one.partitionIndex() == PARTITION && node != null) {
+        leaders.put(topic, new Leader(node, found.topicId()));
+      }
+    }
+    if (!leaders.containsKey(topic)) {
+      throw new LeaderNotAvailableException("the partition has no leader now");
+    }
+    return leaders.get(topic);
+  }
+
+  private MetadataResponse metadata(String topic) {
+    var data =
+        new MetadataRequestData()
+            .setTopics(List.of(new MetadataRequestTopic().setName(topic)))
+            .setAllowAutoTopicCreation(false)
+            .setIncludeTopicAuthorizedOperations(true);
+    return (MetadataResponse) wire.ask(null, new MetadataRequest.Builder(data));
+  }
+
+  /** The name of an error, after which the leader is looked up again. */
+  private String failed(String topic, short errorCode) {
+    leaders.remove(topic);
+    return Errors.forCode(errorCode).name();
+  }
+
+  private void refuseLeader(String topic, short errorCode) {
+    if (errorCode != Errors.NONE.code()) {
+      leaders.remove(topic);
+      refuse(errorCode, null);
+    }
+  }
+
+  private static void refuse(short errorCode, String message) {
+    if (errorCode != Errors.NONE.code()) {
+      throw Errors.forCode(errorCode).exception(message);
+    }
+  }
+}
