@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from oncelog.crash_points import reach
 from oncelog.errors import (
+    BatchRefusedError,
     InvalidTransactionTimeoutError,
     NotPreparedError,
     RoundAbortedError,
@@ -42,7 +43,7 @@ from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.group_check import check_group
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.looks import Look
 from oncelog_kafka.options import OnTimedOut, SinkOptions
 from oncelog_kafka.participants import (
@@ -53,6 +54,7 @@ from oncelog_kafka.participants import (
     Transaction,
     find_losers,
     find_old,
+    of_prefix,
     token_group_prefix,
 )
 from oncelog_kafka.ports import Brokers
@@ -157,6 +159,8 @@ class KafkaAttempt:
 
     def begin(self) -> bool:
         lease = self._target.take_lease(self._request.run_id)
+        if lease is None:
+            self._check_ledger()
         self._opened = self._ledger.begin(lease=lease, buckets=self.buckets())
         self._begins_lease = self._opened is not None and self._opened.record.lease != lease
         return self._opened is not None
@@ -256,6 +260,20 @@ class KafkaAttempt:
             self._replace_lost(number, lease, written, self._target.now().earlier(job_ms))
 
     # Within the phases
+
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
+        prefix, batch_id = self._request.prefix, self._request.batch_id
+        if batch_id == 0 or KAFKA_LEDGERS.read(self._target.store, prefix) is not None:
+            return
+        if of_prefix(prefix, self._brokers.list_ids()):
+            raise BatchRefusedError(
+                "the cluster knows transactions of this prefix, and the ledger does not: the history of this query is "
+                "in another ledger. Name its place (znodes, ledgerTopic), or copy it with `oncelog kafka ledger copy`; "
+                "if it is lost, another transactionalIdPrefix begins a new history, which may write this batch twice",
+                prefix=prefix,
+                batch_id=batch_id,
+            )
 
     @property
     def _round(self) -> OpenRound[KafkaRound]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,14 @@ from pyspark.sql import SparkSession
 
 from oncelog import metadata
 from oncelog.ledger.progress import GroupProgress
+from oncelog.ports import Create, ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.zookeeper_server import free_ports
 from oncelog.types import TopicPartition
+from oncelog.znodes.replicated import store as replicated
+from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
@@ -35,7 +38,7 @@ from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
-from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, send
+from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, require_shims, send
 
 USER, PASSWORD = "alice", 'se"cret'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -177,6 +180,76 @@ def test_a_sink_with_a_wrong_password_says_so(sink: Sink) -> None:
     with pytest.raises((BrokerAccessError, BrokerUnavailableError), match=r"refuse the login|credentials") as error:
         sink.write({**WRONG_LOGIN, "admin.bootstrap_timeout_ms": "2000"})
     assert "guessed" not in str(error.value)
+
+
+# The ledger's topic ---------------------------------------------------------------------------------------------------
+
+LEDGER_RIGHTS = {
+    "READ": ACLOperation.READ,
+    "WRITE": ACLOperation.WRITE,
+    "DELETE": ACLOperation.DELETE,
+    "DESCRIBE_CONFIGS": ACLOperation.DESCRIBE_CONFIGS,
+}
+"""What docs/guides/kafka.md lists for a topic that exists."""
+
+
+@pytest.fixture(params=["python", "java"])
+def login(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Each of the driver's clients."""
+    if request.param == "java":
+        require_shims()
+    return {**LOGIN, "admin.client": request.param}
+
+
+def open_ledger(guarded: Guarded, topic: str, login: dict[str, str]) -> ZnodeStore:
+    parsed = sink_options.parse({"kafka.bootstrap.servers": guarded.address, "ledgerTopic": topic, **login})
+    return ledger_store.open_ledger(parsed.admin, parsed.ledger_topic)
+
+
+def rights_on(topic: str, operations: Iterable[Any]) -> list[Right]:
+    return [(TOPIC, topic, operation) for operation in operations]
+
+
+def test_a_ledgers_topic_is_created_read_written_and_trimmed_with_the_rights_that_the_docs_list(
+    guarded: Guarded, login: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicated, "SAVED_EVERY", 3)
+    topic = fresh_name("ledger")
+    with guarded.allowed(rights_on(topic, [*LEDGER_RIGHTS.values(), ACLOperation.CREATE])):
+        with closing(open_ledger(guarded, topic, login)) as store:
+            for number in range(9):
+                store.multi([Create(f"/{number}")])
+        with closing(open_ledger(guarded, topic, login)) as store:
+            assert {str(number) for number in range(9)} <= set(store.children("/"))
+    with closing(ledger_store.opened({"bootstrap_servers": [guarded.broker.address]}, topic)) as log:
+        assert log.start() > 0
+
+
+@pytest.mark.parametrize("missing", LEDGER_RIGHTS)
+def test_a_right_on_the_ledgers_topic_that_is_missing_is_named(
+    guarded: Guarded, login: dict[str, str], missing: str
+) -> None:
+    topic = guarded.broker.create_topic(fresh_name("ledger"))
+    given = [operation for name, operation in LEDGER_RIGHTS.items() if name != missing]
+    with guarded.allowed(rights_on(topic, given)), pytest.raises(BrokerAccessError, match="allow these") as refused:
+        open_ledger(guarded, topic, login)
+    assert refused.value.fields["missing"] == [missing]
+
+
+def test_a_user_who_may_not_create_the_ledgers_topic_is_told_how_it_must_be_created(
+    guarded: Guarded, login: dict[str, str]
+) -> None:
+    topic = fresh_name("ledger")
+    with (
+        guarded.allowed(rights_on(topic, LEDGER_RIGHTS.values())),
+        pytest.raises(BrokerAccessError, match="this user cannot create it") as refused,
+    ):
+        open_ledger(guarded, topic, login)
+    assert refused.value.fields["settings"] == ledger_topic.NEEDED
+
+    with guarded.allowed([]), pytest.raises(BrokerAccessError, match="allow these") as refused:
+        open_ledger(guarded, topic, login)
+    assert refused.value.fields["missing"] == list(ledger_topic.RIGHTS)
 
 
 # The source -----------------------------------------------------------------------------------------------------------

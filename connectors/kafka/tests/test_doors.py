@@ -51,8 +51,10 @@ CALLS = {
         "sink takes its arguments by name [given_by_position=1, takes=['options']]",
     'sink(znodes="/data/ledger", topic="out")': "a required option is missing [option='kafka.bootstrap.servers']",
     'sink(bootstrap_servers="h1:9092", **at)': "a required option is missing [option='kafka.bootstrap.servers']",
-    'sink(**servers)':
-        "a required option is missing: say where the ledger of this query's batches is kept, as a folder or as",
+    'sink(**servers, **at, ledgerTopic="ledger")':
+        "these options exclude each other; give one of them [given=['znodes', 'ledgerTopic']]",
+    'sink(**servers, ledgerTopic="my ledger")':
+        "the option's value is malformed [option='ledgerTopic', value='my ledger', expected='the name of a topic: at",
     'sink(**servers, znodes="")':
         "the option's value is malformed [option='znodes', value='', expected='a text that is not empty']",
     'sink(**servers, path="/data/ledger")': "unknown option [option='path', use='foreachBatch(sink(...))']",

@@ -27,6 +27,7 @@ from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Place
 from oncelog_kafka import ledger_store
 from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.ledger_store import Settings, opened
 from tests.support.log.logs import started, values, write_committed
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
@@ -62,11 +63,19 @@ def _kept_short(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "PART_BYTES", 100)
 
 
+@pytest.fixture(scope="module")
+def _java(kafka: KafkaBroker) -> Iterator[None]:
+    """Java's client, which takes a second to start, runs all the time."""
+    require_shims()
+    with closing(ControlRequests(JavaClient({"bootstrap.servers": kafka.address}))):
+        yield
+
+
 @pytest.fixture(params=["kafka-python", "java"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartitionWorld]:
     """Each of the driver's clients."""
     if request.param == "java":
-        require_shims()
+        request.getfixturevalue("_java")
     found = {"kafka-python": PartitionWorld, "java": JavasWorld}[request.param](tmp_path)
     yield found
     found.close()
@@ -75,6 +84,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartitionW
 @pytest.mark.walk("a Kafka partition keeps znodes")
 class TestPartitionStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     world_class = PartitionWorld
+
+
+@pytest.mark.walk("a Kafka partition keeps znodes, asked by Java's client")
+@pytest.mark.usefixtures("_java")
+class TestJavasPartitionStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
+    world_class = JavasWorld
 
 
 def test_what_one_client_wrote_another_reads_though_most_of_the_log_was_trimmed(world: PartitionWorld) -> None:

@@ -81,12 +81,12 @@ def control(kafka: KafkaBroker) -> Iterator[ControlRequests]:
 
 
 def test_the_process_of_the_drivers_client_is_started_anew_when_it_died(control: ControlRequests) -> None:
-    name = fresh_name("again")
-    assert control.init([name], 60_000) == ["NONE"]
+    name, brokers = fresh_name("again"), PatientBrokers(control, SYSTEM_CLOCK)
+    brokers.fence([name], 60_000)
     first = pid_of(control)
     os.kill(first, signal.SIGKILL)
 
-    PatientBrokers(control, SYSTEM_CLOCK).fence([name], 60_000)
+    brokers.fence([name], 60_000)
     assert pid_of(control) != first
 
 

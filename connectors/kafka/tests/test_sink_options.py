@@ -13,23 +13,30 @@ from oncelog_kafka import admin_settings, options
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.options import FORBIDDEN, OPTIONS, OnTimedOut, render_markdown_table
 
-LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2", "znodes": "/ledger"}
+LEAST: dict[str, Any] = {"kafka.bootstrap.servers": "a:1, b:2"}
 
 
-def test_the_least_a_sink_needs_is_brokers_and_a_place_for_its_ledger() -> None:
+def test_the_least_a_sink_needs_is_brokers() -> None:
     parsed = options.parse(LEAST)
 
-    assert (parsed.znodes, parsed.topic, parsed.transactional_id_prefix) == ("/ledger", None, None)
+    assert (parsed.znodes, parsed.topic, parsed.transactional_id_prefix) == (None, None, None)
+    assert parsed.ledger_topic == "oncelog-ledger"
     assert parsed.on_timed_out is OnTimedOut.FAIL
     assert python_client(LEAST)["bootstrap_servers"] == ["a:1", "b:2"]
 
 
-@pytest.mark.parametrize("missing", LEAST)
-def test_what_is_required_is_asked_for_by_name(missing: str) -> None:
+def test_what_is_required_is_asked_for_by_name() -> None:
     with pytest.raises(InvalidOptionError) as error:
-        options.parse({name: value for name, value in LEAST.items() if name != missing})
+        options.parse({})
 
-    assert error.value.fields["option"] == missing
+    assert error.value.fields["option"] == "kafka.bootstrap.servers"
+
+
+def test_the_ledger_has_one_place() -> None:
+    assert options.parse({**LEAST, "znodes": "/ledger"}).znodes == "/ledger"
+    assert options.parse({**LEAST, "ledgerTopic": "ours"}).ledger_topic == "ours"
+    with pytest.raises(InvalidOptionError, match="exclude each other"):
+        options.parse({**LEAST, "znodes": "/ledger", "ledgerTopic": "ours"})
 
 
 def test_names_match_in_any_case() -> None:

@@ -14,13 +14,13 @@ from oncelog_kafka.ports import Answer, Fetched, LedgerTopic
 
 
 class ControlPartitions:
-    """`ports.PartitionRequests` through Java's client; thread-safe. Raises as `control.process.ControlProcess`."""
+    """`ports.PartitionRequests` through Java's client; thread-safe. Raises as `control.process.process_of`."""
 
     def __init__(self, client: JavaClient) -> None:
         self._process = process_of(client)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, unless others use it."""
         self._process.close()
 
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:

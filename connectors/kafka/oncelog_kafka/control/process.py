@@ -46,25 +46,26 @@ _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
 
 
 class ControlProcess:
-    """Java's client in a process of its own; thread-safe, one request at a time. It can be used again after `close`.
-
-    Raises:
-        UsageError: Java, Spark or the connector's jar is missing.
-        InvalidOptionError: the client cannot be created with these settings.
-        BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
-    """
+    """Java's client in a process of its own; thread-safe, one request at a time. Get it from `process_of`."""
 
     def __init__(self, client: JavaClient) -> None:
         self._client = client
         self._lock = threading.Lock()
+        self._users = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    def open(self) -> None:
+        """Start the process for one more user. Raises as `process_of`."""
         with self._lock:
             self._started()
+            self._users += 1
 
     def close(self) -> None:
-        """End the process."""
+        """One user less; the last one ends the process."""
         with self._lock:
-            self._stop()
+            self._users -= 1
+            if not self._users:
+                self._stop()
 
     def ask(self, what: str, **fields: object) -> Any:
         """The answer to a request, which io.oncelog.kafka.control.Requests knows by this name."""
@@ -125,11 +126,17 @@ _processes: dict[tuple[int, str], ControlProcess] = {}
 
 
 def process_of(client: JavaClient) -> ControlProcess:
-    """The process with these settings, which the transactions and the ledger of a sink share. A fork has its own."""
-    key = (os.getpid(), repr(astuple(client)))
-    if key not in _processes:
-        _processes[key] = ControlProcess(client)
-    return _processes[key]
+    """The process with these settings, which all its users share and close: the transactions and the ledger of a sink.
+
+    Raises:
+        UsageError: Java, Spark or the connector's jar is missing.
+        InvalidOptionError: the client cannot be created with these settings.
+        BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
+    """
+    key = (os.getpid(), repr(astuple(client)))  # a fork has its own
+    found = _processes.setdefault(key, ControlProcess(client))
+    found.open()
+    return found
 
 
 # Java -----------------------------------------------------------------------------------------------------------------

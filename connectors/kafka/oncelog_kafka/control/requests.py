@@ -17,13 +17,13 @@ _NEVER_COMMITTED = -1
 
 
 class ControlRequests:
-    """`ports.Requests` through Java's client; thread-safe. Raises as `control.process.ControlProcess`."""
+    """`ports.Requests` through Java's client; thread-safe. Raises as `control.process.process_of`."""
 
     def __init__(self, client: JavaClient) -> None:
         self._process = process_of(client)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, unless others use it."""
         self._process.close()
 
     # Transactions -----------------------------------------------------------------------------------------------------
