@@ -201,7 +201,12 @@ def _plugged_in(name: str) -> click.Command | None:
             command: click.Command = found.load()
         except ModuleNotFoundError as problem:
             # A placeholder, so that `oncelog --help` lists the command and says what to install.
-            return click.Command(name, callback=_lacks(name, problem), help=f"(pip install 'oncelog[{name}]')")
+            return click.Command(
+                name,
+                callback=_lacks(name, problem),
+                help=f"(pip install 'oncelog[{name}]')",
+                context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+            )
         return command
     return None
 
