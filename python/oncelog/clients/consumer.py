@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn, Self, TypeVar
 
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
-from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, records_of
+from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
@@ -155,7 +155,9 @@ class Consumer(Guided):
                 none.
         """
         return self._poll(
-            timeout_ms, max_records, lambda batches: [record for batch in batches for record in records_of(batch)]
+            timeout_ms,
+            max_records,
+            lambda batches: Records(record for batch in batches for record in records_of(batch)),
         )
 
     @checked
@@ -426,6 +428,8 @@ class Consumer(Guided):
     def __iter__(self) -> NoReturn:
         """Not supported, since the loop would never end and could not say when to commit. Raises a UsageError."""
         raise UsageError("a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)")
+
+    __next__ = __iter__
 
     def close(self) -> None:
         """Close without committing positions. Safe to call twice."""
