@@ -379,7 +379,9 @@ class Consumer(Guided):
 
     @checked
     def lag(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the partition's last stable offset, planned alone; markers count, too.
+        """Offsets between the position and the partition's last stable offset, planned alone.
+
+        0 if there is nothing but control markers and aborted records; otherwise these count, too.
 
         Raises:
             OffsetOutOfRangeError: see `poll`.
@@ -388,7 +390,10 @@ class Consumer(Guided):
         self._find_positions([assignment])
         seen = snapshot.take(self._store, [assignment.partition])
         self._reset_beyond([assignment], seen)
-        return max(seen.end(assignment.partition, self._isolation) - (assignment.position or 0), 0)
+        position = assignment.position or 0
+        return offset_lookup.lag(
+            self._services, self._index_files, seen, assignment.partition, position, self._isolation
+        )
 
     # Parts ------------------------------------------------------------------------------------------------------------
 
