@@ -19,6 +19,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 _OPEN = "oncelog.open(path) opens a log; for Kafka use oncelog_kafka"
 _IDEMPOTENT = "every producer is idempotent and waits until its records are safe; leave it out"
 _NO_MEMBERS = "there is no rebalancing; leave it out"
+_LIST = "poll() returns a list: for record in consumer.poll(timeout_ms=1000)"
 _TOPICS = "log.admin.list_topics() lists the topics"
 _PARTITIONS = "log.admin.describe_topic(topic).partitions lists them"
 
@@ -110,7 +111,11 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "succeeded": "write is_done, and result()",
         "offset": "write result().offset",
     },
-    "ConsumerRecord": {"timestamp": "write timestamp_ms"},
+    "Records": {
+        **dict.fromkeys(("items", "keys", "values", "key", "value", "topic", "partition", "offset"), _LIST),
+        "error": f"errors are raised, and {_LIST}",
+    },
+    "ConsumerRecord": {"error": "errors are raised; leave it out", "timestamp": "write timestamp_ms"},
     "RecordMetadata": {"timestamp": "write timestamp_ms"},
 }
 """Names in Kafka's Python clients, by the class here that does not have them, and what to write instead."""

@@ -6,14 +6,17 @@ inspection.py, and prints the answer.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from oncelog import metadata
 from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
-from oncelog.cli.shell import ExitCode, Group, Settings
+from oncelog.cli.parameters import shared
+from oncelog.cli.shell import Command, ExitCode, Group, Settings
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import admin_settings, inspection
 from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
@@ -31,23 +34,19 @@ _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
 """Names the cluster and the ledger in examples."""
 
 
-@click.group(cls=Group, example="oncelog kafka --brokers h1:9092 txn find-hanging")
-@click.option("--brokers", envvar=BROKERS_VARIABLE, metavar="HOST:PORT,...", help="The cluster.", show_envvar=True)
-@click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
-)
-def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
-    """Transactions of a Kafka cluster, and its sinks' batches.
+def _given(context: click.Context) -> tuple[dict[str, str], dict[str, str]]:
+    client, admin = context.meta.setdefault(_CLIENT, ({}, {}))
+    return client, admin
 
-    --znodes names the ledger of a sink, like the sink's option of that name.
-    """
-    client = {"bootstrap.servers": brokers} if brokers else {}
-    admin: dict[str, str] = {}
-    for setting in settings:
+
+def _remember_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        _given(context)[0]["bootstrap.servers"] = value
+
+
+def _remember_settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    client, admin = _given(context)
+    for setting in values:
         name, equals, value = setting.partition("=")
         if not equals:
             raise click.UsageError(f"{setting!r} is not a setting; write it like security.protocol=SSL")
@@ -62,15 +61,55 @@ def kafka(brokers: str | None, settings: tuple[str, ...]) -> None:
                 f"one of {', '.join(sorted(CONNECTION))}, or one that begins with "
                 f"{' or '.join(CONNECTION_PREFIXES)}"
             )
-    click.get_current_context().meta[_CLIENT] = client, admin
+
+
+def _cluster_options() -> list[click.Parameter]:
+    """The options that name the cluster. The groups and each command have them, so that they may be given anywhere."""
+    return [
+        shared("--brokers", _remember_brokers, metavar="HOST:PORT,...", help=f"The cluster. [env: {BROKERS_VARIABLE}]"),
+        shared(
+            "--config",
+            _remember_settings,
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
+        ),
+    ]
+
+
+class _Command(Command):
+    """A command that also has the options of the cluster."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *_cluster_options()]
+
+
+class _Group(Group):
+    """A group of such commands."""
+
+    command_class = _Command
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *_cluster_options()]
+
+
+@click.group(cls=_Group, example="oncelog kafka --brokers h1:9092 txn find-hanging")
+def kafka() -> None:
+    """Transactions of a Kafka cluster, and its sinks' batches.
+
+    --znodes names the ledger of a sink, like the sink's option of that name.
+    """
 
 
 @contextmanager
 def _cluster() -> Iterator[Brokers]:
-    client, admin = click.get_current_context().meta[_CLIENT]
-    if "bootstrap.servers" not in client:
-        raise click.UsageError(f"Which cluster? Give `oncelog kafka --brokers`, or set {BROKERS_VARIABLE}.")
-    brokers = Brokers(admin_settings.derive(client, admin))
+    client, admin = _given(click.get_current_context())
+    named = {"bootstrap.servers": os.environ.get(BROKERS_VARIABLE, ""), **client}
+    if not named["bootstrap.servers"]:
+        raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
+    brokers = Brokers(admin_settings.derive(named, admin))
     try:
         yield brokers
     finally:
@@ -91,7 +130,7 @@ def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
 # Transactions ---------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=Group, example="oncelog kafka --brokers h1:9092 txn list")
+@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 txn list")
 def txn() -> None:
     """Transactions of the cluster."""
 
@@ -167,7 +206,7 @@ def abort(settings: Settings, prefix: str) -> None:
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=Group, example="oncelog kafka --brokers h1:9092 batch list --znodes /data/ledger")
+@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 batch list --znodes /data/ledger")
 def batch() -> None:
     """Micro-batches of sinks."""
 

@@ -256,6 +256,20 @@ def test_a_ledger_that_is_not_there_is_not_created(world: World, tmp_path: Path)
     assert not (tmp_path / "typo").exists()
 
 
+@pytest.mark.parametrize("at", range(3))
+def test_the_cluster_is_named_before_or_after_each_word_of_a_command(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    monkeypatch.setenv("ONCELOG_KAFKA_BROKERS", "127.0.0.1:1")  # weaker than the option, wherever that stands
+    words = ["txn", "list", "--json"]
+    words[at:at] = ["--brokers", world.broker.address, "--config", "admin.request_timeout_ms=20000"]
+
+    done = CliRunner().invoke(main, ["kafka", *words])
+
+    assert done.exit_code == 0, done.output
+    assert "transactions" in json.loads(done.stdout)
+
+
 def test_settings_of_the_commands_client_are_taken_or_refused_by_name(world: World) -> None:
     def ask(setting: str) -> Result:
         words = ["kafka", "--brokers", world.broker.address, "--config", setting, "txn", "list"]

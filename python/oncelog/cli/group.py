@@ -54,8 +54,9 @@ def _lag(found: GroupProgress) -> int | None:
 def describe(settings: Settings, group_id: str) -> None:
     """Show committed offsets and lag per partition.
 
-    Lag counts offsets up to the last stable offset, including control markers. "undecided": an open transaction holds a
-    newer offset. "beyond the log end": the log is an older copy of the one that the group read.
+    Lag counts offsets up to the last stable offset. It is 0 where no record is left to read: control markers and
+    aborted records only count before one that is. "undecided": an open transaction holds a newer offset. "beyond the
+    log end": the log is an older copy of the one that the group read.
     """
     with settings.open() as log:
         found = log.admin.describe_group(group_id)

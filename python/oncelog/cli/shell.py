@@ -126,6 +126,16 @@ class Command(_Exemplified):
         super().__init__(*args, **settings)
         self.params = [*self.params, *_shared_options()]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. An error names the commands of the same group that have the unknown option."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            group, flag = ctx.parent, problem.option_name
+            near = group.command.commands.items() if group and isinstance(group.command, click.Group) else ()
+            having = [name for name, command in near if any(flag in option.opts for option in command.params)]
+            _refer(problem, [f"{group.command_path} {name} {flag}" for name in having] if group else [])
+
 
 class Group(_Exemplified, click.Group):
     """A group of such commands."""
@@ -147,6 +157,17 @@ class Root(Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """A command. One of another package is only loaded when it is used."""
         return super().get_command(context, name) or _plugged_in(name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. An error names the groups that have a command of the unknown name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            groups = {name: group for name, group in self.commands.items() if isinstance(group, click.Group)}
+            having = [name for name, group in groups.items() if args[0] in group.commands]
+            _refer(problem, [f"{ctx.command_path} {name} {args[0]}" for name in having])
 
     def main(
         self,
@@ -195,13 +216,26 @@ def _ending_with_reader() -> Iterator[None]:
         raise click.exceptions.Exit(ExitCode.PIPE_CLOSED) from None
 
 
+def _refer(problem: click.UsageError, calls: Sequence[str]) -> NoReturn:
+    """Raise `problem`, with the calls that the user may have meant, if there are any."""
+    if not calls:
+        raise problem
+    meant = " or ".join(f"`{call}`" for call in calls)
+    raise click.UsageError(f"{problem.format_message()} Try {meant}.", problem.ctx)
+
+
 def _plugged_in(name: str) -> click.Command | None:
     for found in entry_points(group=PLUGGED_IN, name=name):
         try:
             command: click.Command = found.load()
         except ModuleNotFoundError as problem:
             # A placeholder, so that `oncelog --help` lists the command and says what to install.
-            return click.Command(name, callback=_lacks(name, problem), help=f"(pip install 'oncelog[{name}]')")
+            return click.Command(
+                name,
+                callback=_lacks(name, problem),
+                help=f"(pip install 'oncelog[{name}]')",
+                context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+            )
         return command
     return None
 

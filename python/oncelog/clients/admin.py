@@ -253,7 +253,7 @@ class Admin(Guided):
         Raises:
             UnknownGroupError: the group does not exist.
         """
-        return descriptions.describe_group(self._store, group_id)
+        return descriptions.describe_group(self._services, group_id)
 
     @checked
     def delete_group(self, group_id: str) -> None:

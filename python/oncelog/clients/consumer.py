@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn, Self, TypeVar
 
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
-from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, records_of
+from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import groups
@@ -155,7 +155,9 @@ class Consumer(Guided):
                 none.
         """
         return self._poll(
-            timeout_ms, max_records, lambda batches: [record for batch in batches for record in records_of(batch)]
+            timeout_ms,
+            max_records,
+            lambda batches: Records(record for batch in batches for record in records_of(batch)),
         )
 
     @checked
@@ -377,7 +379,9 @@ class Consumer(Guided):
 
     @checked
     def lag(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the partition's last stable offset, planned alone; markers count, too.
+        """Offsets between the position and the partition's last stable offset, planned alone.
+
+        0 if there is nothing but control markers and aborted records; otherwise these count, too.
 
         Raises:
             OffsetOutOfRangeError: see `poll`.
@@ -386,7 +390,10 @@ class Consumer(Guided):
         self._find_positions([assignment])
         seen = snapshot.take(self._store, [assignment.partition])
         self._reset_beyond([assignment], seen)
-        return max(seen.end(assignment.partition, self._isolation) - (assignment.position or 0), 0)
+        position = assignment.position or 0
+        return offset_lookup.lag(
+            self._services, self._index_files, seen, assignment.partition, position, self._isolation
+        )
 
     # Parts ------------------------------------------------------------------------------------------------------------
 
@@ -426,6 +433,8 @@ class Consumer(Guided):
     def __iter__(self) -> NoReturn:
         """Not supported, since the loop would never end and could not say when to commit. Raises a UsageError."""
         raise UsageError("a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)")
+
+    __next__ = __iter__
 
     def close(self) -> None:
         """Close without committing positions. Safe to call twice."""

@@ -7,11 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from oncelog.arguments import check_name
+from oncelog.clients import offset_lookup
+from oncelog.clients.services import LogServices
 from oncelog.coordinator import groups, inspection
 from oncelog.coordinator.groups import GroupDescription
 from oncelog.coordinator.inspection import OwnerDescription
 from oncelog.errors import UnknownGroupError, UnknownTopicError
 from oncelog.log import partition_reads, snapshot, topics
+from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeStore
 from oncelog.protocol import visibility
@@ -88,8 +91,8 @@ class GroupPartitionProgress:
         topic, topic_id, partition: the topic may have been deleted since.
         offset, metadata: as committed; None if the only offset is undecided.
         log_start, lso: of the partition, planned alone; None if the topic was deleted.
-        lag: offsets from the committed one to the LSO, including control markers; None if either is unknown, or if the
-            offset is beyond the log.
+        lag: offsets from the committed one to the LSO; 0 if there is nothing but control markers and aborted records,
+            which count otherwise. None if either is unknown, or if the offset is beyond the log.
         is_beyond_log: whether the committed offset is beyond the log end, as in an older copy of the log.
         undecided: paths of the undecided owners that hold an offset of the partition.
     """
@@ -167,25 +170,32 @@ def _describe_partition(
     )
 
 
-def describe_group(store: ZnodeStore, group_id: str) -> GroupProgress:
+def describe_group(services: LogServices, group_id: str) -> GroupProgress:
     """Describe a group. Raises UnknownGroupError if it does not exist."""
-    found = groups.describe(store, check_name("group id", group_id))
+    found = groups.describe(services.store, check_name("group id", group_id))
     if found is None:
         raise UnknownGroupError("no such consumer group", group_id=group_id)
     partitions = sorted({*found.offsets, *found.undecided})
-    progress = tuple(_progress(store, found, partition) for partition in partitions)
+    index_files = services.new_index_files()
+    progress = tuple(_progress(services, index_files, found, partition) for partition in partitions)
     return GroupProgress(group_id, found.owning_prefix, progress)
 
 
-def _progress(store: ZnodeStore, group: GroupDescription, partition: TopicIdPartition) -> GroupPartitionProgress:
+def _progress(
+    services: LogServices, index_files: IndexFiles, group: GroupDescription, partition: TopicIdPartition
+) -> GroupPartitionProgress:
     committed = group.offsets.get(partition)
     log_start: int | None = None
     log_end: int | None = None
     lso: int | None = None
+    lag: int | None = None
+    isolation = IsolationLevel.READ_COMMITTED
     with suppress(UnknownTopicError):  # deleted since
-        seen = snapshot.take(store, [partition])
-        state, lso = seen.partitions[partition], seen.end(partition, IsolationLevel.READ_COMMITTED)
+        seen = snapshot.take(services.store, [partition])
+        state, lso = seen.partitions[partition], seen.end(partition, isolation)
         log_start, log_end = state.log_start, state.log_end
+        if committed is not None:
+            lag = offset_lookup.lag(services, index_files, seen, partition, committed.offset, isolation)
     is_beyond_log = committed is not None and log_end is not None and committed.offset > log_end
     return GroupPartitionProgress(
         topic=partition.topic,
@@ -195,7 +205,7 @@ def _progress(store: ZnodeStore, group: GroupDescription, partition: TopicIdPart
         metadata=committed.metadata if committed else None,
         log_start=log_start,
         lso=lso,
-        lag=None if committed is None or lso is None or is_beyond_log else max(lso - committed.offset, 0),
+        lag=None if is_beyond_log else lag,
         is_beyond_log=is_beyond_log,
         undecided=group.undecided.get(partition, ()),
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from oncelog.clients.services import LogServices
 from oncelog.errors import DataLossError, OncelogError
+from oncelog.habits import Guided
 from oncelog.log import snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.segment import read_block
@@ -37,6 +38,12 @@ class ConsumerBatch:
     partition: int
     base_offset: int
     records: pa.RecordBatch
+
+
+class Records(list[ConsumerRecord], Guided):
+    """The records of a `poll`: a list, which is one message or a dict by partition in other clients."""
+
+    __slots__ = ()
 
 
 def records_of(batch: ConsumerBatch) -> Iterator[ConsumerRecord]:

@@ -7,8 +7,10 @@ from typing import Literal
 
 from oncelog.arguments import check_number
 from oncelog.clients.services import LogServices
+from oncelog.errors import OncelogError
 from oncelog.log import partition_reads, retention, snapshot
 from oncelog.log.index_files import IndexFiles
+from oncelog.log.snapshot import LogSnapshot
 from oncelog.ports import ZnodeStore
 from oncelog.types import MAX_LONG, IsolationLevel, TopicIdPartition, TopicPartition
 
@@ -32,6 +34,30 @@ def for_time(
 ) -> int | None:
     """The first offset below `end` of a record with this timestamp or a later one; None if there is none."""
     return snapshot.offset_for_time(services.store, services.files, index_files, partition, timestamp_ms, end)
+
+
+def lag(
+    services: LogServices,
+    index_files: IndexFiles,
+    seen: LogSnapshot,
+    partition: TopicIdPartition,
+    position: int,
+    isolation: IsolationLevel,
+) -> int:
+    """Offsets between a reader's position and its end in the plan `seen`; 0 if no record is there that it would read.
+
+    The markers that end transactions are often written after their readers have committed. Offsets alone would say
+    that a reader who has read everything is behind. Only the index is read, up to the first record.
+    """
+    end = seen.end(partition, isolation)
+    count = max(end - position, 0)
+    try:
+        ahead = snapshot.visible_range(
+            services.store, index_files, partition, position, end, isolation, max_records=1
+        ).count
+    except OncelogError:  # retention removed what is ahead, or the index is damaged: a reader of it will say so
+        return count
+    return count if ahead else 0
 
 
 def find(services: LogServices, tp: TopicPartition, place: OffsetSpec, isolation: IsolationLevel) -> int | None:

@@ -48,3 +48,14 @@ def test_each_part_that_needs_an_extra_says_which_one_to_install() -> None:
     done = subprocess.run(tried, cwd=ROOT / "python", capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["txn", "list"], ["--brokers", "h1:9092", "txn", "list"], ["-x"]])
+def test_a_command_that_needs_an_extra_says_which_one_to_install_whatever_follows_it(words: list[str]) -> None:
+    script = f"import sys\nsys.modules['kafka'] = None\nfrom oncelog.cli import main\nmain(['kafka', *{words!r}])\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT / "python", capture_output=True, text=True, check=False
+    )
+
+    said = "oncelog: this command needs the package kafka: pip install 'oncelog[kafka]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

@@ -94,6 +94,19 @@ def test_every_example_is_a_call_that_the_command_line_takes(
         assert (done.exit_code, done.output) == (0, ""), call
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("tail flights", "Try `oncelog log tail`."),
+        ("dump flights", "Try `oncelog log dump` or `oncelog meta dump`."),
+        ("log dump flights --follow", "Try `oncelog log tail --follow`."),
+        ("log dump flights -f", "Try `oncelog log tail -f`."),
+    ],
+)
+def test_a_word_that_another_command_knows_is_answered_with_that_command(shell: Shell, typed: str, meant: str) -> None:
+    assert meant in shell.refused(*typed.split(), exit_code=2)
+
+
 # Completion -----------------------------------------------------------------------------------------------------------
 
 IN_BASH = """

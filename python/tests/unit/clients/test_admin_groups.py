@@ -15,7 +15,17 @@ from oncelog.ports import Znode, ZnodeView
 from oncelog.runtime import Log
 from oncelog.znodes import paths
 from tests.support.log.copies import open_round
-from tests.support.log.logs import TOPIC, LogWorld, numbered, partition, started, tp, write_committed, write_open
+from tests.support.log.logs import (
+    TOPIC,
+    LogWorld,
+    numbered,
+    partition,
+    started,
+    tp,
+    write_aborted,
+    write_committed,
+    write_open,
+)
 
 
 def progress(log: Log, group_id: str = "readers") -> tuple[GroupPartitionProgress, ...]:
@@ -29,6 +39,40 @@ def test_lag_counts_up_to_the_last_stable_offset_of_each_partition_alone(log: Lo
 
     assert [(p.offset, p.lso, p.lag) for p in progress(log)] == [(2, 5, 3), (0, 0, 0)]
     blocker.abort_transaction()
+
+
+def test_who_has_read_every_record_has_no_lag_behind_the_ends_of_transactions(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SETTLE_LAG_MS", 0)  # there are no plans that settling could disturb
+    write_committed(started(log), b"a")
+    with log.consumer(group_id="readers", auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp()])
+        consumer.poll()
+        consumer.commit()
+        write_aborted(started(log, "loser"), b"never seen")
+        log.admin.settle()
+
+        (found,) = progress(log)
+        assert found.offset is not None
+        assert found.lso is not None
+        assert found.offset < found.lso
+        assert (found.lag, consumer.lag(tp())) == (0, 0)
+
+        write_committed(started(log), b"b")
+        (found,) = progress(log)
+        assert found.offset is not None
+        assert found.lso is not None
+        assert found.lag == consumer.lag(tp()) == found.lso - found.offset
+
+
+def test_what_retention_removed_before_a_group_read_it_is_lag(log: Log) -> None:
+    write_committed(started(log), *numbered("a", 5))
+    log.admin.alter_offsets("readers", {tp(): 0})
+    log.admin.delete_records({tp(): 5})
+
+    (found,) = progress(log)
+    assert (found.offset, found.log_start, found.lag) == (0, 5, found.lso)
 
 
 def test_a_group_shows_its_old_offset_while_a_newer_one_is_undecided(log: Log) -> None:

@@ -317,6 +317,15 @@ CALLS = {
     "consumer.getmany()": "Consumer has no getmany; write poll(timeout_ms=..., max_records=...)",
     "consumer.getone()": "Consumer has no getone; write poll(timeout_ms=..., max_records=1)",
     "next(iter(consumer))": "a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)",
+    "next(consumer)": "a consumer is read with poll: for record in consumer.poll(timeout_ms=1000)",
+    **{
+        f"consumer.poll().{call}":
+            f"Records has no {call.removesuffix('()')}; poll() returns a list: for record in consumer.poll("
+        for call in ("items()", "keys()", "values()", "key()", "value()", "topic()", "partition()", "offset()")
+    },
+    "consumer.poll().error()":
+        "Records has no error; errors are raised, and poll() returns a list: for record in consumer.poll(",
+    "record.error()": "ConsumerRecord has no error; errors are raised; leave it out",
     "record.timestamp": "ConsumerRecord has no timestamp; write timestamp_ms",
     "strict.poll()":
         "the group has no committed offset for the partition, and auto_offset_reset is none [group_id='none'",
