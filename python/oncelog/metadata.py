@@ -39,6 +39,13 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     return store
 
 
+def open_target(place: Place, root: str) -> ZnodeStore:
+    """Open a store for a copy of metadata. Raises a UsageError if it would end with this process."""
+    if not place.scheme.is_lasting:
+        raise UsageError("the target store ends with this process; name one that lasts", to=str(place))
+    return open_store(root, place, create=True)
+
+
 @checked
 def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
     """Make this host the owner of a log's SQLite store, after the store moved or its former host is gone.

@@ -21,11 +21,10 @@ from oncelog.clients.producer import Producer
 from oncelog.clients.services import LogServices
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.coordinator.transactions import TransactionCoordinator
-from oncelog.errors import UsageError
 from oncelog.habits import Guided
 from oncelog.log import folder_mark
 from oncelog.log.files import absolute, file_store
-from oncelog.metadata import ensure_format, open_store, place_of
+from oncelog.metadata import ensure_format, open_store, open_target, place_of
 from oncelog.ports import Background, Clock, FileStore, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import TopicState
 from oncelog.signatures import checked
@@ -243,10 +242,7 @@ def copy_metadata(log: Log, to: str, *, on_progress: Progress = lambda done, tot
         UnsupportedFormatError: another version of oncelog wrote one of the stores.
         CorruptDataError: a znode cannot be read, or the target store does not return what was written.
     """
-    place = place_of(log.path, to)
-    if not place.scheme.is_lasting:
-        raise UsageError("the target store ends with this process; name one that lasts", to=str(place))
-    target = open_store(log.path, place, create=True)
+    target = open_target(place_of(log.path, to), log.path)
     try:
         return copying.copy(log.services.store, target, on_progress=on_progress)
     finally:

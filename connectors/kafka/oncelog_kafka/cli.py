@@ -7,22 +7,27 @@ inspection.py, and prints the answer.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any
 
 import click
 
 from oncelog import metadata
-from oncelog.cli.output import duration, printable, show, show_fields, show_json, show_table
+from oncelog.cli.meta import show_copied
+from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
 from oncelog.cli.parameters import shared
 from oncelog.cli.shell import Command, ExitCode, Group, Settings
+from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import admin_settings, inspection
+from oncelog.znodes import copying
+from oncelog.znodes.schemes import Place
+from oncelog_kafka import admin_settings, inspection, ledger_store
+from oncelog_kafka import options as sink_options
 from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
 
@@ -30,8 +35,11 @@ _CLIENT = "oncelog_kafka.client"
 """The key in click's context for the client's settings: those for the tasks' client, and those for the driver's."""
 
 
-_NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092 ONCELOG_ZNODES=/data/ledger\n"
-"""Names the cluster and the ledger in examples."""
+_LEDGER_TOPIC = "oncelog_kafka.ledger_topic"
+"""The key of the topic with the ledger."""
+
+_NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092\n"
+"""Names the cluster in examples."""
 
 
 def _given(context: click.Context) -> tuple[dict[str, str], dict[str, str]]:
@@ -63,8 +71,16 @@ def _remember_settings(context: click.Context, parameter: click.Parameter, value
             )
 
 
+def _remember_topic(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        try:
+            context.meta[_LEDGER_TOPIC] = sink_options.topic_name(value)
+        except ValueError as problem:
+            raise click.BadParameter(f"expected {problem}") from None
+
+
 def _cluster_options() -> list[click.Parameter]:
-    """The options that name the cluster. The groups and each command have them, so that they may be given anywhere."""
+    """The options that name the cluster and its ledger. The groups and each command have them, to be given anywhere."""
     return [
         shared("--brokers", _remember_brokers, metavar="HOST:PORT,...", help=f"The cluster. [env: {BROKERS_VARIABLE}]"),
         shared(
@@ -73,6 +89,12 @@ def _cluster_options() -> list[click.Parameter]:
             multiple=True,
             metavar="NAME=VALUE",
             help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
+        ),
+        shared(
+            "--ledger-topic",
+            _remember_topic,
+            metavar="TOPIC",
+            help=f"Where the ledger is, without --znodes. [default: {DEFAULT_LEDGER_TOPIC}]",
         ),
     ]
 
@@ -99,32 +121,31 @@ class _Group(Group):
 def kafka() -> None:
     """Transactions of a Kafka cluster, and its sinks' batches.
 
-    --znodes names the ledger of a sink, like the sink's option of that name.
+    The ledger of a sink is in a topic of the cluster (--ledger-topic), or where --znodes says, as with the sink's
+    options of these names.
     """
 
 
-@contextmanager
-def _cluster() -> Iterator[Brokers]:
+def _driver() -> ledger_store.Settings:
+    """The settings of the client that asks the brokers."""
     client, admin = _given(click.get_current_context())
     named = {"bootstrap.servers": os.environ.get(BROKERS_VARIABLE, ""), **client}
     if not named["bootstrap.servers"]:
         raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
-    brokers = Brokers(admin_settings.derive(named, admin))
-    try:
-        yield brokers
-    finally:
-        brokers.close()
+    return admin_settings.derive(named, admin)
 
 
-@contextmanager
-def _ledger(settings: Settings) -> Iterator[ZnodeStore]:
-    if settings.znodes_uri is None:
-        raise click.UsageError("Which ledger? Give --znodes with the value of the sink's option znodes.")
-    store = metadata.open_metadata(settings.znodes_uri, create=False)
-    try:
-        yield store
-    finally:
-        store.close()
+def _cluster() -> closing[Brokers]:
+    return closing(Brokers(_driver()))
+
+
+def _ledger(settings: Settings) -> closing[ZnodeStore]:
+    topic = click.get_current_context().meta.get(_LEDGER_TOPIC)
+    if topic and settings.znodes:
+        raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
+    if topic is None and settings.znodes_uri is not None:
+        return closing(metadata.open_metadata(settings.znodes_uri, create=False))
+    return closing(ledger_store.open_ledger(_driver(), topic or DEFAULT_LEDGER_TOPIC, create=False))
 
 
 # Transactions ---------------------------------------------------------------------------------------------------------
@@ -206,12 +227,12 @@ def abort(settings: Settings, prefix: str) -> None:
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 batch list --znodes /data/ledger")
+@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 batch list")
 def batch() -> None:
     """Micro-batches of sinks."""
 
 
-@batch.command("list", example="oncelog kafka batch list --znodes /data/ledger")
+@batch.command("list", example="oncelog kafka batch list --brokers h1:9092")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks that keep their ledger here."""
@@ -288,3 +309,51 @@ def complete(settings: Settings, query: str) -> None:
         for part in one.missing:
             doubt = "" if part.is_certain else ", which may have been committed"
             show(f"missing: {part.rows} rows of {printable(part.transactional_id)}{doubt}")
+
+
+# Ledgers --------------------------------------------------------------------------------------------------------------
+
+
+@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
+def ledger() -> None:
+    """The ledgers of sinks."""
+
+
+@ledger.command(example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
+@click.option("--from", "source", metavar="URI", help="The ledger, as in --znodes; by default the cluster's topic.")
+@click.option("--to", metavar="URI", help="The other place, which must be empty; by default the cluster's topic.")
+@click.pass_obj
+def copy(settings: Settings, source: str | None, to: str | None) -> None:
+    """Copy all ledgers of a place to another one, and compare both.
+
+    Stop the queries first, and start them with the new place afterwards: with the old one they would write again what
+    was decided since. A batch may be in doubt; the new place knows it. If anything writes to the ledgers during the
+    copy, the copy fails.
+    """
+    if (source is None) == (to is None):
+        raise click.UsageError("From where to where? Give --from or --to; the other place is the cluster's topic.")
+    topic = click.get_current_context().meta.get(_LEDGER_TOPIC, DEFAULT_LEDGER_TOPIC)
+    with (
+        closing(_source(source, topic)) as read,
+        closing(_target(to, topic)) as written,
+        progress("copying ledgers") as advance,
+    ):
+        done = copying.copy(read, written, on_progress=advance)
+    named = f"ledgerTopic={topic}" if to is None else f"znodes={_place(to)}"
+    show_copied(settings, done, named, then=f"start the queries only with {named}")
+
+
+def _source(place: str | None, topic: str) -> ZnodeStore:
+    if place is not None:
+        return metadata.open_metadata(place, create=False)
+    return ledger_store.open_ledger(_driver(), topic, create=False)
+
+
+def _target(place: str | None, topic: str) -> ZnodeStore:
+    if place is not None:
+        return metadata.open_target(_place(place), place)
+    return ledger_store.store(_driver(), topic, create=True)
+
+
+def _place(place: str) -> Place:
+    return metadata.place_of(str(absolute(".")), place)

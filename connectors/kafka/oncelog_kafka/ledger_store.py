@@ -1,6 +1,6 @@
 """Opens metadata stores in Kafka topics: a sink's ledger, and ``znodes="kafka://host:9092,host:9092/topic"``.
 
-A sink reaches its ledger's topic with its own settings. URLs carry no credentials, so they are for clusters that ask for
+A sink reaches its ledger's topic with its own settings. URLs carry no credentials, so they are for clusters that need
 none.
 """
 

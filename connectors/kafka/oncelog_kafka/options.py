@@ -21,6 +21,8 @@ from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_kafka import admin_settings
 from oncelog_kafka.admin_settings import ADMIN, KAFKA, SERVERS
 
+DEFAULT_LEDGER_TOPIC = "oncelog-ledger"
+
 MAX_STRING_BYTES = 32_767
 """The most bytes of a string in Kafka's protocol."""
 
@@ -87,7 +89,7 @@ OPTIONS: tuple[Option, ...] = (
         topic_name,
         "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
         "none. Many queries can share it.",
-        default="oncelog-ledger",
+        default=DEFAULT_LEDGER_TOPIC,
     ),
     Option(
         "znodes",

@@ -15,7 +15,6 @@ from oncelog.ports import Clock
 from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.participants import Listed, Participant, Transaction
 
-
 Answer = str
 """Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from oncelog.cli import main
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog_kafka import ledger
+from oncelog_kafka import ledger, ledger_store
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
@@ -240,7 +241,7 @@ def test_a_prefix_without_a_ledger_is_an_error_that_names_those_there_are(world:
 
 
 @pytest.mark.parametrize(
-    "words", [["kafka", "txn", "list"], ["kafka", "--brokers", "127.0.0.1:1", "batch", "show", "p"]]
+    "words", [["kafka", "txn", "list"], ["kafka", "batch", "list"], ["kafka", "batch", "show", "p"]]
 )
 def test_a_place_that_was_not_named_is_asked_for(words: list[str]) -> None:
     done = CliRunner().invoke(main, words)
@@ -254,6 +255,59 @@ def test_a_ledger_that_is_not_there_is_not_created(world: World, tmp_path: Path)
 
     assert done.exit_code == 2
     assert not (tmp_path / "typo").exists()
+
+
+def test_ledgers_are_copied_into_the_cluster_where_commands_and_queries_find_them(world: World, tmp_path: Path) -> None:
+    decided = world.stop_behind_the_decision()
+    topic = ["--ledger-topic", f"{world.topic}.ledger"]
+    found = run_in(world, *topic, "ledger", "copy", "--from", world.place)
+    assert found["copied"]["to"] == f"ledgerTopic={world.topic}.ledger"
+
+    assert run_in(world, *topic, "batch", "list") == {"prefixes": [world.prefix]}
+    shown = run_in(world, *topic, "batch", "show", world.prefix)["batch"]
+    assert (shown["round"], shown["state"]) == (decided.number, "decided")
+    options = {"kafka.bootstrap.servers": world.broker.address, "ledgerTopic": topic[1], "topic": world.topic}
+    parsed = sink_options.parse(options)
+    with closing(ledger_store.open_ledger(parsed.admin, parsed.ledger_topic)) as store:
+        target = KafkaTarget(store, world.brokers, parsed)
+        request = BatchRequest(world.prefix, "query", "sink", "next run", 0, FINGERPRINT)
+        assert BatchDriver(target).run(Batch(request, SparkJob(rows(world.spark, numbered(10))))).rows == 0
+    assert world.values() == numbered(10)
+
+    back = str(tmp_path / "back")
+    assert (
+        run_in(world, *topic, "ledger", "copy", "--to", back)["copied"]["to"] == f"znodes=sqlite:{back}/znodes.sqlite"
+    )
+    assert json.loads(ask("--znodes", back, "kafka", "batch", "list", "--json").stdout) == {"prefixes": [world.prefix]}
+
+
+def run_in(world: World, *words: str) -> Any:
+    done = ask("kafka", "--brokers", world.broker.address, *words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def ask(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["batch", "list"], "there is no such topic"),
+        (["batch", "list", "--znodes", "/x"], "exclude each other"),
+        (["ledger", "copy"], "From where to where?"),
+        (["ledger", "copy", "--from", "/a", "--to", "/b"], "From where to where?"),
+    ],
+)
+def test_a_ledger_in_the_cluster_that_is_not_there_or_not_named_is_said(
+    kafka: KafkaBroker, words: list[str], said: str
+) -> None:
+    done = ask("kafka", "--brokers", kafka.address, "--ledger-topic", fresh_name("none"), *words)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert ask("kafka", "--ledger-topic", "a b", "batch", "list").exit_code == 2
 
 
 @pytest.mark.parametrize("at", range(3))

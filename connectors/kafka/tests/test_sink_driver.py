@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, REWRITE, SECOND, SHORT_MS, World, progress, time_out_behind_the_decision
+from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededError
 from oncelog.ledger.progress import GroupProgress
@@ -123,6 +125,27 @@ def test_a_query_that_takes_over_finishes_what_the_other_decided(world: World) -
     BatchDriver(world.target()).run(Batch(heir, SparkJob(rows(world.spark, SECOND))))
 
     assert world.values() == [*FIRST, *SECOND]
+
+
+# Another ledger -------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_whose_history_is_in_another_ledger_is_refused_and_writes_nothing(world: World, tmp_path: Path) -> None:
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(1, FIRST)
+
+    with closing(metadata.open_metadata(str(tmp_path / "other"))) as other:
+        target = KafkaTarget(other, world.brokers, world.target().options)
+        with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
+            world.run(1, FIRST, run="run-2", target=target)
+        assert KAFKA_LEDGERS.prefixes(other) == []
+    assert world.run(1, FIRST, run="run-3").is_replay
+    assert world.values() == FIRST
+
+
+def test_a_query_of_another_sink_begins_its_history_at_any_batch(world: World) -> None:
+    assert world.run(7, FIRST).rows == len(FIRST)
+    assert world.values() == FIRST
 
 
 # Brokers that are away ------------------------------------------------------------------------------------------------

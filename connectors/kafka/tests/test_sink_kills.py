@@ -67,13 +67,18 @@ def world(shared_broker: KafkaBroker, tmp_path: Path, door: str, source: str, mo
     found.end()
 
 
+SQLITE: dict[str, Any] = {}
+TOPIC: dict[str, Any] = {"znodes": None}
+"""Where the ledger is; in a topic of the cluster by default."""
+
 WALKS = [
-    ("foreachBatch", "files", "kafka"),
-    ("format", "files", "kafka"),
-    ("format", "topic", "kafka"),
-    ("format", "topic", "kafka_tv1"),
+    ("foreachBatch", "files", "kafka", SQLITE),
+    ("foreachBatch", "files", "kafka", TOPIC),
+    ("format", "files", "kafka", SQLITE),
+    ("format", "topic", "kafka", TOPIC),
+    ("format", "topic", "kafka_tv1", TOPIC),
 ]
-"""Doors, sources and brokers."""
+"""Doors, sources, brokers, and ledgers."""
 
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
@@ -81,7 +86,7 @@ def test_the_guarantees_say_how_many_points_there_are() -> None:
 
 
 @pytest.mark.walk
-@pytest.mark.parametrize(("door", "source", "shared_broker"), WALKS, indirect=["shared_broker"])
+@pytest.mark.parametrize(("door", "source", "shared_broker", "more"), WALKS, indirect=["shared_broker"])
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
     """The group of a source moves with its batch.
 

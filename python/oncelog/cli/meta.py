@@ -24,6 +24,7 @@ from oncelog.cli.output import (
 from oncelog.cli.shell import Group, Settings
 from oncelog.clients import metadata_report
 from oncelog.clients.metadata_report import DumpedZnode, MetadataSizes
+from oncelog.znodes.copying import Copied
 from oncelog.znodes.schemes import shown
 
 
@@ -125,14 +126,20 @@ def copy(settings: Settings, to: str) -> None:
     """
     with settings.open() as log, progress("copying metadata") as advance:
         done = runtime.copy_metadata(log, to, on_progress=advance)
+        place = str(metadata.place_of(log.path, to))
+    show_copied(settings, done, place, then=f"open the log only with --znodes {quoted(place)}")
+
+
+def show_copied(settings: Settings, done: Copied, to: str, *, then: str) -> None:
+    """Show what was copied, where to, and what has to be done from now on."""
     if settings.as_json:
-        show_json({"copied": {"to": shown(to), **as_json(done)}})
+        show_json({"copied": {"to": to, **as_json(done)}})
         return
     show(f"copied {plural(done.znodes, 'znode')} ({size(done.size_bytes)}) of the log {done.cluster_id}")
     show(f"compared {plural(done.compared, 'znode')} of both stores: the same paths, children and data")
     if done.adapted:
         show(f"translated the store's zxids (trims, orders of offsets) in {plural(done.adapted, 'znode')}")
-    show(f"from now on open the log only with --znodes {quoted(shown(to))}")
+    show(f"from now on {then}")
 
 
 @meta.command("adopt-host", example="oncelog meta adopt-host")

@@ -470,8 +470,9 @@ def test_the_metadata_is_copied_into_another_store_and_the_log_goes_on_there(
 
 
 def test_a_copy_as_json_has_the_documented_keys(shell: Shell, busy: oncelog.Log, tmp_path: Path) -> None:
-    found = shell.json("meta", "copy", "--to", f"sqlite:{tmp_path}/moved.sqlite")["copied"]
+    found = shell.json("meta", "copy", "--to", f"{tmp_path}/moved")["copied"]
 
+    assert found["to"] == f"sqlite:{tmp_path}/moved/znodes.sqlite"
     assert set(found) == {"to", "cluster_id", "znodes", "size_bytes", "compared", "adapted"}
     assert found["cluster_id"] == busy.cluster_id
 
