@@ -19,13 +19,14 @@ The figures are medians of the time that Spark spends in a batch's `addBatch`, w
 is Spark's at-least-once sink, in the same run, also with batches of 256 kB. The exactly-once sink's time has four
 parts: *write* is Spark's job, *prepare* looks for transactions of retries, *decide* checks every participant and writes
 to the ledger (SQLite), and *commit* ends every transaction. *By name* is `format("oncelog-kafka")`, compared with the
-same sink by foreachBatch."""
+same sink by foreachBatch. *Ledger in a topic* is the same by default, compared with SQLite."""
 
 WARMING = 3
 ROWS = 1_000
 PARTICIPANTS = (2, 10, 50)
 MOST_MS = 150.0
 MOST_BY_NAME = 0.9
+MOST_IN_A_TOPIC = 1.15
 
 
 def run(world: World, *, quick: bool) -> list[Finding]:
@@ -42,6 +43,10 @@ def run(world: World, *, quick: bool) -> list[Finding]:
         what = f"batch of {participants} participants"
         findings.append(Finding(what, f"{ours:.0f} ms ({parts})", f"{peer:.0f} ms Spark", ours / peer))
         findings.append(_by_name(f"{what}, by name", by_name, ours, has_target=participants == PARTICIPANTS[0]))
+        if participants == PARTICIPANTS[0]:
+            in_topic = _time(world, files, participants, world.to_oncelog_by_default)
+            texts = f"{in_topic:.0f} ms", f"{by_name:.0f} ms SQLite"
+            findings.append(at_most(f"{what}, ledger in a topic", *texts, in_topic / by_name, MOST_IN_A_TOPIC))
     fixed = extra_ms[PARTICIPANTS[0]]
     slope = (extra_ms[PARTICIPANTS[-1]] - fixed) / (PARTICIPANTS[-1] - PARTICIPANTS[0])
     return [

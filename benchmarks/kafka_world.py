@@ -97,8 +97,11 @@ class World:
 
     def to_oncelog_by_name(self, rows: DataFrame, topic: str) -> DataStreamWriter:
         """Into the same sink by its format."""
-        options = {**self._writing(topic), "znodes": str(self.fresh("ledger"))}
-        return rows.writeStream.format("oncelog-kafka").options(**options)
+        return self.to_oncelog_by_default(rows, topic).option("znodes", str(self.fresh("ledger")))
+
+    def to_oncelog_by_default(self, rows: DataFrame, topic: str) -> DataStreamWriter:
+        """Into the same sink by its format, with the ledger in a topic of the cluster."""
+        return rows.writeStream.format(ONCELOG).options(**self._writing(topic))
 
     def to_spark(self, rows: DataFrame, topic: str) -> DataStreamWriter:
         """Into Spark's sink, as it is."""

@@ -72,7 +72,6 @@ TOPIC: dict[str, Any] = {"znodes": None}
 """Where the ledger is; in a topic of the cluster by default."""
 
 WALKS = [
-    ("foreachBatch", "files", "kafka", SQLITE),
     ("foreachBatch", "files", "kafka", TOPIC),
     ("format", "files", "kafka", SQLITE),
     ("format", "topic", "kafka", TOPIC),

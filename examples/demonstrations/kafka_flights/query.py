@@ -33,7 +33,6 @@ def exactly_once(rows: DataFrame, settings: dict[str, Any]) -> DataStreamWriter:
         rows.writeStream.format("oncelog-kafka")
         .option("kafka.bootstrap.servers", settings["brokers"])
         .option("topic", settings["target"])
-        .option("znodes", f"{settings['folder']}/ledger")
         .option("transactionalIdPrefix", settings["target"])
         .option("groupId", settings["target"])
     )
