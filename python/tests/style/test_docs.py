@@ -36,6 +36,10 @@ LOOKING_ON = {"runbook", "index"}
 ONE_LEDGER = "/data/ledger"
 """All queries of a Kafka cluster have one ledger."""
 
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LIST_ITEM = re.compile(r"\d+\. |- |::: ")
+"""Its further lines are indented, as are the options of a generated part."""
+
 CLASSES = {
     "Admin": Admin,
     "Consumer": oncelog.Consumer,
@@ -66,6 +70,17 @@ def test_every_block_of_code_is_of_a_known_language_and_reads_as_such(page: Path
         assert block.language in PROGRAMS | TEXTS.keys(), f"{block}: name the language, `text` for what is none"
         if block.language in TEXTS:
             TEXTS[block.language](block.code)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_stands_between_fences_where_tests_find_it(page: Path) -> None:
+    indented, is_in_list = [], False
+    for line in FENCED.sub("", page.read_text()).splitlines():
+        if line.strip() and not line.startswith(" "):
+            is_in_list = LIST_ITEM.match(line) is not None
+        if line.startswith("    ") and not is_in_list:
+            indented.append(line)
+    assert indented == []
 
 
 def test_blocks_that_are_not_run_are_few_and_say_why(capsys: pytest.CaptureFixture[str]) -> None:
