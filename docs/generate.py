@@ -20,7 +20,7 @@ from oncelog_kafka import options as kafka_sink
 
 DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
-EXAMPLE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
+STORE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json_file_store.py"
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
 STORE_PAGE = DOCS / "guides" / "extending-store.md"
 TARGET_PAGE = DOCS / "guides" / "extending-target.md"
@@ -96,12 +96,13 @@ def code_of(program: Path) -> str:
 def store_page() -> str:
     """The page of how to write a metadata store, with its example and the example's test."""
     page = with_generated(STORE_PAGE.read_text(), "store", code_of(EXTENDING / "json_file_store.py"))
-    return with_generated(page, "store test", code_of(EXAMPLE_TEST))
+    return with_generated(page, "store test", code_of(STORE_TEST))
 
 
 def target_page() -> str:
-    """The page of how to write a sink, with its example."""
-    return with_generated(TARGET_PAGE.read_text(), "target", code_of(EXTENDING / "json_folder_target.py"))
+    """The page of how to write a sink, with its example and the example's test."""
+    page = with_generated(TARGET_PAGE.read_text(), "target", code_of(EXTENDING / "json_folder_target.py"))
+    return with_generated(page, "target test", code_of(EXTENDING / "test_json_folder_target.py"))
 
 
 def conformance_page() -> str:

@@ -1,6 +1,8 @@
 """Copies a Kafka topic exactly once into a log, a folder that programs read without a broker.
 
-python examples/kafka_to_log.py [BROKERS [TOPIC FOLDER]]
+    python examples/kafka_to_log.py [BROKERS [TOPIC FOLDER]]
+
+The topic must exist.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/log_to_kafka.py [BROKERS [TOPIC FOLDER]]
 
-Each run first writes three records to the log in FOLDER, so that there is something to copy.
+The Kafka topic must exist. Each run first writes three records to the log in FOLDER, so there is something to copy.
 """
 
 from __future__ import annotations

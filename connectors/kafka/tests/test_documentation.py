@@ -1,6 +1,7 @@
 """Every code block of README.md and docs/ runs, out of the text itself.
 
-The paths of the pages are below a folder of the test, and their addresses are those of the shared servers.
+The paths of the pages are below a folder of the test, and their addresses are those of the shared servers. The guide to
+Kafka starts a broker of its own, as its reader does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +21,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 import oncelog
 from oncelog.runtime import Log
 from oncelog.spark.logs import close_logs
+from oncelog.testing.zookeeper_server import free_ports
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
-from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
+from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.spark_home import environment
 
 DOCS = ROOT / "docs"
 
-FIRST_PAGES = [ROOT / "README.md", DOCS / "index.md"]
+RUN_AGAIN = [ROOT / "README.md", DOCS / "index.md", DOCS / "guides/cluster.md"]
 """Whoever reads them runs their programs as they stand, and then once more."""
 
+KAFKA = DOCS / "guides/kafka.md"
 RUNBOOK = DOCS / "operations/runbook.md"
-TOGETHER = [DOCS / "guides/kafka.md", RUNBOOK]
+TOGETHER = [KAFKA, RUNBOOK]
 """The runbook looks at what the guide's query wrote. Every other page has a world of its own."""
 
 SESSIONS = [TOGETHER, *([page] for page in pages() if page not in TOGETHER and programs(page))]
@@ -53,8 +57,11 @@ def test_the_programs_of_a_page_run(
     require_shims()
     ensure_topics(kafka, "flights", "delayed")
     prepare(session, tmp_path)
-    for page in [*session, *(page for page in session if page in FIRST_PAGES)]:
-        run_page(page, places, tmp_path)
+    if KAFKA in session:
+        places = with_a_broker_of_its_own(places)
+    with ExitStack() as running:
+        for page in [*session, *(page for page in session if page in RUN_AGAIN)]:
+            run_page(page, places, tmp_path, running)
 
 
 def test_the_first_program_of_the_readme_runs_by_itself_and_warns_of_nothing(tmp_path: Path) -> None:
@@ -75,21 +82,48 @@ def test_the_first_program_of_the_readme_runs_by_itself_and_warns_of_nothing(tmp
     assert "Warning" not in ended.stderr, ended.stderr
 
 
-def run_page(page: Path, places: Places, folder: Path) -> None:
-    """Run a page; queries that it leaves running read all there is, and everything is closed."""
+def run_page(page: Path, places: Places, folder: Path, running: ExitStack) -> None:
+    """Run a page, and close what it leaves open; its brokers stop at the end of `running`.
+
+    A script ends with its last line, whatever its queries do. So each query has to be awaited by the page itself; it
+    then stops when it has read all there is.
+    """
     namespace: dict[str, Any] = {"__name__": "page"}
+    awaited: set[str] = set()
+
+    def await_termination(query: StreamingQuery) -> None:
+        awaited.add(query.runId)
+        query.processAllAvailable()
+        query.stop()
+
     try:
-        run(page, places, folder, namespace)
-        for value in namespace.values():
-            if isinstance(value, StreamingQuery) and value.isActive:
-                value.processAllAvailable()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(StreamingQuery, "awaitTermination", await_termination)
+            run(page, places, folder, namespace)
     finally:
-        for value in list(namespace.values()):
+        left = list(namespace.values())
+        for value in left:
             if isinstance(value, StreamingQuery):
                 value.stop()
             if isinstance(value, Log):
                 value.close()
+            if isinstance(value, KafkaBroker):
+                running.callback(value.stop)
         close_logs()
+    started = {value.runId for value in left if isinstance(value, StreamingQuery)}
+    assert started <= awaited, f"{page.name}: a script without query.awaitTermination() ends before its query works"
+
+
+def with_a_broker_of_its_own(places: Places) -> Places:
+    """The same, for a page that starts a broker on the usual port."""
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    return {
+        **places,
+        "port=9092": f"port={port}, settings={STEADY}",
+        "localhost:9092": address,
+        "h1:9092": address,
+    }
 
 
 def ensure_topics(kafka: KafkaBroker, *names: str) -> None:

@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from json_folder_target import LEDGERS, JsonFolder, JsonFolderSink
+from json_folder_target import JsonFolderSink
 from oncelog.crash_points import CrashPoint
-from oncelog.metadata import open_metadata
-from oncelog.ports import ZnodeStore
-from oncelog.spark.kit.receipts import ReceiptsTarget
-from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from tests.style.tree import ROOT
+from tests.support.docs.blocks import programs
 from tests.support.spark.queries import forget_last_commit
+from tests.support.spark.spark_home import environment
 
 
-class JsonFolderWorld(TargetWorld):
-    spark: ClassVar[SparkSession]
+def test_the_tests_that_the_page_shows_pass_in_a_folder_that_holds_nothing_else(tmp_path: Path) -> None:
+    target, tests = programs(ROOT / "docs/guides/extending-target.md")
+    (tmp_path / "json_folder_target.py").write_text(target.code)
+    (tmp_path / "test_json_folder_target.py").write_text(tests.code)
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.store: ZnodeStore = open_metadata(str(folder / "ledger"))
-        (folder / "out").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        env={**os.environ, **environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    def target(self) -> ReceiptsTarget[DataFrame]:
-        return ReceiptsTarget(self.store, LEDGERS, JsonFolder(self.folder / "out"))
-
-    def job(self, values: Sequence[str]) -> DataFrame:
-        return self.spark.createDataFrame([(value,) for value in values], "value string").coalesce(2)
-
-    def visible(self) -> list[str]:
-        return read(self.folder / "out")
-
-    def close(self) -> None:
-        self.store.close()
-
-
-def read(folder: Path) -> list[str]:
-    return [json.loads(line)["value"] for file in folder.glob("*.json") for line in file.read_text().splitlines()]
-
-
-class TestJsonFolder(TargetContract):
-    world_class = JsonFolderWorld
-
-    @pytest.fixture(autouse=True)
-    def _spark(self, spark: SparkSession) -> None:
-        JsonFolderWorld.spark = spark
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_a_query_that_is_killed_and_started_again_leaves_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -79,3 +65,7 @@ def test_a_query_that_is_killed_and_started_again_leaves_each_row_once(spark: Sp
     run()
 
     assert sorted(read(out)) == written
+
+
+def read(folder: Path) -> list[str]:
+    return [json.loads(line)["value"] for file in folder.glob("*.json") for line in file.read_text().splitlines()]

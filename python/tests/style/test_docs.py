@@ -16,7 +16,7 @@ from oncelog.cli import main
 from oncelog.clients.accumulator import Receipt
 from oncelog.clients.admin import Admin
 from tests.style.tree import ROOT, files
-from tests.support.docs.blocks import PROGRAMS, TEXTS, blocks, pages
+from tests.support.docs.blocks import PROGRAMS, TEXTS, blocks, pages, programs
 
 NOT_RUN_MOST = 5
 """Blocks of code that no test runs. Whoever raises this number has a good reason in the block's comment."""
@@ -26,6 +26,19 @@ PICTURE_BYTES_MAX = 200_000
 
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 """A link to a file, without its anchor."""
+
+FOLDER = re.compile(r"(?<![\w.])/(?:data|shared|tmp/oncelog)/[\w/-]+")
+PREFIX = re.compile(r'transactionalIdPrefix", "([^"]+)"')
+
+LOOKING_ON = {"runbook", "index"}
+"""The runbook looks at what other pages wrote; the site's first page is the README's quick start."""
+
+ONE_LEDGER = "/data/ledger"
+"""All queries of a Kafka cluster have one ledger."""
+
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LIST_ITEM = re.compile(r"\d+\. |- |::: ")
+"""Its further lines are indented, as are the options of a generated part."""
 
 CLASSES = {
     "Admin": Admin,
@@ -59,12 +72,42 @@ def test_every_block_of_code_is_of_a_known_language_and_reads_as_such(page: Path
             TEXTS[block.language](block.code)
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_stands_between_fences_where_tests_find_it(page: Path) -> None:
+    indented, is_in_list = [], False
+    for line in FENCED.sub("", page.read_text()).splitlines():
+        if line.strip() and not line.startswith(" "):
+            is_in_list = LIST_ITEM.match(line) is not None
+        if line.startswith("    ") and not is_in_list:
+            indented.append(line)
+    assert indented == []
+
+
 def test_blocks_that_are_not_run_are_few_and_say_why(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = [block for page in pages() for block in blocks(page) if block.reason is not None]
     with capsys.disabled():
         sys.stdout.writelines(f"\nnot run: {block}: {block.reason}" for block in left_out)
     assert len(left_out) <= NOT_RUN_MOST
     assert all(block.language in PROGRAMS for block in left_out)
+
+
+def test_pages_write_to_folders_of_their_own_so_that_a_reader_may_run_them_in_any_order() -> None:
+    found: dict[str, set[str]] = {}
+    for page in pages():
+        for block in programs(page) if page.stem not in LOOKING_ON else ():
+            for folder in FOLDER.findall(block.code):
+                found.setdefault(folder, set()).add(page.stem)
+    assert len(found) > 10
+    assert {folder: names for folder, names in found.items() if len(names) > 1} == {
+        ONE_LEDGER: {"kafka", "from-spark-kafka"}
+    }
+
+
+def test_queries_on_kafka_have_prefixes_of_their_own() -> None:
+    blocks_on_kafka = [block.code for page in pages() for block in programs(page) if "oncelog-kafka" in block.code]
+    prefixes = [prefix for code in blocks_on_kafka for prefix in PREFIX.findall(code)]
+    assert len(prefixes) > 2
+    assert sorted(set(prefixes)) == sorted(prefixes)
 
 
 def test_commands_that_the_docs_name_exist() -> None:

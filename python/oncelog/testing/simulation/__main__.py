@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Protocol
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation import exhaustive
 from oncelog.testing.simulation.exhaustive import Explored
-from oncelog.testing.simulation.runner import Report, Run, run_all, seeds_of
+from oncelog.testing.simulation.runner import Report, Run, run_all, seeds_of, silence_warnings
 from oncelog.testing.simulation.swarm import run
 
 FAILURES_SHOWN = 5
@@ -40,7 +39,7 @@ def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: s
         program: the module of the command.
         description: for its help.
     """
-    logging.getLogger("oncelog").addHandler(logging.NullHandler())  # simulated processes often die with unsent records
+    silence_warnings()
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")

@@ -16,6 +16,7 @@ from oncelog.testing.simulation.clients import GaveUpError
 from oncelog.testing.simulation.faults import CrashesAt, NoFaults
 from oncelog.testing.simulation.laws import judge
 from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.runner import silence_warnings
 from oncelog.testing.simulation.scenarios import SCENARIOS, Scenario
 from oncelog.testing.simulation.swarm import described, limits_replaced
 from oncelog.testing.simulation.world import LawBrokenError, Nature, World
@@ -142,7 +143,7 @@ def _explored(name: str, runs: Iterable[Played]) -> Explored:
 
 def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explored]:
     """Every scenario with every crash, and with every pair of crashes if wanted; each shard does all of this."""
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=silence_warnings) as pool:
         for name, alone in zip(SCENARIOS, pool.map(singles, SCENARIOS), strict=True):
             yield alone
             if with_pairs:

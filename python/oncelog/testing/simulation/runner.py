@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +114,11 @@ def _collecting_by_hand() -> Iterator[None]:
             gc.enable()
 
 
+def silence_warnings() -> None:
+    """Keep warnings off the terminal of this process: simulated processes often die with unsent records."""
+    logging.getLogger("oncelog").addHandler(logging.NullHandler())
+
+
 def run_all(seeds: Sequence[int], processes: int, on_progress: Callable[[Report], None], run: Run = run) -> Report:
     """Run seeds in several processes.
 
@@ -134,6 +140,6 @@ def _reports(slices: Sequence[Sequence[int]], processes: int, run: Run) -> Itera
     if processes == 1 or len(slices) == 1:
         yield from map(partial(run_seeds, run=run), slices)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=silence_warnings) as pool:
         for done in as_completed([pool.submit(run_seeds, some, run) for some in slices]):
             yield done.result()

@@ -27,6 +27,7 @@ from oncelog.log import generations
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import ZNODES_FILE
 from tests.style.tree import ROOT
+from tests.support.docs.blocks import blocks
 from tests.support.log.copies import open_round, written_blocks
 from tests.support.log.logs import TOPIC, flip_a_bit, started, tp, write_committed, write_open
 from tests.support.log.shell import ANSI, Shell, finished, on_terminal, started_command
@@ -344,6 +345,20 @@ def test_a_dump_shows_markers_and_aborted_batches_as_such(shell: Shell, busy: on
     assert [line.split()[3] for line in everything if line.endswith(('"c"', '"d"'))] == ["aborted", "undecided"]
     kinds = {entry["kind"] for entry in shell.json("log", "dump", TOPIC)["entries"]}
     assert kinds == {"record", "aborted_batch", "marker"}
+
+
+def test_the_page_of_the_command_line_shows_a_dump_as_it_is_printed(shell: Shell, log: oncelog.Log) -> None:
+    (sample,) = (block.code for block in blocks(ROOT / "docs/reference/cli.md") if block.language == "text")
+    loader, loser = started(log, "loader-0"), started(log, "loser-0")
+    for producer in (loader, loser):
+        producer.begin_transaction()
+        producer.send(TOPIC, b"1545,EWR,IAH", key=b"UA", partition=0, timestamp_ms=1_357_034_400_000)
+        producer.flush()
+    loader.commit_transaction()
+    loser.abort_transaction()
+    log.admin.settle()
+
+    assert shell.lines("log", "dump", TOPIC, "--limit", "3") == sample.splitlines()
 
 
 def test_a_dump_is_cut_by_partition_offset_and_limit(shell: Shell, busy: oncelog.Log) -> None:
