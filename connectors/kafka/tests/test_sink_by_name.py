@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.spark.processes import Program
 from tests.support.spark.queries import forget_last_commit, run_available
 
 
@@ -335,6 +337,34 @@ def test_two_queries_under_one_prefix_are_told_apart_by_whatever_doors_they_come
         run_available(others(world, transactionalIdPrefix=world.prefix), world.folder / "another")
 
     assert world.values() == ["a"]
+
+
+ENDS_EARLY = """
+import socket
+import oncelog_kafka
+from tests.support.harness.waiting import until
+from tests.support.spark.jobs.sessions import spark_session
+
+silent = socket.create_server(("127.0.0.1", 0))
+with spark_session(settings={"spark.jars": oncelog_kafka.jars()}) as spark:
+    rows = spark.readStream.format("rate").load().selectExpr("string(value) value")
+    writer = rows.writeStream.format("oncelog-kafka")
+    broker = f"127.0.0.1:{silent.getsockname()[1]}"
+    writer.options(**{"kafka.bootstrap.servers": broker, "znodes": "./ledger", "topic": "out"})
+    writer.start(checkpointLocation="checkpoint")
+    silent.accept()  # Python was started in advance, and waits for an answer
+    threads = spark._jvm.java.lang.Thread
+until(lambda: not any("warm-up" in thread.getName() for thread in threads.getAllStackTraces().keySet()))
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.long
+def test_a_program_that_does_not_wait_for_its_query_ends_without_an_error_of_the_sink(tmp_path: Path) -> None:
+    with Program([sys.executable, "-c", ENDS_EARLY], tmp_path, "program") as program:
+        assert program.wait() == 0, program.last_lines()
+
+    assert "warm-up" not in program.output.read_text()
 
 
 def _check_nothing_is_open(world: World) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn, Self, TypeVar
 
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
+from oncelog.clients.consumer_group import ConsumerGroup
 from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
 from oncelog.clients.upkeep import Upkeep
@@ -23,7 +24,6 @@ from oncelog.errors import (
     IllegalStateTransitionError,
     OffsetOutOfRangeError,
     PlanOvertakenError,
-    UnstableOffsetCommitError,
     UsageError,
 )
 from oncelog.habits import Guided
@@ -80,13 +80,14 @@ class Consumer(Guided):
             check_name("group id", group_id)
         self._services = services
         self._store = services.store
-        self._group_id = group_id
         self._isolation = isolation_level
         self._reset = reset
         self._assigned: dict[TopicPartition, Assignment] = {}
         self._index_files = services.new_index_files()
         self._fetcher = Fetcher(services, self._index_files, isolation_level)
         self._upkeep = Upkeep(services)
+        self._group_id = group_id
+        self._group = None if group_id is None else ConsumerGroup(services, group_id, self._upkeep)
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -300,9 +301,7 @@ class Consumer(Guided):
             return
         if self._reset == "latest":
             missing = [assignment for assignment in self._assigned.values() if assignment.position is None]
-        committed: groups.GroupOffsets = {}
-        if self._group_id is not None:
-            committed = self._fetch(self._group_id, [assignment.partition for assignment in missing])
+        committed = self._group.starts(assignment.partition for assignment in missing) if self._group else {}
         starts = self._reset_positions([a.partition for a in missing if a.partition not in committed])
         for assignment in missing:
             found = committed.get(assignment.partition)
@@ -335,6 +334,7 @@ class Consumer(Guided):
 
         As in Kafka, a commit does not check that an offset is within the log. A reader that starts beyond the log end
         applies `auto_offset_reset`. `Admin.describe_group` reports such offsets; `Admin.alter_offsets` refuses them.
+        If another consumer of the group commits the same partition, a warning is logged.
 
         Args:
             offsets: the next offset to read, by partition; the current positions if left out.
@@ -342,14 +342,14 @@ class Consumer(Guided):
         Raises:
             GroupOwnedError: a sink owns the group's offsets.
         """
-        group_id = self._need_group()
+        group = self._need_group()
         if offsets is None:
             offsets = {tp: a.position for tp, a in self._assigned.items() if a.position is not None}
         if not offsets:
             return
         identified = self._identified(offsets)
         values = {identified[tp]: groups.as_value(tp, value) for tp, value in offsets.items()}
-        groups.commit(self._store, group_id, values)
+        group.commit(values)
 
     @checked
     def committed(
@@ -361,21 +361,10 @@ class Consumer(Guided):
             UnstableOffsetCommitError: with `require_stable`, if an undecided transaction holds offsets of these
                 partitions.
         """
-        group_id = self._need_group()
+        group = self._need_group()
         identified = self._identified(partitions)
-        found = self._fetch(group_id, identified.values(), require_stable=require_stable)
+        found = group.fetch(identified.values(), require_stable=require_stable)
         return {tp: found[partition] for tp, partition in identified.items() if partition in found}
-
-    def _fetch(
-        self, group_id: str, partitions: Iterable[TopicIdPartition], *, require_stable: bool = True
-    ) -> groups.GroupOffsets:
-        """Fetch offsets. A transaction that keeps them undecided beyond its time-out is aborted, for the next try."""
-        try:
-            with self._store.snapshot() as reader:
-                return groups.fetch(reader, group_id, partitions, require_stable=require_stable)
-        except UnstableOffsetCommitError as error:
-            self._upkeep.sweep([error.fields["owner"]])
-            raise
 
     @checked
     def lag(self, partition: TopicPartition) -> int:
@@ -415,11 +404,11 @@ class Consumer(Guided):
     def _each(self, partitions: Iterable[TopicPartition]) -> list[Assignment]:
         return [self._one(partition) for partition in partitions]
 
-    def _need_group(self) -> str:
+    def _need_group(self) -> ConsumerGroup:
         self._check_open()
-        if self._group_id is None:
+        if self._group is None:
             raise UsageError("committed offsets need a group: log.consumer(group_id=...)")
-        return self._group_id
+        return self._group
 
     def _check_assigned(self) -> None:
         self._check_open()

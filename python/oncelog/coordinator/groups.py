@@ -113,31 +113,34 @@ def next_order(view: ZnodeView, group_id: str, *, owning_prefix: str | None = No
     return znode.stat.version + 1
 
 
-def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
+def commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> GroupOffsets:
     """Commit offsets outside of a transaction.
+
+    Returns:
+        the offsets that these replaced, where that is known.
 
     Raises:
         GroupOwnedError: a sink owns the group's offsets.
         OutcomeUnknownError: an answer was lost, and others committed since. A repetition could undo their commit.
     """
-    for _ in step_by_step(offsets, lambda some: _commit(store, group_id, some)):
-        pass
+    parts = step_by_step(offsets, lambda some: _commit(store, group_id, some))
+    return {partition: value for part in parts for partition, value in part.items()}
 
 
-def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> None:
+def _commit(store: ZnodeStore, group_id: str, offsets: GroupOffsets) -> GroupOffsets:
     """Commit in one step. A repetition succeeds if it finds its nonce, and fails if others changed the group (I5)."""
     nonce = random_id()
     base_version = _version(store, group_id)
 
-    def step(view: ZnodeView, is_repeated: bool) -> None:
+    def step(view: ZnodeView, is_repeated: bool) -> GroupOffsets:
         record = read_group(view, group_id)
         if record is not None and record.nonce == nonce:
-            return
+            return {}
         if is_repeated and _version(view, group_id) != base_version:
             raise OutcomeUnknownError("the commit was not answered, and others committed since", group_id=group_id)
-        _commit_in(view, group_id, offsets, nonce)
+        return _commit_in(view, group_id, offsets, nonce)
 
-    resolving_told(lambda is_repeated: store.transact(lambda view: step(view, is_repeated)))
+    return resolving_told(lambda is_repeated: store.transact(lambda view: step(view, is_repeated)))
 
 
 def _version(reader: ZnodeReader, group_id: str) -> int | None:
@@ -145,11 +148,15 @@ def _version(reader: ZnodeReader, group_id: str) -> int | None:
     return None if znode is None else znode.stat.version
 
 
-def _commit_in(view: ZnodeView, group_id: str, offsets: GroupOffsets, nonce: str) -> None:
+def _commit_in(view: ZnodeView, group_id: str, offsets: GroupOffsets, nonce: str) -> GroupOffsets:
     order = next_order(view, group_id, nonce=nonce)
+    replaced = {}
     for partition, value in offsets.items():
         path, state, exists = _read(view, group_id, partition)
         _write(view, path, state.committed(value, order), exists=exists)
+        if state.current is not None:
+            replaced[partition] = state.current.value
+    return replaced
 
 
 def stage(view: ZnodeView, group_id: str, offsets: GroupOffsets, owner: str, order: int) -> list[str]:

@@ -435,6 +435,47 @@ def test_a_consumer_goes_on_where_its_group_committed(log: Log) -> None:
         assert len(consumer.poll()) == 5
 
 
+def test_two_consumers_of_a_group_each_get_every_record_and_the_one_that_commits_later_warns(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_committed(started(log), *numbered("a", 4))
+    with (
+        log.consumer(group_id="g", auto_offset_reset="earliest") as first,
+        log.consumer(group_id="g", auto_offset_reset="earliest") as second,
+    ):
+        for consumer in (first, second):
+            consumer.subscribe([TOPIC])
+            assert [record.value for record in consumer.poll()] == numbered("a", 4)
+        first.commit()
+        first.commit()
+        assert caplog.messages == []
+
+        second.commit()
+        first.commit({tp(0): 1})
+        second.commit()
+
+    assert caplog.messages == [
+        "another consumer of this group commits the same partition, and each of them gets every record: there is no "
+        "rebalancing; assign different partitions to each [group_id='g', partition='flights-0']"
+    ]
+
+
+def test_consumers_of_a_group_that_are_assigned_different_partitions_share_it_in_silence(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = started(log)
+    consumers = [from_start(log, tp(number), group_id="g") for number in (0, 1)]
+    for expected in (numbered("a", 2), numbered("b", 3)):
+        for number, consumer in enumerate(consumers):
+            write_committed(producer, *expected, number=number)
+            assert [record.value for record in consumer.poll()] == expected
+            consumer.commit()
+    for consumer in consumers:
+        consumer.close()
+
+    assert caplog.messages == []
+
+
 def test_commits_carry_metadata_and_only_what_was_committed_is_found(log: Log) -> None:
     with log.consumer(group_id="g") as consumer:
         consumer.commit({tp(0): OffsetAndMetadata(4, "by hand")})

@@ -86,11 +86,14 @@ final class PythonSteps {
     return SparkContext.getOrCreate().getConf().get("spark.jars", "").replaceAll("(^|,)(file|local):(//)?", "$1");
   }
 
-  /** Lets a Python process import its modules and connect. Errors are ignored: the first real step shows them. */
+  /**
+   * Lets a Python process import its modules and connect. Errors are ignored: the first real step shows them, and none
+   * follows when the program ends meanwhile. Some are checked exceptions, which Scala does not declare.
+   */
   void warmUp() {
     try {
       ask("warm", newObject());
-    } catch (RuntimeException shownLater) {
+    } catch (Exception shownLater) {
       return;
     }
   }
