@@ -2,8 +2,8 @@
 
     python examples/kafka_to_kafka.py [--follow] [BROKERS [FROM TO FOLDER]]
 
-Both topics must exist. FOLDER keeps the checkpoint and the ledger, which says which batches are done. Run it again to
-copy new records, or let it keep running with --follow.
+Both topics must exist. FOLDER keeps the checkpoint; which batches are done is recorded in the topic oncelog-ledger. Run it
+again to copy new records, or let it keep running with --follow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ query = (
     .writeStream.format("oncelog-kafka")
     .option("kafka.bootstrap.servers", brokers)
     .option("topic", target)
-    .option("znodes", f"{folder}/ledger")
     .option("transactionalIdPrefix", "kafka-to-kafka")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
     .trigger(**trigger)  # availableNow stops when it has caught up

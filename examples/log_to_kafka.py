@@ -39,7 +39,6 @@ query = (
     .writeStream.format("oncelog-kafka")
     .option("kafka.bootstrap.servers", brokers)
     .option("topic", topic)
-    .option("znodes", f"{folder}/ledger")  # where oncelog records which batches are done
     .option("transactionalIdPrefix", "from-log")  # keep it for the life of the query
     .option("checkpointLocation", f"{folder}/checkpoint")
     .trigger(availableNow=True)  # stops when it has caught up; without it the query keeps running

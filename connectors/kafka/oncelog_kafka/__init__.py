@@ -21,7 +21,7 @@ def sink(**options: Any) -> KafkaSink:
     """An exactly-once Kafka sink for ``writeStream.foreachBatch``.
 
     Args:
-        options: the sink's options under their documented names: ``kafka.bootstrap.servers``, znodes, topic,
+        options: the sink's options under their documented names: ``kafka.bootstrap.servers``, topic,
             transactionalIdPrefix, groupId, ...
 
     Returns:
@@ -32,7 +32,7 @@ def sink(**options: Any) -> KafkaSink:
         UsageError: this is a Spark Connect session; use ``writeStream.format("oncelog-kafka")``, which writes the same.
 
     Example:
-        options = {"kafka.bootstrap.servers": "host:9092", "znodes": "/data/ledger", "topic": "delayed"}
+        options = {"kafka.bootstrap.servers": "host:9092", "topic": "delayed", "transactionalIdPrefix": "delayed"}
         query = (df.writeStream.foreachBatch(oncelog_kafka.sink(**options))
                  .option("checkpointLocation", "/data/ck").start())
     """
