@@ -2,8 +2,8 @@
 
     python examples/kafka_to_kafka.py [--follow] [BROKERS [FROM TO FOLDER]]
 
-Both topics must exist. FOLDER keeps the checkpoint; which batches are done is recorded in the topic oncelog-ledger. Run it
-again to copy new records, or let it keep running with --follow.
+Both topics must exist. FOLDER keeps the checkpoint; the topic oncelog-ledger says which batches are done. Run it again
+to copy new records, or let it keep running with --follow.
 """
 
 from __future__ import annotations

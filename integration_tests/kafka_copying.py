@@ -70,7 +70,7 @@ class KafkaCopying:
             sink: options of the sink, beside those of the copy.
         """
         source = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": AT_ONCE}
-        own = {"znodes": str(self._folder / "ledger"), "topic": TARGET, "transactionalIdPrefix": PREFIX}
+        own = {"topic": TARGET, "transactionalIdPrefix": PREFIX}
         known = {**(client or self._client), "kafka.bootstrap.servers": self._kafka.address}
         settings = {
             "source": {**{name: value for name, value in known.items() if name.startswith(KAFKA)}, **source},
