@@ -17,6 +17,7 @@ from integration_tests.kafka_servers import COORDINATORS, running_kafka, running
 from integration_tests.servers import Server
 from oncelog.crash_points import CrashPoint
 from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import require_shims
@@ -112,6 +113,7 @@ def test_a_copy_of_50_000_records_is_exact_though_a_cluster_loses_leaders_and_co
     """
     losses: list[tuple[str, str, Loss]] = [
         (TARGET, WRITE, killed),
+        (DEFAULT_LEDGER_TOPIC, CrashPoint.ROUND_DECIDE, killed),
         (COORDINATORS, KafkaCrashPoint.WRITTEN, killed),
         (COORDINATORS, KafkaCrashPoint.ENDED, Server.away),
         (TARGET, CrashPoint.ROUND_DECIDED, killed),
