@@ -107,15 +107,28 @@ def test_a_query_moves_from_foreach_batch_to_the_format_and_back_on_its_checkpoi
     assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
 
 
-def test_the_ledger_may_be_in_a_topic_of_the_same_cluster(world: World) -> None:
-    znodes = f"kafka://{world.broker.address}/{fresh_name('ledger')}"
+def test_the_ledger_is_in_the_cluster_unless_another_place_is_named(world: World) -> None:
     for number, writer in enumerate([world.by_name, world.by_function, world.by_name]):
         world.add(f"{number}a", f"{number}b")
-        run_available(writer(znodes=znodes), world.checkpoint)
+        run_available(writer(znodes=None), world.checkpoint)
         forget_last_commit(world.checkpoint)  # the next life has the batch to replay
 
     assert world.values() == ["0a", "0b", "1a", "1b", "2a", "2b"]
     assert not (world.folder / "ledger").exists()
+
+
+def test_a_query_whose_ledger_was_deleted_is_refused_and_writes_nothing(world: World) -> None:
+    ledger: dict[str, Any] = {"znodes": None, "ledgerTopic": fresh_name("ledger")}
+    for number in range(2):
+        world.add(f"{number}")
+        run_available(world.by_function(**ledger), world.checkpoint)
+    forget_last_commit(world.checkpoint)
+    world.broker.delete_topic(ledger["ledgerTopic"])
+    connections.close_connections()
+
+    with pytest.raises(StreamingQueryException, match="the history of this query is in another ledger"):
+        run_available(world.by_function(**ledger), world.checkpoint)
+    assert world.values() == ["0", "1"]
 
 
 @pytest.mark.parametrize("door", [World.by_name, World.by_function])
