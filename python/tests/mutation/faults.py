@@ -1229,8 +1229,8 @@ OPENING = [
     Fault(
         "who must not create a store creates one",
         "metadata.py",
-        "ensure_format(store, place, create=create)",
-        "ensure_format(store, place, create=True)",
+        "ensure_format(store, None, named, create=create)",
+        "ensure_format(store, None, named, create=True)",
         ("unit/test_runtime.py",),
     ),
     Fault(
