@@ -202,6 +202,14 @@ def test_credentials_never_show_in_a_representation() -> None:
     assert "secret" not in repr(options.parse({**LEAST, "kafka.sasl.jaas.config": jaas}))
 
 
+def test_a_sink_is_shown_with_the_texts_of_its_options() -> None:
+    shown = repr(oncelog_kafka.sink(**LEAST, onTimedOutParticipant="rewrite", participants=4))
+
+    assert shown.startswith("KafkaSink(SinkOptions(topic=")
+    assert "on_timed_out='rewrite', participants=4" in shown
+    assert "<" not in shown
+
+
 def test_the_table_of_the_docs_names_every_option() -> None:
     table = render_markdown_table()
 
