@@ -30,9 +30,10 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
     Raises:
         UsageError, StoreHostError, UnsupportedFormatError: see `oncelog.open`.
     """
-    store = open_store(place, place_of(absolute("."), place), create=create)
+    named = place_of(absolute("."), place)
+    store = open_store(None, named, create=create)
     try:
-        ensure_format(store, place, create=create)
+        ensure_format(store, None, named, create=create)
     except BaseException:
         store.close()
         raise
@@ -60,7 +61,7 @@ def adopt_host(path: str | PathLike[str], znodes: str | None = None) -> None:
     """
     place = place_of(absolute(path), znodes)
     if not place.is_there():
-        raise _no_log(str(path))
+        raise _no_log(absolute(path), place)
     place.adopt_host()
 
 
@@ -69,10 +70,14 @@ def place_of(root: str, znodes: str | None) -> Place:
     return Place.of("sqlite" if znodes is None else znodes, root)
 
 
-def open_store(root: str, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
-    """Open the store at a place. With `files`, refuse to create one if the folder's log has its metadata elsewhere."""
+def open_store(root: str | None, place: Place, *, create: bool, files: FileStore | None = None) -> ZnodeStore:
+    """Open the store at a place. With `files`, refuse to create one if the folder's log has its metadata elsewhere.
+
+    Args:
+        root: of the log, for the errors; None for a store by itself.
+    """
     if not create and not place.is_there():
-        raise _no_log(root)
+        raise _no_log(root, place)
     # A log's store exists before its folder is marked: look for the store again after the mark was found.
     if files is not None and not place.is_there() and folder_mark.is_there(files) and not place.is_there():
         raise UsageError(
@@ -83,15 +88,26 @@ def open_store(root: str, place: Place, *, create: bool, files: FileStore | None
     return place.open(create=create)
 
 
-def _no_log(path: str) -> UsageError:
+def _no_log(path: str | None, place: Place | None) -> UsageError:
+    if place is None or (path is not None and place.is_default_of(path)):
+        return UsageError(
+            "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
+            path=path,
+        )
     return UsageError(
-        "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create`",
-        path=path,
+        "there is no log or ledger in the store that znodes names; check znodes, or create a log with "
+        "oncelog.open(path, znodes) or `oncelog topic create --znodes`",
+        znodes=str(place),
     )
 
 
-def ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
-    """Create the log's fixed znodes if they are missing; returns the content of ``/format``."""
+def ensure_format(store: ZnodeStore, path: str | None, place: Place | None, *, create: bool) -> LogFormat:
+    """Create the log's fixed znodes if they are missing; returns the content of ``/format``.
+
+    Args:
+        path, place: of the log and of the store, for the error. A store by itself has no path, and one that the caller
+            made has no place.
+    """
     cluster_id = random_id()
 
     def step(view: ZnodeView) -> LogFormat:
@@ -100,7 +116,7 @@ def ensure_format(store: ZnodeStore, path: str, *, create: bool) -> LogFormat:
             copying.cluster_id_of(znode.data)
             return decode_format(znode.data)
         if not create:
-            raise _no_log(path)
+            raise _no_log(path, place)
         for fixed, data in log_payloads.of_new_log(cluster_id):
             view.create(fixed, data)
         return LogFormat(cluster_id)

@@ -175,7 +175,7 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     place = place_of(root, znodes)
     store = open_store(root, place, create=create, files=files)
     try:
-        found = ensure_format(store, root, create=create)
+        found = ensure_format(store, root, place, create=create)
         _ensure_folder(store, files, found, root)
         return _log(
             root, None if znodes is None else place.url, store, files, SystemClock(), Threads(), found.cluster_id
@@ -203,7 +203,7 @@ def open_with(
         store: the log closes it.
         background: runs background work; None for threads.
     """
-    found = ensure_format(store, path, create=create)
+    found = ensure_format(store, path, None, create=create)
     return _log(path, znodes, store, files, clock, background or Threads(), found.cluster_id)
 
 

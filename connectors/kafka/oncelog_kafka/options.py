@@ -36,6 +36,9 @@ class OnTimedOut(StrEnum):
     FAIL = "fail"
     REWRITE = "rewrite"
 
+    def __repr__(self) -> str:
+        return repr(self.value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(HistoryOptions):

@@ -110,7 +110,8 @@ class _Asked:
         """The answer that ends a batch."""
         if not self.is_stream:
             batch_writes.forget(self.target.store, self.batch.request.prefix)
-        return {"report": asdict(report), "lease": self.target.take_lease(self.batch.request.run_id)}
+        known = {name: value for name, value in asdict(report).items() if value is not None}
+        return {"report": known, "lease": self.target.take_lease(self.batch.request.run_id)}
 
 
 def _plan(asked: _Asked) -> Answer:

@@ -81,8 +81,8 @@ def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("name", ["topic", "transactionalIdPrefix", "sinkName", "groupId", "kafka.client.id", "\ud83d"])
-def test_half_a_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match="half a surrogate pair") as error:
+def test_an_unpaired_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="an unpaired surrogate") as error:
         options.parse({**LEAST, name: "name\udce9"})
 
     str(error.value).encode()
@@ -207,6 +207,14 @@ def test_credentials_never_show_in_a_representation() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="secret";'
 
     assert "secret" not in repr(options.parse({**LEAST, "kafka.sasl.jaas.config": jaas}))
+
+
+def test_a_sink_is_shown_with_the_texts_of_its_options() -> None:
+    shown = repr(oncelog_kafka.sink(**LEAST, onTimedOutParticipant="rewrite", participants=4))
+
+    assert shown.startswith("KafkaSink(SinkOptions(topic=")
+    assert "on_timed_out='rewrite', participants=4" in shown
+    assert "<" not in shown
 
 
 def test_the_table_of_the_docs_names_every_option() -> None:

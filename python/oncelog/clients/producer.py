@@ -382,9 +382,10 @@ class Producer(Guided):
     def _warn_of_lost(self, count: int, cause: BaseException | None = None) -> None:
         if count:
             _log.warning(
-                "%d records are lost: %s [transactional_id=%r]",
+                "%d %s lost: %s [transactional_id=%r]",
                 count,
-                cause or "their transaction was never committed; commit it, or use `with producer.transaction()`",
+                "record is" if count == 1 else "records are",
+                cause or "the transaction was never committed; commit it, or use `with producer.transaction()`",
                 self._transactional_id,
             )
 

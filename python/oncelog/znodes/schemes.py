@@ -94,6 +94,10 @@ class Place:
         scheme = scheme_named(url.partition(":")[0])
         return cls(scheme, scheme.normalised(url, root))
 
+    def is_default_of(self, root: str) -> bool:
+        """Whether this is the store of a log at `root` whose user names none."""
+        return "://" not in root and self.url == _sqlite_url("sqlite", root)
+
     def is_there(self) -> bool:
         """Whether a store may exist there; see `Scheme.is_there`."""
         return self.scheme.is_there(self.url)

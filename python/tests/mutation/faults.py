@@ -1229,8 +1229,8 @@ OPENING = [
     Fault(
         "who must not create a store creates one",
         "metadata.py",
-        "ensure_format(store, place, create=create)",
-        "ensure_format(store, place, create=True)",
+        "ensure_format(store, None, named, create=create)",
+        "ensure_format(store, None, named, create=True)",
         ("unit/test_runtime.py",),
     ),
     Fault(
@@ -1711,9 +1711,9 @@ CONNECTOR = [
         ("unit/spark/test_options.py",),
     ),
     Fault(
-        "half a surrogate is passed on",
+        "an unpaired surrogate is passed on",
         "spark/kit/options.py",
-        """if _HALF_SURROGATE.search(f"{name}{raw}"):""",
+        """if _UNPAIRED_SURROGATE.search(f"{name}{raw}"):""",
         "if False:",
         (KAFKA + "tests/test_sink_options.py",),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,13 @@ def test_no_wheel_is_built_without_the_jars_unless_that_is_asked_for(tmp_path: P
     build(sources, wheels, ONCELOG_WITHOUT_JARS="1")
     (built,) = wheels.glob("*.whl")
     assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".jar")]
+
+
+def test_the_build_shows_what_maven_says_without_codes_for_colours(capfd: pytest.CaptureFixture[str]) -> None:
+    says = r"import sys; print('\x1b[1mERROR\x1b[0m: no'); print('\x1b[0m', end='', file=sys.stderr); sys.exit(3)"
+
+    assert runpy.run_path(str(ROOT / "tools" / "build-shims"))["run"](sys.executable, "-c", says) == 3
+    assert capfd.readouterr() == ("ERROR: no\n", "")
 
 
 def test_the_installed_command_states_the_version_of_the_wheel(programs: Path, tmp_path: Path) -> None:

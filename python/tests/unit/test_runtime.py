@@ -28,13 +28,19 @@ def test_a_log_that_is_opened_by_a_relative_path_is_known_by_its_whole_one(
             assert [topic.topic for topic in opened.admin.list_topics()] == ["flights"]
 
 
-@pytest.mark.parametrize("opens", [oncelog.open, metadata.open_metadata])
+@pytest.mark.parametrize(
+    ("opens", "said"),
+    [
+        (oncelog.open, r"there is no log here; check the path, .* \[path="),
+        (metadata.open_metadata, r"there is no log or ledger in the store that znodes names; .* \[znodes="),
+    ],
+)
 def test_a_store_that_holds_no_log_is_left_as_it_is_by_who_must_not_create_one(
-    tmp_path: Path, opens: Callable[..., object]
+    tmp_path: Path, opens: Callable[..., object], said: str
 ) -> None:
     store = SqliteZnodeStore(tmp_path / ZNODES_FILE)
 
-    with pytest.raises(UsageError, match="there is no log here"):
+    with pytest.raises(UsageError, match=said):
         opens(str(tmp_path), create=False)
 
     assert store.children("/") == []

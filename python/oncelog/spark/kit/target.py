@@ -47,7 +47,8 @@ class BatchReport:
     Attributes:
         batch_id: of the micro-batch.
         is_replay: the batch was decided before; no rows were written, at most its commit was completed.
-        rows, size_bytes: what was written; the size is compressed, or 0 if the target does not report it.
+        rows: number of rows that were written.
+        size_bytes: their size, compressed; None if none were written, or if the target does not know it.
         participants: number of transactions or files that the decision names.
         rewritten: participants that were lost after the decision and written again.
         aborted: transactions of retries, speculative copies and older runs that were aborted.
@@ -57,7 +58,7 @@ class BatchReport:
     batch_id: int
     is_replay: bool = False
     rows: int = 0
-    size_bytes: int = 0
+    size_bytes: int | None = None
     participants: int = 0
     rewritten: int = 0
     aborted: int = 0

@@ -672,8 +672,11 @@ def test_the_metadata_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
     elsewhere = f"sqlite:{tmp_path}/meta/znodes"
     assert shell("topic", "create", TOPIC, "--znodes", elsewhere).exit_code == 0
 
-    assert "there is no log here" in shell.refused("topic", "list", exit_code=2)
+    assert "there is no log here; check the path" in shell.refused("topic", "list", exit_code=2)
     assert shell("topic", "list", ONCELOG_ZNODES=elsewhere).exit_code == 0
+    wrong = shell.refused("topic", "list", "--znodes", f"{tmp_path}/typo", exit_code=2)
+    assert "check znodes, or create a log with oncelog.open(path, znodes) or `oncelog topic create --znodes`" in wrong
+    assert f"[znodes='sqlite:{tmp_path}/typo/znodes.sqlite']" in wrong
     assert "zk://" in shell.refused("topic", "list", "--znodes", "ftp://host/oncelog", exit_code=2)
 
 

@@ -213,7 +213,7 @@ def test_a_transaction_whose_producer_nobody_names_any_more_is_told_of(
         del producer
         gc.collect()
 
-    assert "1 records are lost" in caplog.text
+    assert "1 record is lost" in caplog.text
     assert "transactional_id='dropped'" in caplog.text
 
 

@@ -94,7 +94,7 @@ def test_a_ledger_is_kept_in_a_store_of_another_package(install: Install, tmp_pa
     install("shelves", "shelf")
     place = f"shelf:{tmp_path}/ledger"
 
-    with pytest.raises(UsageError, match="there is no log here"):
+    with pytest.raises(UsageError, match="there is no log or ledger in the store that znodes names"):
         metadata.open_metadata(place, create=False)
     metadata.open_metadata(place).close()
     metadata.open_metadata(place, create=False).close()

@@ -68,7 +68,7 @@ final class DataFiles implements Closeable {
           "records", block.count());
     } catch (IOException problem) {
       throw new FileUnavailableError(
-          "a file of the log cannot be read or removed; mend what the reason says, and try again",
+          "a file of the log cannot be read or removed; fix the stated reason, and try again",
           problem,
           "file", block.file(),
           "reason", problem);
