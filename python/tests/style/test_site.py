@@ -55,6 +55,11 @@ def test_the_site_has_every_page_and_a_search_index(site: Path) -> None:
     assert "reference/api/producer.html#oncelog.Producer.send" in (site / "search" / "search_index.json").read_text()
 
 
+def test_the_reference_names_no_class_that_only_helps_the_code(site: Path) -> None:
+    naming = [page.name for page in (site / "reference" / "api").iterdir() if "Guided" in page.read_text()]
+    assert naming == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert list(loaded(site)) == []
 
