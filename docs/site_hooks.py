@@ -14,11 +14,12 @@ from mkdocs.structure.pages import Page
 _log = get_plugin_logger(__name__)
 _ROOT = Path(__file__).parent.parent
 _LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+")
+_FENCE_AT_TEXT = re.compile(r"(?<=\n```\n)(?=[^\n])|(?<=[^\n]\n)(?=```\w)")
 _DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(images/[\w-]+\.svg)" ?/?>')
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ lead to the repository's page of the file."""
+    """Links that leave docs/ lead to the repository's page of the file; no text shares a paragraph with a block."""
 
     def there(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))
@@ -28,11 +29,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             _log.warning("%s links to %s, which is not in the repository", page.file.src_uri, path)
         return f"{config.extra['repository']}/blob/main/{path}"
 
-    return _LINK.sub(there, markdown)
+    return _FENCE_AT_TEXT.sub("\n", _LINK.sub(there, markdown))
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Drawings stand in the page itself, where they follow its light or dark mode."""
-    return _DRAWING.sub(
+    """Drawings stand in the page itself, where they follow its light or dark mode; an empty cell heads no column."""
+    drawn = _DRAWING.sub(
         lambda found: f'<div class="drawing-frame">{(Path(config.docs_dir) / found[1]).read_text()}</div>', html
     )
+    return drawn.replace("<th></th>", "<td></td>")

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests.style.tree import ROOT
-from tests.support.harness.browser import PHONE, require_chromium, running
+from tests.support.harness.browser import PHONE, accessibility_problems, require_chromium, running
 from tests.support.harness.parts import missing_part
 
 LOADED = re.compile(
@@ -27,6 +28,9 @@ LOADED = re.compile(
 ASKED_BY_SCRIPT = ('data-md-component="source"', 'class="mermaid"')
 """What the theme's script would fetch something for: a forge's stars, and the library that draws Mermaid."""
 
+
+TEXT_AT_BLOCK = re.compile(r"</pre></div>\n(?!</?(?:p|h\d|[uo]l|li|div|article|details|table)\b|<!--|\s)[^\n]*")
+"""A block and a text that are one paragraph of Markdown: the text is in no paragraph of the page."""
 
 SHOWN_AS_TEXT = re.compile(r"<p>(?:(?!</p>|<pre|<[uo]l).)*?\n\s*(?:- |\d+\. |\||```).*", re.DOTALL)
 """A list, table or block in a paragraph: on the site it needs an empty line before it, and in a list four spaces."""
@@ -51,6 +55,11 @@ def test_the_site_has_every_page_and_a_search_index(site: Path) -> None:
     assert "reference/api/producer.html#oncelog.Producer.send" in (site / "search" / "search_index.json").read_text()
 
 
+def test_the_reference_names_no_class_that_only_helps_the_code(site: Path) -> None:
+    naming = [page.name for page in (site / "reference" / "api").iterdir() if "Guided" in page.read_text()]
+    assert naming == []
+
+
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert list(loaded(site)) == []
 
@@ -58,6 +67,13 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 def test_no_list_and_no_table_is_shown_as_text(site: Path) -> None:
     texts = {file.relative_to(site): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
     assert [f"{file}: {found[0][:80]}" for file, text in texts.items() if (found := SHOWN_AS_TEXT.search(text))] == []
+
+
+def test_text_around_blocks_is_in_paragraphs(site: Path) -> None:
+    found = [
+        f"{file.name}: {text}" for file in site.rglob("*.html") for text in TEXT_AT_BLOCK.findall(file.read_text())
+    ]
+    assert found == []
 
 
 @pytest.mark.browser
@@ -69,6 +85,19 @@ def test_a_phone_shows_pages_without_scrolling_them_sideways(site: Path) -> None
             widths[name] = page.evaluate("document.documentElement.scrollWidth")
 
     assert widths == dict.fromkeys(widths, PHONE["width"])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_code_and_links_can_be_told_from_what_is_around_them(site: Path, scheme: Literal["light", "dark"]) -> None:
+    problems = {}
+    rules = {"runOnly": ["color-contrast", "link-in-text-block", "empty-table-header"]}
+    with running(require_chromium()) as chromium, chromium.new_page(color_scheme=scheme) as page:
+        for name in ("guides/testing.html", "reference/api/testing.html"):
+            page.goto((site / name).as_uri())
+            problems[name] = accessibility_problems(page, rules)
+
+    assert problems == dict.fromkeys(problems, "")
 
 
 def loaded(site: Path) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from axe_playwright_python.sync_playwright import Axe
@@ -39,9 +39,13 @@ def running(executable: str) -> Iterator[Browser]:
         yield browser
 
 
-def accessibility_problems(page: Page) -> str:
-    """What axe finds against WCAG and good practice, with each place; empty if it finds nothing."""
-    found = Axe().run(page)
+def accessibility_problems(page: Page, options: Mapping[str, object] | None = None) -> str:
+    """What axe finds against WCAG and good practice, with each place; empty if it finds nothing.
+
+    Args:
+        options: axe's own; all rules if not given.
+    """
+    found = Axe().run(page, options=options)
     return str(found.generate_report()) if found.violations_count else ""
 
 
