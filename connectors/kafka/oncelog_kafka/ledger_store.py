@@ -61,7 +61,7 @@ def open_ledger(settings: Settings, topic: str, *, create: bool = True) -> Znode
     """The store in a topic, as `metadata.open_metadata` opens those that a text names. Raises as `store`."""
     found = store(settings, topic, create=create)
     try:
-        metadata.ensure_format(found, topic, create=create)
+        metadata.ensure_format(found, topic, None, create=create)
     except BaseException:
         found.close()
         raise

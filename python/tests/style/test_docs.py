@@ -33,9 +33,6 @@ PREFIX = re.compile(r'transactionalIdPrefix", "([^"]+)"')
 LOOKING_ON = {"runbook", "index"}
 """The runbook looks at what other pages wrote; the site's first page is the README's quick start."""
 
-ONE_LEDGER = "/data/ledger"
-"""All queries of a Kafka cluster have one ledger."""
-
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LIST_ITEM = re.compile(r"\d+\. |- |::: ")
 """Its further lines are indented, as are the options of a generated part."""
@@ -98,7 +95,7 @@ def test_pages_write_to_folders_of_their_own_so_that_a_reader_may_run_them_in_an
             for folder in FOLDER.findall(block.code):
                 found.setdefault(folder, set()).add(page.stem)
     assert len(found) > 10
-    assert {folder for folder, names in found.items() if len(names) > 1} <= {ONE_LEDGER}
+    assert {folder: names for folder, names in found.items() if len(names) > 1} == {}
 
 
 def test_queries_on_kafka_have_prefixes_of_their_own() -> None:
