@@ -40,7 +40,8 @@ def kept_environment(folder: Path, *packages: str) -> Path:
 
 def install(python: Path, *packages: str) -> None:
     """Have pip install packages beside an interpreter; skips the running test where it reaches no package index."""
-    command = [str(python), "-m", "pip", "install", "--quiet", *packages]
+    # To compile all of PySpark and pandas takes longer than to install them; Python compiles what is imported.
+    command = [str(python), "-m", "pip", "install", "--quiet", "--no-compile", *packages]
     done = subprocess.run(command, env=plain_variables(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         require_index(done.stdout + done.stderr)
