@@ -1,8 +1,7 @@
 """Spark's own Kafka connector, and the environments in which it runs beside the one of oncelog.
 
 The newest release of the connector on Maven Central is the one for Spark 4.2. Hence both are measured on PySpark 4.2,
-in an environment of their own: each connector on a Spark that it was made for. So they are on the oldest Spark that
-oncelog runs on.
+in an environment of their own: each connector on a Spark that it was made for.
 """
 
 from __future__ import annotations
