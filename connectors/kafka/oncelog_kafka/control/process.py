@@ -2,7 +2,8 @@
 
 It runs `io.oncelog.kafka.control.Main` from the connector's jar. It is a separate process because the driver, the
 commands and Spark's Python workers share no JVM. The first line contains the settings. The process ends when its input
-or its parent does. If it died, the next request starts it again.
+or its parent does. If it died, or was killed because it did not answer, the next request starts it again. What became
+of the request is unknown then, as if a broker had not answered.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
@@ -27,6 +29,9 @@ from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, Kafk
 
 _CLASS = "io.oncelog.kafka.control.Main"
 _STOP_S = 10
+
+ANSWER_S = 300
+"""How long the process may take to answer. Java gives up on brokers far earlier: one that takes longer does not run."""
 
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "UNAVAILABLE": (
@@ -91,6 +96,10 @@ class ControlProcess:
     def _exchange(self, process: subprocess.Popen[bytes], request: Mapping[str, object]) -> Any:
         if process.stdin is None or process.stdout is None:
             raise BrokerUnavailableError("the process of the driver's Kafka client is closed")
+        began_s = time.monotonic()
+        overdue = threading.Timer(ANSWER_S, process.kill)  # ends a wait for the answer, and one for room in the pipe
+        overdue.daemon = True
+        overdue.start()
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
@@ -101,9 +110,16 @@ class ControlProcess:
                 line = b""
             else:
                 raise
+        finally:
+            overdue.cancel()
+            overdue.join()
         if not line.endswith(b"\n"):
             self._stop()
-            raise BrokerUnavailableError("the process of the driver's Kafka client ended", exit_code=process.returncode)
+            is_late = time.monotonic() - began_s >= ANSWER_S
+            ended = "did not answer, and was killed" if is_late else "ended"
+            raise BrokerUnavailableError(
+                f"the process of the driver's Kafka client {ended}", exit_code=process.returncode
+            )
         answer = json.loads(line)
         if "failure" in answer:
             kind, what = _ERRORS[answer["failure"]]
