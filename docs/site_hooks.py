@@ -15,11 +15,17 @@ _log = get_plugin_logger(__name__)
 _ROOT = Path(__file__).parent.parent
 _LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+")
 _FENCE_AT_TEXT = re.compile(r"(?<=\n```\n)(?=[^\n])|(?<=[^\n]\n)(?=```\w)")
+_SEARCH_BOOST = {"reference/options": 8, "concepts/": 0.5, "design/": 0.5}
+"""An option's name is found in its table first, and in the account of a simulation last."""
+
 _DRAWING = re.compile(r'<img alt="[^"]*" src="[^"]*?(images/[\w-]+\.svg)" ?/?>')
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links that leave docs/ lead to the repository's page of the file; no text shares a paragraph with a block."""
+    for beginning, boost in _SEARCH_BOOST.items():
+        if page.file.src_uri.startswith(beginning):
+            page.meta["search"] = {"boost": boost}
 
     def there(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))

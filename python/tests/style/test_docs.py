@@ -33,6 +33,7 @@ PREFIX = re.compile(r'transactionalIdPrefix", "([^"]+)"')
 LOOKING_ON = {"runbook", "index"}
 """The runbook looks at what other pages wrote; the site's first page is the README's quick start."""
 
+IMAGE = re.compile(r"apache/kafka:[\d.]+")
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LIST_ITEM = re.compile(r"\d+\. |- |::: ")
 """Its further lines are indented, as are the options of a generated part."""
@@ -103,6 +104,13 @@ def test_queries_on_kafka_have_prefixes_of_their_own() -> None:
     prefixes = [prefix for code in blocks_on_kafka for prefix in PREFIX.findall(code)]
     assert len(prefixes) > 2
     assert sorted(set(prefixes)) == sorted(prefixes)
+
+
+def test_the_broker_of_the_guide_is_that_of_the_example_in_containers() -> None:
+    guide, compose = (ROOT / "docs/guides/kafka.md").read_text(), (ROOT / "examples/compose/compose.yaml").read_text()
+    named = IMAGE.findall(guide)
+    assert named
+    assert set(named) == set(IMAGE.findall(compose))
 
 
 def test_commands_that_the_docs_name_exist() -> None:

@@ -8,7 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Literal
 
 import pytest
@@ -98,6 +102,31 @@ def test_code_and_links_can_be_told_from_what_is_around_them(site: Path, scheme:
             problems[name] = accessibility_problems(page, rules)
 
     assert problems == dict.fromkeys(problems, "")
+
+
+@pytest.mark.browser
+def test_a_search_for_an_option_finds_its_table_first(site: Path) -> None:
+    with served(site) as address, running(require_chromium()) as chromium, chromium.new_page() as page:
+        page.goto(f"{address}/index.html?q=groupId")
+        first = page.locator(".md-search-result__item h1").first
+        first.wait_for(state="attached")
+        assert first.text_content() == "Options"
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The address of a server of the site: a page that is a file has no search."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Requests are not worth a line."""
 
 
 def loaded(site: Path) -> Iterator[str]:
