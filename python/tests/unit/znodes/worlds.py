@@ -17,7 +17,6 @@ from oncelog.errors import TransactConflictError
 from oncelog.ports import Create, Timing, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.testing.simulation.world import Nature
 from oncelog.testing.simulation.world import World as SimulatedProcesses
-from oncelog.testing.simulation.znodes import ProcessStore
 from oncelog.testing.znode_store_contract.worlds import (
     FakeTime,
     StoreWorld,
@@ -94,7 +93,7 @@ class SimulatedWorld(StoreWorld):
         self._world = SimulatedProcesses(Random(0), Nature(reads_are_atomic=self.reads_are_atomic, latency_max_ms=3))
 
     def open(self, timing: Timing) -> ZnodeStore:
-        store = ProcessStore(self._world.process("client"), self._world.znodes)
+        store = self._world.process("client").store()
         if timing is not SYSTEM_TIMING:  # else it has the simulated one
             store.timing = timing
         return store
