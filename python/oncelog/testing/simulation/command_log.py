@@ -20,7 +20,7 @@ from oncelog.ports import Check, Op, Timing
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.znodes.errors import MultiFailedError
-from oncelog.znodes.replicated.command import Batch, Part, decode
+from oncelog.znodes.replicated.command import Part, decode
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.transact import IsFresh, always_fresh
@@ -135,6 +135,16 @@ class ProcessLog:
     def __init__(self, process: Process, shared: SharedLog) -> None:
         self._process = process
         self._shared = shared
+        self._fault: Fault | None = None
+
+    def is_still_fresh(self, ops: Sequence[Op], is_fresh: IsFresh) -> bool:
+        """Wait for the turn of a multi, and ask whether it may still be written.
+
+        As in the other stores of the simulation, nothing comes between this question and the write. A fault of the
+        write is one of the append that follows.
+        """
+        self._fault = self._process.ask(Operation.ZNODE_WRITE, ops)
+        return is_fresh()
 
     def start(self) -> int:
         self._ask(Operation.ZNODE_READ, "start")
@@ -145,13 +155,24 @@ class ProcessLog:
         return self._shared.read(after)
 
     def append(self, body: bytes) -> None:
-        what = _described(body)
-        fault = self._ask(Operation.ZNODE_WRITE, what)
-        while self._send(body, fault):
-            if fault is Fault.UNAVAILABLE or self._process.world.chance.random() >= RESENT:
-                self._process.unknown_outcomes += 1
-                raise OutcomeUnknownError("the answer was lost")
-            fault = self._process.ask(Operation.ZNODE_WRITE, what)
+        part = decode(Entry(0, 0, body))
+        if isinstance(part, Part):
+            self._fault = self._process.ask(Operation.ZNODE_WRITE, f"part {part.number} of {part.count} of a snapshot")
+        fault, self._fault = self._fault, None
+        if fault is Fault.UNAVAILABLE:
+            raise StoreUnavailableError("the log is away")
+        if fault in (Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST):
+            self._shared.append_later(body)
+        if fault not in (Fault.DELAYED_REQUEST, Fault.LOST_REQUEST):
+            self._shared.append(body)
+        if fault is Fault.CRASH_AFTER:
+            self._process.die_after()
+        if fault in (Fault.DELAYED_REQUEST, Fault.LOST_REQUEST, Fault.LOST_REPLY):
+            if self._process.world.chance.random() < RESENT:
+                self._shared.append(body)
+                return
+            self._process.unknown_outcomes += 1
+            raise OutcomeUnknownError("the answer was lost")
 
     def trim(self, position: int) -> None:
         fault = self._process.ask(Operation.ZNODE_WRITE, f"trim up to {position}")
@@ -161,16 +182,6 @@ class ProcessLog:
             self._process.die_after()
 
     def close(self) -> None: ...
-
-    def _send(self, body: bytes, fault: Fault | None) -> bool:
-        """Send an append. Returns whether it stays without an answer."""
-        if fault in (Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST):
-            self._shared.append_later(body)
-        if fault not in (Fault.DELAYED_REQUEST, Fault.LOST_REQUEST, Fault.UNAVAILABLE):
-            self._shared.append(body)
-        if fault is Fault.CRASH_AFTER:
-            self._process.die_after()
-        return fault in (Fault.DELAYED_REQUEST, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.UNAVAILABLE)
 
     def _ask(self, operation: Operation, what: str | Sequence[Op]) -> Fault | None:
         fault = self._process.ask(operation, what)
@@ -185,7 +196,8 @@ class JudgedStore(ReplicatedZnodeStore):
     def __init__(self, process: Process, shared: SharedLog) -> None:
         self._shared = shared
         timing = Timing(process.world.wall_ms, process, process.world.chance.random)
-        super().__init__(lambda: ProcessLog(process, shared), timing, process.lock)
+        self._log = ProcessLog(process, shared)
+        super().__init__(lambda: self._log, timing, process.lock)
 
     @contextmanager
     def snapshot(self) -> Iterator[Tree]:
@@ -199,16 +211,8 @@ class JudgedStore(ReplicatedZnodeStore):
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         since = len(self._shared.multis)
         try:
-            super().multi(ops, is_fresh=is_fresh)
+            super().multi(ops, is_fresh=lambda: self._log.is_still_fresh(ops, is_fresh))
         except MultiFailedError as refused:
             self._shared.ensure_told(ops, str(refused), since)
             raise
         self._shared.ensure_told(ops, None, since)
-
-
-def _described(body: bytes) -> str | Sequence[Op]:
-    """What an entry holds, for the trace."""
-    found = decode(Entry(0, 0, body))
-    if isinstance(found, Batch):
-        return [op for ops in found.multis for op in ops]
-    return f"part {found.number} of {found.count} of a snapshot at {found.position}"

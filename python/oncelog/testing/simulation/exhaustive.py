@@ -30,16 +30,14 @@ VARIANTS = 4
 NATURES = (Nature(), Nature(reads_are_atomic=False), Nature(is_on_log=True))
 """The kinds of worlds that every crash is tried in."""
 
-SMALL_LOG = {"SAVED_EVERY": 4, "PART_BYTES": 300}
-"""Limits that give a command log many snapshots in parts."""
-
 SMALL = {
     "TAIL_MAX_ENTRIES": 5,
     "INDEX_FANOUT": 2,
     "PRODUCER_ID_BLOCK": 2,
     "OWNERS_PER_STEP": 1,
     "PARTITIONS_PER_STEP": 1,
-    **SMALL_LOG,
+    "SAVED_EVERY": 30,
+    "PART_BYTES": 2_000,
 }
 """Limits that give the scenarios many small steps."""
 

@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog import runtime
-from oncelog.ports import EndsWithProcess, Op, ZnodeStore
+from oncelog.ports import EndsWithProcess, Op
 from oncelog.runtime import Log
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.files import ProcessFiles
 from oncelog.testing.simulation.scheduler import StrandLock
 
 if TYPE_CHECKING:
+    from oncelog.testing.simulation.command_log import JudgedStore
     from oncelog.testing.simulation.world import World
+    from oncelog.testing.simulation.znodes import ProcessStore
 
 
 class Crashed(BaseException):
@@ -47,13 +49,13 @@ class Process:
         self.on_pause: Callable[[], None] = lambda: None
         self._stopped_until_ms = 0
         self.files = ProcessFiles(self, world.disk)
-        self._store: ZnodeStore | None = None
+        self._store: ProcessStore | JudgedStore | None = None
 
     def open(self) -> Log:
         """Open the log in this process."""
         return runtime.open_with("/simulated", "memory", self.store(), self.files, self, background=self)
 
-    def store(self) -> ZnodeStore:
+    def store(self) -> ProcessStore | JudgedStore:
         """This process's znodes."""
         if self._store is None:
             self._store = self.world.znodes.opened_by(self)

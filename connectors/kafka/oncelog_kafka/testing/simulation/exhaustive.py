@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from random import Random
@@ -14,11 +13,11 @@ from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, Retr
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.clients import GaveUpError
 from oncelog.testing.simulation.errors import LawBrokenError
-from oncelog.testing.simulation.exhaustive import NATURES, SMALL_LOG, Explored
+from oncelog.testing.simulation.exhaustive import Explored
 from oncelog.testing.simulation.faults import OF_OPERATION, Fault, NoFaults, Operation, StrikesAt
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.swarm import described, limits_replaced
-from oncelog.testing.simulation.world import World
+from oncelog.testing.simulation.swarm import described
+from oncelog.testing.simulation.world import Nature, World
 from oncelog_kafka.participants import ONGOING
 from oncelog_kafka.testing.brokers import Settings
 from oncelog_kafka.testing.simulation.cluster import GuardedCluster
@@ -40,10 +39,10 @@ OVER_MS = 400_000
 """By then everything that was paused or delayed has ended."""
 
 Strikes = Sequence[tuple[Fault, int]]
-Variant = tuple[int, int]
-"""The transaction version, and the kind of the ledger's store: its number in `NATURES`."""
+Variant = tuple[int, bool]
+"""The transaction version, and whether the ledger's reads are atomic."""
 
-VARIANTS: tuple[Variant, ...] = tuple((version, kind) for version in (1, 2) for kind in range(len(NATURES)))
+VARIANTS: tuple[Variant, ...] = tuple((version, is_atomic) for version in (1, 2) for is_atomic in (True, False))
 
 
 class Played:
@@ -56,12 +55,12 @@ class Played:
     """
 
     def __init__(self, name: str, strikes: Strikes, variant: Variant) -> None:
-        version, kind = variant
+        version, is_atomic = variant
         chance = Random(repr((name, variant)))
         self.faults = StrikesAt(strikes)
         self.failure: str | None = None
-        self.world = World(chance, replace(NATURES[kind], latency_max_ms=10, pause_max_ms=100_000))
-        with self.world.entered(), limits_replaced(SMALL_LOG):
+        self.world = World(chance, Nature(reads_are_atomic=is_atomic, latency_max_ms=10, pause_max_ms=100_000))
+        with self.world.entered():
             try:
                 _Stage(self.world, SCENES[name](), version).play(self.faults, {fault for fault, _ in strikes})
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
