@@ -11,11 +11,11 @@ multi must be what became of it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Check, Op, Timing
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Operation
@@ -52,6 +52,7 @@ class SharedLog:
         self._numbers: dict[str, int] = {}
         self._missing: dict[tuple[int, str], set[int]] = {}
         self._time_ms = 0
+        self._is_damaged = False
 
     def opened_by(self, process: Process) -> JudgedStore:
         """A process's store."""
@@ -61,12 +62,13 @@ class SharedLog:
         """See `CommandLog`."""
         if after < self.start:
             raise TrimmedError("the log was trimmed", after=after, start=self.start)
+        if after > self._end():
+            raise CorruptDataError("the log lost its newest entries", after=after)
         return self._entries[bisect_right(self._entries, after, key=lambda entry: entry.position) :]
 
     def append(self, body: bytes) -> None:
         """Append an entry, and do what it says."""
-        last = self._entries[-1].position if self._entries else BEGINNING
-        entry = Entry(last + 1 + (self._world.chance.random() < GAPS), self._world.wall_ms(), body)
+        entry = Entry(self._end() + 1 + (self._world.chance.random() < GAPS), self._world.wall_ms(), body)
         self._entries.append(entry)
         self._time_ms = max(self._time_ms, entry.time_ms)
         found = decode(entry)
@@ -88,10 +90,15 @@ class SharedLog:
             LawBrokenError: the snapshots that are left are not two whole ones.
         """
         left = [of for (of, _), missing in self._missing.items() if of >= position and not missing]
-        if len(left) < 2:
+        if len(left) < 2 and not self._is_damaged:
             raise LawBrokenError(f"a trim up to {position} leaves no two whole snapshots, but those of {left}")
         self.start = max(self.start, position)
         self._world.counts["trims"] += 1
+
+    def damage(self, change: Callable[[list[Entry]], list[Entry]]) -> None:
+        """Lose or change entries. From now on nobody can say what a process must see."""
+        self._entries = change(self._entries)
+        self._is_damaged = True
 
     def compare(self, tree: Tree) -> None:
         """What a process has read is what the log says.
@@ -99,6 +106,8 @@ class SharedLog:
         Raises:
             LawBrokenError: it is not.
         """
+        if self._is_damaged:
+            return
         if tree.zxid != self.store.zxid or tree.znodes != self.store.znodes:
             wrong = {path for path, _ in dict(tree.znodes).items() ^ dict(self.store.znodes).items()}
             raise LawBrokenError(f"a process sees other znodes than the log has: {sorted(wrong)}")
@@ -114,10 +123,13 @@ class SharedLog:
         Raises:
             LawBrokenError: it is not so.
         """
-        if all(isinstance(op, Check) for op in ops):
-            return  # these are no entry: they were looked up in a snapshot
+        if self._is_damaged or all(isinstance(op, Check) for op in ops):
+            return  # checks alone are no entry: they were looked up in a snapshot
         if not any(list(some) == list(ops) and said == why for some, said in self.multis[since:]):
             raise LawBrokenError(f"a process was told of a multi what is not so: {why or 'carried out'}: {ops}")
+
+    def _end(self) -> int:
+        return self._entries[-1].position if self._entries else BEGINNING
 
     def _carry_out(self, ops: Sequence[Op]) -> None:
         try:

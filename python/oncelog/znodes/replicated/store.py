@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog import randomness
-from oncelog.errors import IllegalStateTransitionError, OncelogError, OutcomeUnknownError, RetriableError, ensure
+from oncelog.errors import (
+    CorruptDataError,
+    IllegalStateTransitionError,
+    OncelogError,
+    OutcomeUnknownError,
+    RetriableError,
+    ensure,
+)
 from oncelog.limits import MULTI_MAX_BYTES
 from oncelog.ports import Check, Op, Timing, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING
@@ -217,7 +224,11 @@ class _Connection:
             raise OutcomeUnknownError(
                 "this process stood still until the command log forgot how its write went: run the same step again"
             )
-        ensure(last.number == self._number, "an entry that was acknowledged is read", number=self._number)
+        if last.number != self._number:
+            raise CorruptDataError(
+                "the command log lost an entry that it had acknowledged: restore it from a backup",
+                position=self._replica.position,
+            )
         return last.problems()
 
     def _save_now_and_then(self) -> None:

@@ -145,11 +145,22 @@ def test_a_log_that_is_not_the_one_its_writers_read_is_refused(log: MemoryLog, w
     for ops in HISTORY:
         writer.write(ops)
     if damage == "lost":
-        del log.entries[1]
+        del log.entries[-2]
     elif damage == "changed":
         log.entries[1] = log.entries[1]._replace(body=encode(Batch("writer", 2, 0, load(log).chain, [[]])))
     else:
         log.entries[:2] = [Entry(0, 0, encode(Batch("x", 1, -1, 0, [])))] * 2
+
+    with pytest.raises(CorruptDataError, match="not the one that its writers read"):
+        load(log)
+
+
+def test_a_change_is_noticed_though_what_was_changed_is_never_compared_itself(log: MemoryLog, writer: Writer) -> None:
+    writer.write(HISTORY[0])
+    writer.save(load(log), torn=True)
+    writer.write(HISTORY[1])
+    assert isinstance(decode(log.entries[2]), Part), "the batch compares what was read last: another part"
+    log.entries[1] = log.entries[1]._replace(body=encode(Part(0, "writer", 0, 9, b"changed")))
 
     with pytest.raises(CorruptDataError, match="not the one that its writers read"):
         load(log)
