@@ -1752,6 +1752,13 @@ ARGUMENTS = [
 
 COMMAND_LOG = [
     Fault(
+        "a write changes the snapshots that are open",
+        "znodes/replicated/replica.py",
+        "        if self.tree.readers:\n",
+        "        if False:\n",
+        ("simulation/test_command_log.py",),
+    ),
+    Fault(
         "the time of a znode is that of its entry, though the log's clock went back",
         "znodes/replicated/replica.py",
         "self.time_ms = max(self.time_ms, entry.time_ms)",

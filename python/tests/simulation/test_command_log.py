@@ -8,14 +8,21 @@ from random import Random
 import pytest
 
 from oncelog.errors import CorruptDataError
-from oncelog.ports import ZnodeView
+from oncelog.ports import Create, ZnodeStore, ZnodeView
 from oncelog.testing.simulation import run
+from oncelog.testing.simulation.clients import Client, persevere
 from oncelog.testing.simulation.command_log import SharedLog
+from oncelog.testing.simulation.errors import LawBrokenError
+from oncelog.testing.simulation.faults import RandomFaults
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.swarm import RATES, STORY_STEPS, limits_replaced
 from oncelog.testing.simulation.world import Nature, World
+from oncelog.testing.znode_store_contract.worlds import increment
 from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.port import Entry
 
 SEEDS = 10
+COUNTS = 4
 DAMAGED_SEEDS = 150
 
 
@@ -24,6 +31,46 @@ def test_no_seed_breaks_a_law(seed: int) -> None:
     outcome = run(seed, is_on_log=True)
 
     assert outcome.failure is None, outcome.story()
+
+
+class Counter(Client):
+    """A client that counts, and holds a snapshot open meanwhile."""
+
+    def live(self, process: Process) -> None:
+        opened = process.store()
+        for _ in range(COUNTS):
+            persevere(process, lambda: self._count(opened))
+        self.is_done = True
+
+    def _count(self, opened: ZnodeStore) -> None:
+        with opened.snapshot():
+            opened.transact(increment)
+
+
+def play(seed: int) -> World:
+    """A few processes that count, with any faults; they are killed, stopped and started again."""
+    chance = Random(seed)
+    nature = Nature(is_on_log=True, latency_max_ms=3, slow=chance.choice((0.0, 0.1)), pause_max_ms=2_000)
+    world = World(chance, nature, steps_kept=STORY_STEPS)
+    share = chance.choice((0.2, 0.8))
+    rates = {fault: chance.choice(some) for fault, some in RATES.items() if chance.random() < share}
+    small = {"SAVED_EVERY": chance.choice((1, 3, 9)), "PART_BYTES": chance.choice((60, 900_000)), "STARTS": 1}
+    with world.entered(), limits_replaced(small):
+        world.process("first").store().multi([Create("/counter", b"0")])
+        for number in range(chance.randint(2, 4)):
+            Counter(world, f"counter-{number}", lives=chance.randint(1, 2)).start()
+        world.faults = RandomFaults(chance, rates)
+        try:
+            world.scheduler.run()
+        except LawBrokenError as broken:
+            pytest.fail("\n".join([f"seed {seed}: {broken}", *map(str, world.trace)]))
+        world.end()
+    return world
+
+
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 2_000), marks=pytest.mark.walk("many seeds"))])
+def test_no_process_reads_or_is_told_what_is_not_so(seeds: range) -> None:
+    assert sum(play(seed).counts["trims"] for seed in seeds) > len(seeds)
 
 
 def _without_one(entries: list[Entry], chance: Random) -> list[Entry]:
