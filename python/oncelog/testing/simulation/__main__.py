@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -47,9 +48,12 @@ def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: s
     parser.add_argument(
         "--exhaustive", choices=("singles", "pairs"), help="a fault at every operation, or at every two"
     )
+    parser.add_argument("--on-log", action="store_true", help="keep the znodes of every seed on a command log")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report there, as JSON")
     asked = parser.parse_args(arguments)
+    if asked.on_log:
+        run = partial(run, is_on_log=True)
     if asked.exhaustive:
         with_pairs = asked.exhaustive == "pairs"
         return exhaustive.shown(explore(with_pairs=with_pairs, processes=asked.processes, shard=asked.shard))

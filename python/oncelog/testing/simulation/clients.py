@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError, UnknownTopicError
 from oncelog.testing.history import Piece, placed_runs_of
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.testing.simulation.world import World
 from oncelog.types import ConsumerRecord, TopicPartition
 
 T = TypeVar("T")

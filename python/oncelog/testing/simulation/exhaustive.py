@@ -13,13 +13,14 @@ from random import Random
 from oncelog.errors import AbortableError, OutcomeUnknownError, RetriableError, RunSupersededError
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.clients import GaveUpError
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import CrashesAt, NoFaults
 from oncelog.testing.simulation.laws import judge
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.runner import silence_warnings
 from oncelog.testing.simulation.scenarios import SCENARIOS, Scenario
 from oncelog.testing.simulation.swarm import described, limits_replaced
-from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+from oncelog.testing.simulation.world import Nature, World
 
 LIVES_MAX = 6
 """A scenario whose work is not done after this many lives has failed."""
@@ -27,12 +28,17 @@ LIVES_MAX = 6
 VARIANTS = 4
 """The number of ways in which a file can be torn."""
 
+NATURES = (Nature(), Nature(reads_are_atomic=False), Nature(is_on_log=True))
+"""The kinds of worlds that every crash is tried in."""
+
 SMALL = {
     "TAIL_MAX_ENTRIES": 5,
     "INDEX_FANOUT": 2,
     "PRODUCER_ID_BLOCK": 2,
     "OWNERS_PER_STEP": 1,
     "PARTITIONS_PER_STEP": 1,
+    "SAVED_EVERY": 30,
+    "PART_BYTES": 2_000,
 }
 """Limits that give the scenarios many small steps."""
 
@@ -73,16 +79,16 @@ class Explored:
     is_pairs: bool = False
 
 
-def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = True, variant: int = 0) -> Played:
+def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *, variant: int = 0) -> Played:
     """Run a scenario with crashes at chosen operations, and check the result.
 
     Args:
         name: of the scenario.
         crashes: see `CrashesAt`.
-        reads_are_atomic: see `Nature`.
+        nature: of the world.
         variant: chooses how files are torn.
     """
-    world = World(Random(repr((name, *crashes, variant))), Nature(reads_are_atomic=reads_are_atomic))
+    world = World(Random(repr((name, *crashes, variant))), nature)
     faults = CrashesAt(crashes)
     failure = None
     with world.entered(), limits_replaced(SMALL):
@@ -102,27 +108,21 @@ def play(name: str, crashes: Sequence[int] = (), *, reads_are_atomic: bool = Tru
 
 
 def singles(name: str, variants: int = VARIANTS) -> Explored:
-    """A crash at every operation of a scenario, in both natures, with differently torn files."""
-    runs = (
-        _until_none_strikes(name, (), reads_are_atomic, variant)
-        for reads_are_atomic in (True, False)
-        for variant in range(variants)
-    )
+    """A crash at every operation of a scenario, in all natures, with differently torn files."""
+    runs = (_until_none_strikes(name, (), nature, variant) for nature in NATURES for variant in range(variants))
     return _explored(name, chain.from_iterable(runs))
 
 
 def pairs(name: str, first: int) -> Explored:
-    """A second crash at every operation of the lives that follow the first crash, in both natures."""
-    runs = (_until_none_strikes(name, (first,), reads_are_atomic) for reads_are_atomic in (True, False))
+    """A second crash at every operation of the lives that follow the first crash, in all natures."""
+    runs = (_until_none_strikes(name, (first,), nature) for nature in NATURES)
     return _explored(name, chain.from_iterable(runs))
 
 
-def _until_none_strikes(
-    name: str, before: tuple[int, ...], reads_are_atomic: bool, variant: int = 0
-) -> Iterator[Played]:
+def _until_none_strikes(name: str, before: tuple[int, ...], nature: Nature, variant: int = 0) -> Iterator[Played]:
     """Run with a crash at one operation after another, until a run has no further crash; that run is included."""
     for number in count():
-        played = play(name, (*before, number), reads_are_atomic=reads_are_atomic, variant=variant)
+        played = play(name, (*before, number), nature, variant=variant)
         yield played
         if played.struck < len(played.crashes):
             return

@@ -20,11 +20,12 @@ from oncelog.testing import checker, invariants
 from oncelog.testing.history import End, Ending
 from oncelog.testing.simulation.clients import number_of
 from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import NoFaults
 from oncelog.testing.simulation.producers import TransactionalClient
 from oncelog.testing.simulation.readers import ALL, ReadingClient, RecordedConsumer, fetch
 from oncelog.testing.simulation.sinks import QueryClient
-from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.testing.simulation.world import World
 from oncelog.types import IsolationLevel, TopicPartition
 from oncelog.znodes import paths
 

@@ -16,10 +16,11 @@ from oncelog.runtime import Log
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.files import ProcessFiles
 from oncelog.testing.simulation.scheduler import StrandLock
-from oncelog.testing.simulation.znodes import ProcessStore
 
 if TYPE_CHECKING:
+    from oncelog.testing.simulation.command_log import JudgedStore
     from oncelog.testing.simulation.world import World
+    from oncelog.testing.simulation.znodes import ProcessStore
 
 
 class Crashed(BaseException):
@@ -48,11 +49,17 @@ class Process:
         self.on_pause: Callable[[], None] = lambda: None
         self._stopped_until_ms = 0
         self.files = ProcessFiles(self, world.disk)
-        self._store = ProcessStore(self, world.znodes)
+        self._store: ProcessStore | JudgedStore | None = None
 
     def open(self) -> Log:
         """Open the log in this process."""
-        return runtime.open_with("/simulated", "memory", self._store, self.files, self, background=self)
+        return runtime.open_with("/simulated", "memory", self.store(), self.files, self, background=self)
+
+    def store(self) -> ProcessStore | JudgedStore:
+        """This process's znodes."""
+        if self._store is None:
+            self._store = self.world.znodes.opened_by(self)
+        return self._store
 
     def start(self, body: Callable[[], None], delay_ms: int = 0) -> None:
         """Run `body` as a strand of this process. A crash of the process does not fail the run."""

@@ -21,8 +21,9 @@ from oncelog.errors import (
 from oncelog.runtime import Log
 from oncelog.testing.history import End, Ending, Recorder, Stage, Write, Written
 from oncelog.testing.simulation.clients import Client, GaveUpError, persevere, untouched, value_of
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.testing.simulation.world import World
 from oncelog.types import ProducerIdAndEpoch, TopicPartition
 
 NOBODY = ProducerIdAndEpoch(2**62, 0)

@@ -30,7 +30,7 @@ _YOUNG = 1
 class Run(Protocol):
     """Runs one seed; must be a module's function, so that other processes find it by name."""
 
-    def __call__(self, seed: int, *, steps_kept: int | None = None) -> Outcome: ...
+    def __call__(self, seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = None) -> Outcome: ...
 
 
 @dataclass(slots=True)

@@ -15,12 +15,13 @@ from oncelog.errors import DataLossError, ProducerFencedError
 from oncelog.runtime import Log
 from oncelog.testing.history import End, Ending
 from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.laws import Cast
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.producers import Sending, TransactionalClient, TransactionalLife
 from oncelog.testing.simulation.readers import ALL, RecordedConsumer
 from oncelog.testing.simulation.sinks import QueryClient
-from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.testing.simulation.world import World
 from oncelog.types import IsolationLevel, TopicPartition
 
 SOURCE, TARGET = "in", "out"

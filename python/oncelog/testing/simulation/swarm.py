@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from types import ModuleType
 
@@ -19,14 +19,17 @@ from oncelog.coordinator import settler
 from oncelog.protocol import identities
 from oncelog.testing.simulation.clients import Client
 from oncelog.testing.simulation.copiers import CopyingClient
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, RandomFaults
 from oncelog.testing.simulation.laws import Cast, judge
 from oncelog.testing.simulation.producers import IdempotentClient, TransactionalClient
 from oncelog.testing.simulation.readers import PlanningClient, ReadingClient
 from oncelog.testing.simulation.sinks import BatchWriteClient, QueryClient
 from oncelog.testing.simulation.upkeep import DeletingClient, UpkeepClient
-from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+from oncelog.testing.simulation.world import Nature, World
 from oncelog.types import IsolationLevel
+from oncelog.znodes.replicated import snapshot as log_snapshots
+from oncelog.znodes.replicated import store as log_store
 
 STORY_STEPS, STORY_WIDTH = 30, 180
 """How many steps of the trace a failure shows."""
@@ -58,6 +61,9 @@ RATES: dict[Fault, tuple[float, ...]] = {
 
 OF_A_NETWORK = (Fault.STALE_READ, Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST)
 """Only stores with servers have these."""
+
+ON_LOG = 0.5
+"""The share of the seeds with atomic reads whose znodes are on a command log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +97,19 @@ class Outcome:
         return f"seed {self.seed}: {self.failure}\n{steps}\nagain: make sim SEEDS={self.seed}, or {again}"
 
 
-def run(seed: int, *, steps_kept: int | None = None) -> Outcome:
+def run(seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = None) -> Outcome:
     """Run one seed and check the result.
 
     Args:
         steps_kept: how many of the last steps the trace keeps; all by default.
+        is_on_log: see `Nature`; depends on the seed by default.
     """
     chance = Random(seed)
-    world = World(chance, _nature(chance), steps_kept=steps_kept)
+    nature, log_limits = on_log(seed, _nature(chance), is_on_log)
+    world = World(chance, nature, steps_kept=steps_kept)
     faults = _faults(world)
     failure = None
-    with world.entered(), limits_replaced(_small_limits(chance)):
+    with world.entered(), limits_replaced(_small_limits(chance) | log_limits):
         try:
             cast = _Staging(world).cast(faults)
             world.scheduler.run()
@@ -128,12 +136,31 @@ def _nature(chance: Random) -> Nature:
     )
 
 
+def on_log(seed: int, nature: Nature, is_on_log: bool | None) -> tuple[Nature, dict[str, object]]:
+    """Whether a seed's znodes are on a command log, and how soon snapshots of it are made.
+
+    This is drawn by itself, so that everything else of the seed stays the same.
+    """
+    chance = Random(f"command log of {seed}")
+    if is_on_log is None:
+        is_on_log = nature.reads_are_atomic and chance.random() < ON_LOG
+    if not is_on_log:
+        return nature, {}
+    small = {
+        "SAVED_EVERY": chance.choice((2, 10, 50, 200)),
+        "PART_BYTES": chance.choice((300, 900_000)),
+        "STARTS": chance.choice((1, 5)),
+    }
+    return replace(nature, reads_are_atomic=True, is_on_log=True), dict(small)
+
+
 def _faults(world: World) -> RandomFaults:
     """Some kinds of faults, each with its own rate."""
     chance, rates = world.chance, {}
     share = chance.choice((0.2, 0.5, 0.8))
     for fault, some in RATES.items():
-        possible = not (world.nature.reads_are_atomic and fault in OF_A_NETWORK)
+        has_network = world.nature.is_on_log or not world.nature.reads_are_atomic
+        possible = has_network or fault not in OF_A_NETWORK
         if chance.random() < share and possible:
             rates[fault] = chance.choice(some)
     return RandomFaults(chance, rates)
@@ -160,6 +187,9 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "PARTITIONS_PER_STEP": settler,
     "LAST_USABLE_EPOCH": identities,
     "GENERATION_KNOWN_MS": sender,
+    "SAVED_EVERY": log_store,
+    "PART_BYTES": log_snapshots,
+    "STARTS": log_snapshots,
 }
 """Limits that are not in the module `limits`."""
 

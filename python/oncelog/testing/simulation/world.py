@@ -16,14 +16,14 @@ from oncelog import randomness
 from oncelog.ports import Check, Create, Op, Set
 from oncelog.runtime import Log
 from oncelog.testing.history import Event, Recorder
+from oncelog.testing.simulation.command_log import SharedLog
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Faults, NoFaults, Operation
 from oncelog.testing.simulation.files import Disk
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.scheduler import Scheduler
 from oncelog.testing.simulation.znodes import SharedZnodes
 from oncelog.znodes import paths
-from oncelog.znodes.errors import MultiFailedError
-from oncelog.znodes.memory import MemoryZnodeStore
 
 STARTED_MS = 1_700_000_000_000
 """The store's wall clock at the start of a run."""
@@ -40,10 +40,6 @@ SLOWER = 50
 _FILE_NAME = re.compile(rb"[a-z]+/\d{8}-[0-9a-f]{32}\.avro")
 
 
-class LawBrokenError(Exception):
-    """A law is broken; the message says which one, and where."""
-
-
 class _RaisedErrors(logging.Handler):
     """Raises a broken law that upkeep only logs (so as not to fail the call that it follows), which ends the run."""
 
@@ -57,6 +53,7 @@ class Nature:
 
     Attributes:
         reads_are_atomic: whether a snapshot shows one moment (SQLite), or reads one znode after another (ZooKeeper).
+        is_on_log: whether each process has the product's own store on a command log, whose reads are atomic.
         latency_max_ms: of one operation.
         slow: the probability that an operation takes much longer.
         pause_max_ms: the longest pause of a process.
@@ -64,6 +61,7 @@ class Nature:
     """
 
     reads_are_atomic: bool = True
+    is_on_log: bool = False
     latency_max_ms: int = 0
     slow: float = 0.0
     pause_max_ms: int = 20_000
@@ -123,8 +121,7 @@ class World:
         self._processes: list[Process] = []
         self._recorders: dict[str, Recorder] = {}
         self._numbers: Counter[str] = Counter()
-        store = MemoryZnodeStore(now_ms=self.wall_ms)
-        self.znodes = SharedZnodes(store, reads_are_atomic=nature.reads_are_atomic)
+        self.znodes = SharedLog(self) if nature.is_on_log else SharedZnodes(self)
 
     # Processes
 
@@ -215,17 +212,12 @@ class World:
             digest.update(name.encode() + data)
         return digest.hexdigest()
 
-    def deliver_later(self, ops: Sequence[Op]) -> None:
-        """Let a request arrive some time later; nobody learns its outcome."""
+    def deliver_later(self, what: str, deliver: Callable[[], None]) -> None:
+        """Let a request to write znodes arrive some time later; nobody learns its outcome."""
 
         def arrive() -> None:
-            self.note(NETWORK, Operation.ZNODE_WRITE, ops[0].path)
-            try:
-                self.znodes.apply(ops)
-            except MultiFailedError:
-                self.counts["late requests refused"] += 1
-            else:
-                self.on_write(ops)
+            self.note(NETWORK, Operation.ZNODE_WRITE, what)
+            deliver()
 
         self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))
 

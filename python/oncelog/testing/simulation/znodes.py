@@ -22,6 +22,7 @@ from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
 
 if TYPE_CHECKING:
     from oncelog.testing.simulation.processes import Process
+    from oncelog.testing.simulation.world import World
 
 LAG_MAX = 6
 """How many writes a server may lag behind."""
@@ -39,11 +40,16 @@ class SharedZnodes:
         reads_are_atomic: see `Nature`.
     """
 
-    def __init__(self, store: MemoryZnodeStore, *, reads_are_atomic: bool) -> None:
-        self.store = store
+    def __init__(self, world: World) -> None:
+        self.store = MemoryZnodeStore(now_ms=world.wall_ms)
         self.writes = 0
-        self.reads_are_atomic = reads_are_atomic
+        self.reads_are_atomic = world.nature.reads_are_atomic
+        self._world = world
         self._past: deque[tuple[AbstractContextManager[ZnodeReader], ZnodeReader]] = deque()
+
+    def opened_by(self, process: Process) -> ProcessStore:
+        """A process's access."""
+        return ProcessStore(process, self)
 
     def apply(self, ops: Sequence[Op], is_fresh: IsFresh = always_fresh) -> None:
         """Apply a multi."""
@@ -52,6 +58,19 @@ class SharedZnodes:
         else:
             self._apply_and_remember(ops, is_fresh)
         self.writes += 1
+
+    def apply_later(self, ops: Sequence[Op]) -> None:
+        """Let a multi arrive some time later."""
+
+        def arrive() -> None:
+            try:
+                self.apply(ops)
+            except MultiFailedError:
+                self._world.counts["late requests refused"] += 1
+            else:
+                self._world.on_write(ops)
+
+        self._world.deliver_later(ops[0].path, arrive)
 
     def past(self, writes: int) -> ZnodeReader:
         """What a server shows that has only the first `writes` writes."""
@@ -153,14 +172,14 @@ class ProcessStore(Transacting):
             _refuse(ops)
         if fault in (Fault.LOST_REQUEST, Fault.DELAYED_REQUEST):
             if fault is Fault.DELAYED_REQUEST:
-                self._process.world.deliver_later(ops)
+                self._shared.apply_later(ops)
             raise self._unknown()
         self._shared.apply(ops, is_fresh)
         self._process.world.on_write(ops)
         if fault is Fault.CRASH_AFTER:
             self._process.die_after()
         if fault is Fault.REPEATED_REQUEST:
-            self._process.world.deliver_later(ops)
+            self._shared.apply_later(ops)
         if fault is Fault.LOST_REPLY:
             raise self._unknown()
         self._seen = self._shared.writes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -50,9 +51,8 @@ class Replica:
         senders: their last batches.
 
     Attributes:
-        snapshots: positions of the whole snapshots among the entries that were applied, in the order in which they
-            became whole.
-        unsaved: entries since the newest of them.
+        snapshots: positions of the whole snapshots among the entries that were applied, in ascending order.
+        unsaved: entries since one of them became whole.
     """
 
     def __init__(
@@ -111,8 +111,7 @@ class Replica:
         if part.number == self._parts.get(snapshot, 0):
             self._parts[snapshot] = part.number + 1
             if part.number + 1 == part.count:
-                del self._parts[snapshot]
-                self.snapshots.append(part.position)
+                insort(self.snapshots, part.position)  # one whose writer stood still is whole late
                 self.unsaved = 0
 
     def _carry_out(self, ops: Sequence[Op]) -> tuple[int, str, str] | None:

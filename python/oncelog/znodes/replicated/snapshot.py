@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oncelog.errors import CorruptDataError
+from oncelog.errors import CorruptDataError, StoreUnavailableError
 from oncelog.ports import Stat, Znode
 from oncelog.znodes.replicated.command import Batch, Part, decode, packed, unpacked
 from oncelog.znodes.replicated.port import BEGINNING, CommandLog, Entry, TrimmedError
@@ -30,14 +30,17 @@ def load(log: CommandLog) -> Replica:
 
     Raises:
         CorruptDataError: its first entries are gone, and no snapshot says what they did.
+        StoreUnavailableError: whenever it was about to be read, it was trimmed.
     """
     for left in reversed(range(STARTS)):
         start = log.start()
         try:
             entries = log.read(start)
-        except TrimmedError:
+        except TrimmedError as trimmed:
             if not left:
-                raise
+                raise StoreUnavailableError(
+                    "the command log is trimmed faster than it can be read: make the same call again", start=start
+                ) from trimmed
         else:
             break
     found = [(entry, decode(entry)) for entry in entries]

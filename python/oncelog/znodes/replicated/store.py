@@ -14,12 +14,19 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import uuid4
 
-from oncelog.errors import IllegalStateTransitionError, OncelogError, OutcomeUnknownError, RetriableError, ensure
+from oncelog import randomness
+from oncelog.errors import (
+    CorruptDataError,
+    IllegalStateTransitionError,
+    OncelogError,
+    OutcomeUnknownError,
+    RetriableError,
+    ensure,
+)
 from oncelog.limits import MULTI_MAX_BYTES
 from oncelog.ports import Check, Op, Timing, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING
@@ -33,6 +40,9 @@ from oncelog.znodes.tree import Tree
 
 SAVED_EVERY: Final = 5_000
 """Entries between two snapshots: what somebody who opens the store has to replay at most, twice over."""
+
+
+Locks = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(eq=False, slots=True)
@@ -61,15 +71,19 @@ class ReplicatedZnodeStore(Transacting):
     Args:
         connect: opens the log. Picklable, if the store is to be.
         timing: of `transact`; the times of znodes are the log's.
+        lock: makes the locks between threads.
     """
 
     reads_are_atomic = True
 
-    def __init__(self, connect: Callable[[], CommandLog], timing: Timing = SYSTEM_TIMING) -> None:
+    def __init__(
+        self, connect: Callable[[], CommandLog], timing: Timing = SYSTEM_TIMING, lock: Locks = threading.Lock
+    ) -> None:
         self.timing = timing
         self._connect = connect
+        self._lock = lock
         self._is_closed = False
-        self._connection = _Connection(connect())
+        self._connection = _Connection(connect(), lock)
 
     def get(self, path: str) -> Znode | None:
         with self.snapshot() as tree:
@@ -122,7 +136,7 @@ class ReplicatedZnodeStore(Transacting):
         if self._is_closed:
             raise IllegalStateTransitionError("the znode store is closed")
         if not self._connection.is_of_this_process:
-            self._connection = _Connection(self._connect())
+            self._connection = _Connection(self._connect(), self._lock)
         return self._connection
 
 
@@ -132,15 +146,15 @@ class _Connection:
     Nothing of it survives a fork: its locks may be held by threads that the child does not have.
     """
 
-    def __init__(self, log: CommandLog) -> None:
+    def __init__(self, log: CommandLog, lock: Locks) -> None:
         self._log = log
         self._replica = load(log)
         self._pid = os.getpid()
-        self._sender = uuid4().hex
+        self._sender = randomness.random_id()
         self._number = 0
         self._waiting: deque[_Waiting] = deque()
-        self._appending = threading.Lock()
-        self._using = threading.Lock()  # the log and the replica
+        self._appending = lock()
+        self._using = lock()  # the log and the replica
 
     @property
     def is_of_this_process(self) -> bool:
@@ -205,13 +219,21 @@ class _Connection:
             raise OutcomeUnknownError(
                 "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
             ) from problem
-        last = self._replica.senders[self._sender]
-        ensure(last.number == self._number, "an entry that was acknowledged is read", number=self._number)
+        last = self._replica.senders.get(self._sender)
+        if last is None:
+            raise OutcomeUnknownError(
+                "this process stood still until the command log forgot how its write went: run the same step again"
+            )
+        if last.number != self._number:
+            raise CorruptDataError(
+                "the command log lost an entry that it had acknowledged: restore it from a backup",
+                position=self._replica.position,
+            )
         return last.problems()
 
     def _save_now_and_then(self) -> None:
         """Keep the log short. What fails here is done behind a later append."""
-        with self._using, suppress(RetriableError, OutcomeUnknownError, TrimmedError):
+        with self._using, suppress(RetriableError, OutcomeUnknownError):
             if self._replica.unsaved < SAVED_EVERY:
                 return
             for part in parts(self._replica, self._sender):

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from oncelog.errors import CorruptDataError, OutcomeUnknownError, UnsupportedFormatError
+from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError, UnsupportedFormatError
 from oncelog.limits import TOMBSTONE_MS
 from oncelog.ports import Create, Delete, Op, Set
 from oncelog.znodes.replicated import snapshot
@@ -145,11 +145,22 @@ def test_a_log_that_is_not_the_one_its_writers_read_is_refused(log: MemoryLog, w
     for ops in HISTORY:
         writer.write(ops)
     if damage == "lost":
-        del log.entries[1]
+        del log.entries[-2]
     elif damage == "changed":
         log.entries[1] = log.entries[1]._replace(body=encode(Batch("writer", 2, 0, load(log).chain, [[]])))
     else:
         log.entries[:2] = [Entry(0, 0, encode(Batch("x", 1, -1, 0, [])))] * 2
+
+    with pytest.raises(CorruptDataError, match="not the one that its writers read"):
+        load(log)
+
+
+def test_a_change_is_noticed_though_what_was_changed_is_never_compared_itself(log: MemoryLog, writer: Writer) -> None:
+    writer.write(HISTORY[0])
+    writer.save(load(log), torn=True)
+    writer.write(HISTORY[1])
+    assert isinstance(decode(log.entries[2]), Part), "the batch compares what was read last: another part"
+    log.entries[1] = log.entries[1]._replace(body=encode(Part(0, "writer", 0, 9, b"changed")))
 
     with pytest.raises(CorruptDataError, match="not the one that its writers read"):
         load(log)
@@ -166,7 +177,11 @@ def test_a_torn_snapshot_is_as_none(log: MemoryLog, writer: Writer) -> None:
         load(log)
 
 
-def test_snapshots_of_two_writers_at_a_time_are_both_whole(log: MemoryLog, writer: Writer) -> None:
+@pytest.mark.parametrize("part_bytes", [50, snapshot.PART_BYTES], ids=["in parts", "in one"])
+def test_snapshots_of_two_writers_at_a_time_are_both_whole(
+    log: MemoryLog, writer: Writer, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PART_BYTES", part_bytes)
     writer.write(HISTORY[0])
     saved = load(log)
     for ours, others in zip(parts(saved, "writer"), parts(saved, "other"), strict=True):
@@ -270,3 +285,44 @@ def test_a_trim_beyond_what_a_client_read_is_no_loss_to_it(log: MemoryLog, write
 
     assert store.children("/") == ["a", "c"]
     assert log.start() > BEGINNING
+
+
+def test_a_snapshot_that_is_whole_late_does_not_count_as_the_newest(log: MemoryLog, writer: Writer) -> None:
+    """So the log is trimmed up to the one before the newest, and not further."""
+    writer.write(HISTORY[0])
+    late = load(log)
+    writer.write(HISTORY[1])
+    writer.save(load(log))
+    Writer(log, "who stood still").save(late)
+
+    assert load(log).snapshots == [0, 1]
+
+
+def test_a_log_that_is_trimmed_whenever_it_is_read_is_unavailable_and_an_append_to_it_unknown() -> None:
+    class HastyLog(MemoryLog):
+        def read(self, after: int) -> Sequence[Entry]:
+            if self.entries:
+                raise TrimmedError("trimmed meanwhile")
+            return []
+
+    store = ReplicatedZnodeStore(HastyLog)
+    with pytest.raises(OutcomeUnknownError):
+        store.multi([Create("/a")])
+    with pytest.raises(StoreUnavailableError, match="trimmed faster than it can be read"):
+        store.get("/a")
+
+
+def test_who_stood_still_until_it_was_forgotten_does_not_know_how_its_append_went(writer: Writer) -> None:
+    class SlowLog(MemoryLog):
+        def append(self, body: bytes) -> None:
+            super().append(body)
+            if len(self.entries) == 1:
+                later = encode(Batch("other", 1, 0, load(self).chain, [[Create("/b")]]))
+                self.entries.append(Entry(1, TOMBSTONE_MS + 1, later))
+                Writer(self, "other").save(load(self))
+                self.trim(1)
+
+    store = ReplicatedZnodeStore(SlowLog)
+    with pytest.raises(OutcomeUnknownError, match="stood still"):
+        store.multi([Create("/a")])
+    assert store.children("/") == ["a", "b"]

@@ -1,13 +1,17 @@
-"""The simulation's way to the znodes, in both natures, is a store like any other: it passes their contract."""
+"""The simulation's way to the znodes, in each nature, is a store like any other: it passes their contract."""
 
 from __future__ import annotations
 
 from oncelog.testing.znode_store_contract import AtomicReadsContract, ZnodeStoreContract
-from tests.unit.znodes.worlds import SimulatedLiveReadsWorld, SimulatedWorld
+from tests.unit.znodes.worlds import SimulatedLiveReadsWorld, SimulatedLogWorld, SimulatedWorld
 
 
 class TestSimulatedStore(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedWorld
+
+
+class TestSimulatedLog(ZnodeStoreContract, AtomicReadsContract):
+    world_class = SimulatedLogWorld
 
 
 class TestSimulatedLiveReads(ZnodeStoreContract):

@@ -17,7 +17,6 @@ from oncelog.errors import TransactConflictError
 from oncelog.ports import Create, Timing, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.testing.simulation.world import Nature
 from oncelog.testing.simulation.world import World as SimulatedProcesses
-from oncelog.testing.simulation.znodes import ProcessStore
 from oncelog.testing.znode_store_contract.worlds import (
     FakeTime,
     StoreWorld,
@@ -87,14 +86,14 @@ class ZookeeperWorld(StoreWorld):
 class SimulatedWorld(StoreWorld):
     """The simulation's store without faults: each client is a process, those at work side by side are strands."""
 
-    reads_are_atomic = True
+    nature = Nature(latency_max_ms=3)
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._world = SimulatedProcesses(Random(0), Nature(reads_are_atomic=self.reads_are_atomic, latency_max_ms=3))
+        self._world = SimulatedProcesses(Random(0), self.nature)
 
     def open(self, timing: Timing) -> ZnodeStore:
-        store = ProcessStore(self._world.process("client"), self._world.znodes)
+        store = self._world.process("client").store()
         if timing is not SYSTEM_TIMING:  # else it has the simulated one
             store.timing = timing
         return store
@@ -112,7 +111,11 @@ class SimulatedWorld(StoreWorld):
 
 
 class SimulatedLiveReadsWorld(SimulatedWorld):
-    reads_are_atomic = False
+    nature = Nature(reads_are_atomic=False, latency_max_ms=3)
+
+
+class SimulatedLogWorld(SimulatedWorld):
+    nature = Nature(is_on_log=True, latency_max_ms=3)
 
 
 WORLDS: dict[str, type[StoreWorld]] = {"memory": MemoryWorld, "live-reads": LiveReadsWorld, "sqlite": SqliteWorld}

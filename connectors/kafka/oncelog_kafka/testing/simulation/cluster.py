@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from oncelog.ports import ZnodeReader
 from oncelog.protocol.batch_ledger import QueryLedger
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import NETWORK, STARTED_MS, LawBrokenError, World
+from oncelog.testing.simulation.world import NETWORK, STARTED_MS, World
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Transaction
 from oncelog_kafka.patience import PatientBrokers

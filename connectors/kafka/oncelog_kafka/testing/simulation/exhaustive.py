@@ -12,11 +12,12 @@ from oncelog import crash_points
 from oncelog.errors import AbortableError, FatalError, OutcomeUnknownError, RetriableError
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.clients import GaveUpError
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.exhaustive import Explored
 from oncelog.testing.simulation.faults import OF_OPERATION, Fault, NoFaults, Operation, StrikesAt
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.swarm import described
-from oncelog.testing.simulation.world import LawBrokenError, Nature, World
+from oncelog.testing.simulation.world import Nature, World
 from oncelog_kafka.participants import ONGOING
 from oncelog_kafka.testing.brokers import Settings
 from oncelog_kafka.testing.simulation.cluster import GuardedCluster

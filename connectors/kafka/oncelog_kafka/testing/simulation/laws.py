@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from oncelog.limits import TRANSACT_DEADLINE_MS
 from oncelog.ports import Create, Op, Set
 from oncelog.testing.simulation.clients import number_of
-from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, STARTED_MS, LawBrokenError, World
+from oncelog.testing.simulation.errors import LawBrokenError
+from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, STARTED_MS, World
 from oncelog.types import Outcome
 from oncelog_kafka.kafka_rounds import KafkaRound, decode_round
 from oncelog_kafka.ledger import KAFKA_LEDGERS

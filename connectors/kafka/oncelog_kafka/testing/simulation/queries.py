@@ -13,8 +13,9 @@ from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.simulation.clients import Client, GaveUpError, persevere
+from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.world import LawBrokenError, World
+from oncelog.testing.simulation.world import World
 from oncelog.types import TopicPartition
 from oncelog_kafka import options, stepwise
 from oncelog_kafka.errors import ParticipantLostError

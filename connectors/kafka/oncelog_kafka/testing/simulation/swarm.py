@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from oncelog.testing.simulation.faults import Fault, NoFaults, RandomFaults
-from oncelog.testing.simulation.swarm import Outcome, described
+from oncelog.testing.simulation.swarm import Outcome, described, limits_replaced, on_log
 from oncelog.testing.simulation.world import Nature, World
 from oncelog_kafka.testing.brokers import SHARDS, Settings
 from oncelog_kafka.testing.simulation.cluster import GuardedCluster
@@ -44,12 +44,15 @@ LASTS_MS = 300_000
 LOOKS = 20
 
 
-def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None) -> Outcome:
+def run(
+    seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None, is_on_log: bool | None = None
+) -> Outcome:
     """Run one seed and check the result.
 
     Args:
         is_stepwise: see `Traits`; depends on the seed by default.
         steps_kept: how many of the last steps the trace keeps; all by default.
+        is_on_log: see `Nature`; depends on the seed by default.
     """
     chance = Random(seed)
     nature = Nature(
@@ -59,13 +62,14 @@ def run(seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = 
         pause_max_ms=chance.choice((1_000, 20_000, 200_000)),
         jump_max_ms=chance.choice((1_000, 60_000, 3_600_000)),
     )
+    nature, log_limits = on_log(seed, nature, is_on_log)
     world = World(chance, nature, steps_kept=steps_kept)
     share = chance.choice((0.2, 0.5, 0.8))
     faults = RandomFaults(
         chance, {fault: chance.choice(some) for fault, some in RATES.items() if chance.random() < share}
     )
     failure = None
-    with world.entered():
+    with world.entered(), limits_replaced(log_limits):
         try:
             drawn = Random(f"steps of {seed}").random() < STEPWISE  # a separate Random, so that all else stays the same
             _play(world, faults, is_stepwise=drawn if is_stepwise is None else is_stepwise)
