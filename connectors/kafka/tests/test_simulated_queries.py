@@ -61,7 +61,7 @@ def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(
 
 def test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused() -> None:
     """The law is in the run: whoever takes it for the decided one breaks it."""
-    outcome = run(3)
+    outcome = run(68)
 
     assert outcome.failure is None
     assert outcome.world.counts["batches planned anew"] > 0
