@@ -3,8 +3,8 @@
 The rows of an aborted transaction come again in the next one, so each row is committed once, in the order of the CSV.
 Each transaction stays open for a while with rows in the log, so that the query always plans beside an undecided one.
 
-The loader slows down as it comes to the end, so that there are flights left until the last kill, however slow the
-machine; told to hurry, it writes what is left at once.
+The loader slows down as it comes to the end, so that there are flights left at the last kill on a slow machine, too:
+they last for 20 minutes. Told to hurry, it writes what is left at once.
 
 Run as ``python -m flights.loader <folder> [<znodes>]``.
 """
@@ -29,8 +29,8 @@ ABORT_EVERY = 5
 """One transaction in so many is aborted."""
 
 ROWS_PER_S = 2000
-REST_S = 30.0
-"""What is left lasts at least this long, at a falling rate."""
+SLOWED_ROWS = 60_000
+"""With fewer left, the rate falls with the square of what is left: the fewer there are, the longer they last."""
 
 TRANSACTION_S = 0.25
 HURRIED_ROWS = 20_000
@@ -62,7 +62,8 @@ def read_report(path: Path) -> Report:
 
 def rows_of_next_transaction(left: int, *, is_hurried: bool) -> int:
     """How many of the rows that are left go into the next transaction."""
-    wanted = HURRIED_ROWS if is_hurried else int(min(ROWS_PER_S, left / REST_S) * TRANSACTION_S)
+    slowed = ROWS_PER_S * min(1.0, left / SLOWED_ROWS) ** 2
+    wanted = HURRIED_ROWS if is_hurried else int(slowed * TRANSACTION_S)
     return min(left, max(wanted, 1))
 
 

@@ -18,18 +18,19 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from tests.style.tree import ROOT
 from tests.support.docs.blocks import programs
 from tests.support.spark.queries import forget_last_commit
-from tests.support.spark.spark_home import environment
+from tests.support.spark.spark_home import environment, jvm_options
 
 
 def test_the_tests_that_the_page_shows_pass_in_a_folder_that_holds_nothing_else(tmp_path: Path) -> None:
     target, tests = programs(ROOT / "docs/guides/extending-target.md")
     (tmp_path / "json_folder_target.py").write_text(target.code)
     (tmp_path / "test_json_folder_target.py").write_text(tests.code)
+    quick = f"--master local[2] --conf spark.ui.enabled=false --driver-java-options '{jvm_options()}' pyspark-shell"
 
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=tmp_path,
-        env={**os.environ, **environment()},
+        env={**os.environ, **environment(), "PYSPARK_SUBMIT_ARGS": quick},
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,7 @@ from flights.folders import FLIGHTS, Folders
 from flights.loader import Loader, read_report, rows_of_next_transaction
 
 COUNT = 150_000
+TWENTY_MINUTES_S = 1_200
 
 
 def numbered(count: int) -> pa.Table:
@@ -50,6 +51,7 @@ def test_transactions_end_exactly_with_the_last_row() -> None:
     assert min(sizes) == 1
     assert max(sizes) == int(loader.ROWS_PER_S * loader.TRANSACTION_S)
     assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) * loader.TRANSACTION_S > TWENTY_MINUTES_S, "on a slow machine the last kill needs flights, too"
 
 
 def test_a_hurried_loader_writes_what_is_left_in_a_few_transactions() -> None:
