@@ -71,9 +71,15 @@ class PartitionLog:
                 return entries
 
     def append(self, body: bytes) -> None:
-        what = "an entry of the command log was not acknowledged"
+        sent = 0
+
+        def produce() -> str:
+            nonlocal sent
+            sent += 1
+            return self._requests.produce(self._topic, body)
+
         try:
-            answer = self._patiently(what, lambda: self._requests.produce(self._topic, body))
+            answer = self._patiently("an entry of the command log was not acknowledged", produce)
         except BrokerUnavailableError as problem:
             raise OutcomeUnknownError(
                 "the Kafka brokers did not acknowledge an entry of the command log: run the same step again",
@@ -81,7 +87,15 @@ class PartitionLog:
                 reason=str(problem),
             ) from problem
         if answer != "NONE":
-            raise refusal(answer, "the command log takes no entry", topic=self._topic)
+            refused = refusal(answer, "the command log takes no entry", topic=self._topic)
+            if sent > 1:
+                raise OutcomeUnknownError(
+                    "the Kafka brokers refuse an entry of the command log that was sent before without an answer: "
+                    "correct what they refuse, then run the same step again",
+                    topic=self._topic,
+                    reason=str(refused),
+                ) from refused
+            raise refused
 
     def trim(self, position: int) -> None:
         with suppress(BrokerUnavailableError):

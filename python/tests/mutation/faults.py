@@ -1933,6 +1933,34 @@ COMMAND_LOG = [
         "            self._replica.position = found.position",
         ("simulation/test_command_log_interleavings.py",),
     ),
+    Fault(
+        "a topic that was created again is not told from the one before",
+        KAFKA + "oncelog_kafka/partition_log.py",
+        "            self._compare(found)\n",
+        "",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
+    Fault(
+        "a topic that lost its newest entries is taken for one that was trimmed",
+        KAFKA + "oncelog_kafka/partition_log.py",
+        "        if offset <= self.start():\n",
+        "        if True:\n",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
+    Fault(
+        "a read of the command log ends with its first page",
+        KAFKA + "oncelog_kafka/partition_log.py",
+        "            if after + 1 >= found.high_watermark:\n",
+        "            if True:\n",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
+    Fault(
+        "an append that is refused behind a try without an answer is called not made",
+        KAFKA + "oncelog_kafka/partition_log.py",
+        "            if sent > 1:\n",
+        "            if False:\n",
+        (KAFKA + "tests/test_simulated_partition.py",),
+    ),
 ]
 
 FAULTS = [

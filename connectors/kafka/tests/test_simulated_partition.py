@@ -1,0 +1,132 @@
+"""The command log in a simulated partition: answers that say nothing, pages, trims, topics that are created again."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import cast
+
+import pytest
+
+from oncelog.errors import CorruptDataError, OutcomeUnknownError
+from oncelog.ports import Create
+from oncelog.testing.znode_store_contract.worlds import FakeTime
+from oncelog.znodes.replicated import store
+from oncelog.znodes.replicated.port import Entry
+from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.partition_log import PartitionLog
+from oncelog_kafka.ports import Fetched, PartitionRequests
+
+
+class Partition:
+    """Partition 0 of a topic. It gives out two records at a time.
+
+    Attributes:
+        answers: to the next requests to append; later ones are acknowledged.
+        trimmed_behind: the partition is trimmed up to here once the first page of a read was given out.
+    """
+
+    def __init__(self) -> None:
+        self.topic_id = "first"
+        self.bodies: list[bytes] = []
+        self.first = 0
+        self.answers: deque[str] = deque()
+        self.trimmed_behind = 0
+
+    def fetch(self, topic: str, offset: int) -> Fetched | str:
+        if not self.first <= offset <= len(self.bodies):
+            return "OFFSET_OUT_OF_RANGE"
+        found = [Entry(at, 0, self.bodies[at]) for at in range(offset, len(self.bodies))][:2]
+        self.first = max(self.first, self.trimmed_behind)
+        return Fetched(self.topic_id, found, len(self.bodies))
+
+    def produce(self, topic: str, body: bytes) -> str:
+        answer = self.answers.popleft() if self.answers else "NONE"
+        if answer == "no answer":
+            raise BrokerUnavailableError("no answer")
+        if answer in ("NONE", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"):
+            self.bodies.append(body)
+        return answer
+
+    def earliest(self, topic: str) -> int:
+        return self.first
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        self.first = max(self.first, offset)
+
+    def close(self) -> None: ...
+
+    def opened(self) -> ReplicatedZnodeStore:
+        """A client's store."""
+        requests = cast(PartitionRequests, self)
+        return ReplicatedZnodeStore(lambda: PartitionLog(requests, "ledger", FakeTime()))
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return Partition()
+
+
+def test_an_append_whose_answer_says_nothing_is_sent_again_and_counts_once(partition: Partition) -> None:
+    partition.answers.extend(["NOT_ENOUGH_REPLICAS_AFTER_APPEND", "no answer", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"])
+    partition.opened().multi([Create("/a")])
+
+    assert len(partition.bodies) == 3
+    assert partition.opened().children("/") == ["a"]
+
+
+def test_an_append_that_is_refused_at_its_first_try_was_not_made(partition: Partition) -> None:
+    partition.answers.append("TOPIC_AUTHORIZATION_FAILED")
+
+    with pytest.raises(BrokerAccessError, match="takes no entry"):
+        partition.opened().multi([Create("/a")])
+
+
+def test_an_append_that_is_refused_behind_a_try_without_an_answer_may_have_been_made(partition: Partition) -> None:
+    partition.answers.extend(["NOT_ENOUGH_REPLICAS_AFTER_APPEND", "TOPIC_AUTHORIZATION_FAILED"])
+
+    with pytest.raises(OutcomeUnknownError, match="was sent before without an answer"):
+        partition.opened().multi([Create("/a")])
+    assert partition.opened().children("/") == ["a"]
+
+
+def test_a_read_goes_on_to_the_end_though_it_is_trimmed_between_two_pages(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "SAVED_EVERY", 3)
+    reader, writer = partition.opened(), partition.opened()
+    names = [str(number) for number in range(9)]
+    for name in names[:2]:
+        writer.multi([Create(f"/{name}")])
+    start = partition.first
+    for name in names[2:]:
+        writer.multi([Create(f"/{name}")])
+    partition.first, partition.trimmed_behind = start, partition.first
+
+    assert reader.children("/") == names
+    assert partition.first == partition.trimmed_behind > start
+
+
+@pytest.mark.parametrize("entries", [1, 2, 5])
+def test_another_topic_of_the_name_is_refused_however_long_it_is(partition: Partition, entries: int) -> None:
+    """Two entries were read of the first one."""
+    client = partition.opened()
+    for name in ("a", "b"):
+        client.multi([Create(f"/{name}")])
+    partition.topic_id, partition.bodies = "second", []
+    stranger = partition.opened()
+    for number in range(entries):
+        stranger.multi([Create(f"/{number}")])
+
+    with pytest.raises(CorruptDataError, match="created again"):
+        client.children("/")
+
+
+def test_a_topic_that_lost_its_newest_entries_is_refused_by_whoever_read_them(partition: Partition) -> None:
+    client = partition.opened()
+    client.multi([Create("/a")])
+    client.multi([Create("/b")])
+    del partition.bodies[1:]
+
+    with pytest.raises(CorruptDataError, match="lost its newest entries"):
+        client.children("/")
