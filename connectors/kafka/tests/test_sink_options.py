@@ -74,8 +74,8 @@ def test_a_prefix_and_a_sink_name_are_one_name_in_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("name", ["topic", "transactionalIdPrefix", "sinkName", "groupId", "kafka.client.id", "\ud83d"])
-def test_half_a_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match="half a surrogate pair") as error:
+def test_an_unpaired_surrogate_is_refused_in_an_error_that_can_be_printed(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="an unpaired surrogate") as error:
         options.parse({**LEAST, name: "name\udce9"})
 
     str(error.value).encode()

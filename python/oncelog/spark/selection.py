@@ -94,13 +94,13 @@ class Selection:
         self._tell(
             partition,
             "the options no longer select a partition that the query reads",
-            "select it again, or start with a new checkpoint; failOnDataLoss=false leaves it out, at its position",
+            "select it again, or start with a new checkpoint; failOnDataLoss=false leaves it out and keeps its position",
         )
 
-    def _tell(self, partition: TopicIdPartition, what: str, way_on: str) -> None:
+    def _tell(self, partition: TopicIdPartition, what: str, remedy: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{what}; {way_on}",
+                f"{what}; {remedy}",
                 topic=partition.topic,
                 topic_id=partition.topic_id,
                 partition=partition.partition,

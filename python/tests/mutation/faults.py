@@ -1711,9 +1711,9 @@ CONNECTOR = [
         ("unit/spark/test_options.py",),
     ),
     Fault(
-        "half a surrogate is passed on",
+        "an unpaired surrogate is passed on",
         "spark/kit/options.py",
-        """if _HALF_SURROGATE.search(f"{name}{raw}"):""",
+        """if _UNPAIRED_SURROGATE.search(f"{name}{raw}"):""",
         "if False:",
         (KAFKA + "tests/test_sink_options.py",),
     ),

@@ -149,7 +149,7 @@ class Given:
         return {"did_you_mean": names[near[0]]} if near else {}
 
 
-_HALF_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPAIRED_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def as_text(name: str, raw: object) -> str:
@@ -164,9 +164,11 @@ def as_text(name: str, raw: object) -> str:
         raise InvalidOptionError(
             "the option's value must be text, a whole number of 64 bits or a bool", option=name, value=raw
         )
-    if _HALF_SURROGATE.search(f"{name}{raw}"):
+    if _UNPAIRED_SURROGATE.search(f"{name}{raw}"):
         raise InvalidOptionError(
-            "the option's name or value contains half a surrogate pair, which cannot be encoded", option=name, value=raw
+            "the option's name or value contains an unpaired surrogate, which UTF-8 cannot encode",
+            option=name,
+            value=raw,
         )
     return str(raw)
 
