@@ -2,8 +2,9 @@
 
 The process runs `io.oncelog.kafka.control.Main` from the connector's jar. It is a separate process because the driver,
 the commands and Spark's Python workers share no JVM. Each request is one line of JSON, and so is its answer; the first
-line contains the settings. The process ends when its input or its parent does. If it died, the next request starts it
-again.
+line contains the settings. The process ends when its input or its parent does. If it died, or was killed because it did
+not answer, the next request starts it again. What became of the request is unknown then, as if a broker had not
+answered.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +32,10 @@ from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
 
 _CLASS = "io.oncelog.kafka.control.Main"
 _STOP_S = 10
+
+ANSWER_S = 300
+"""How long the process may take to answer. Java gives up on brokers far earlier: one that takes longer does not run."""
+
 _NEVER_COMMITTED = -1
 
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
@@ -140,6 +146,10 @@ class ControlRequests:
     def _exchange(self, process: subprocess.Popen[bytes], request: Mapping[str, object]) -> Any:
         if process.stdin is None or process.stdout is None:
             raise BrokerUnavailableError("the process of the driver's Kafka client is closed")
+        began_s = time.monotonic()
+        overdue = threading.Timer(ANSWER_S, process.kill)  # ends a wait for the answer, and one for room in the pipe
+        overdue.daemon = True
+        overdue.start()
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
@@ -150,9 +160,16 @@ class ControlRequests:
                 line = b""
             else:
                 raise
+        finally:
+            overdue.cancel()
+            overdue.join()
         if not line.endswith(b"\n"):
             self._stop()
-            raise BrokerUnavailableError("the process of the driver's Kafka client ended", exit_code=process.returncode)
+            is_late = time.monotonic() - began_s >= ANSWER_S
+            ended = "did not answer, and was killed" if is_late else "ended"
+            raise BrokerUnavailableError(
+                f"the process of the driver's Kafka client {ended}", exit_code=process.returncode
+            )
         answer = json.loads(line)
         if "failure" in answer:
             kind, what = _ERRORS[answer["failure"]]

@@ -20,6 +20,7 @@ from kafka.protocol.metadata import CoordinatorType
 
 from oncelog.errors import UsageError
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_kafka import control as control_module
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaRequests
 from oncelog_kafka.control import ControlRequests
@@ -99,8 +100,32 @@ def test_what_the_process_cannot_answer_passes(control: ControlRequests) -> None
             asked = asking.submit(control.init, [fresh_name("stopped")], 60_000)
             until(lambda: unread(control) > 0)
         finally:
-            os.kill(pid, signal.SIGKILL)  # whoever waits for its answer would wait for ever
+            os.kill(pid, signal.SIGKILL)
         assert asked.result(30) == ["NETWORK_EXCEPTION"]
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+def test_a_process_that_does_not_answer_is_replaced(
+    control: ControlRequests, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Small requests wait for their answer, large ones for room in the pipe."""
+    stopped, name = stop(control), fresh_name("stopped")
+    with monkeypatch.context() as patient:
+        patient.setattr(control_module, "ANSWER_S", 0.5)
+        assert control.init([name] * count, 60_000) == ["NETWORK_EXCEPTION"] * count
+
+    PatientBrokers(control, SYSTEM_CLOCK).fence([name], 60_000)
+    assert pid_of(control) != stopped
+
+
+def test_a_process_that_does_not_answer_is_named_in_the_error(
+    control: ControlRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(control)
+    monkeypatch.setattr(control_module, "ANSWER_S", 0.5)
+
+    with pytest.raises(BrokerUnavailableError, match="Kafka client did not answer, and was killed"):
+        control.list_ids([])
 
 
 @pytest.mark.programs
@@ -143,6 +168,14 @@ def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(time
 def pid_of(control: ControlRequests) -> int:
     assert control._process is not None
     return control._process.pid
+
+
+def stop(control: ControlRequests) -> int:
+    """Stop the process; returns its id."""
+    pid = pid_of(control)
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: is_stopped(pid))
+    return pid
 
 
 def is_stopped(pid: int) -> bool:
