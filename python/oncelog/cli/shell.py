@@ -89,7 +89,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: object)
 
 
 def _shared_options() -> list[click.Parameter]:
-    """The options of `Settings`. The program and each command have them, so that they may be given anywhere."""
+    """The options of `Settings`. Groups and commands have them, so that they may be given anywhere."""
     return [
         parameters.shared("--path", _remember, metavar="DIR", help=f"The log's folder. [env: {PATH_VARIABLE}]"),
         parameters.shared(
@@ -105,11 +105,12 @@ def _shared_options() -> list[click.Parameter]:
     ]
 
 
-class _Exemplified(click.Command):
-    """A command or group whose help ends with an example: lines of shell that can be copied."""
+class _Shared(click.Command):
+    """A command or group with the shared options. Its help ends with an example: lines of shell that can be copied."""
 
     def __init__(self, *args: Any, example: str, **settings: Any) -> None:
         super().__init__(*args, **settings)
+        self.params = [*self.params, *_shared_options()]
         self.example = example
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -119,12 +120,8 @@ class _Exemplified(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-class Command(_Exemplified):
-    """A command that also has the shared options."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.params = [*self.params, *_shared_options()]
+class Command(_Shared):
+    """A command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. An error names the commands of the same group that have the unknown option."""
@@ -137,7 +134,7 @@ class Command(_Exemplified):
             _refer(problem, [f"{group.command_path} {name} {flag}" for name in having] if group else [])
 
 
-class Group(_Exemplified, click.Group):
+class Group(_Shared, click.Group):
     """A group of such commands."""
 
     command_class = Command
@@ -293,6 +290,3 @@ def root() -> None:
 
     Exit codes: 0 done; 1 done, and a problem was found (as by `log verify`); 2 wrong usage; 3 try again; 4 failed.
     """
-
-
-root.params.extend(_shared_options())

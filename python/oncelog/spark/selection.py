@@ -94,7 +94,8 @@ class Selection:
         self._tell(
             partition,
             "the options no longer select a partition that the query reads",
-            "select it again, or start with a new checkpoint; failOnDataLoss=false leaves it out, but keeps its place",
+            "select it again, or start with a new checkpoint; failOnDataLoss=false leaves it out, and keeps its "
+            "position",
         )
 
     def _tell(self, partition: TopicIdPartition, what: str, remedy: str) -> None:

@@ -645,6 +645,7 @@ def test_the_log_is_named_by_an_option_anywhere_or_by_the_environment(shell: She
 
     path = str(shell.folder)
     assert listed("--path", path, "topic", "list") == 0
+    assert listed("topic", "--path", path, "list") == 0
     assert listed("topic", "list", "--path", path) == 0
     assert listed("topic", "list", ONCELOG_PATH=path) == 0
     assert listed("topic", "list", "--path", path, ONCELOG_PATH="/nowhere") == 0
