@@ -36,6 +36,10 @@ PASSING: Final = frozenset(
 """Answers that say nothing but: not now, or not here."""
 
 
+APPENDED_WITHIN_MS: Final = 15_000
+"""How long an append is tried: what was checked before it, such as the age of a batch's transactions, must not be much
+older when it arrives. Whoever hears that its outcome is unknown checks again."""
+
 _NOT_READ = "the command log could not be read"
 
 T = TypeVar("T")
@@ -79,7 +83,7 @@ class PartitionLog:
             return self._requests.produce(self._topic, body)
 
         try:
-            answer = self._patiently("an entry of the command log was not acknowledged", produce)
+            answer = self._patiently("an entry was not acknowledged", produce, within_ms=APPENDED_WITHIN_MS)
         except BrokerUnavailableError as problem:
             raise OutcomeUnknownError(
                 "the Kafka brokers did not acknowledge an entry of the command log: run the same step again",
@@ -114,8 +118,8 @@ class PartitionLog:
             raise self._out_of_range(offset)
         raise refusal(found, _NOT_READ, topic=self._topic)
 
-    def _patiently(self, what: str, ask: Callable[[], T]) -> T:
-        return patiently(self._clock, what, ask, passes=_passes, topic=self._topic)
+    def _patiently(self, what: str, ask: Callable[[], T], within_ms: int | None = None) -> T:
+        return patiently(self._clock, what, ask, passes=_passes, within_ms=within_ms, topic=self._topic)
 
     @contextmanager
     def _unavailable(self) -> Iterator[None]:

@@ -117,7 +117,7 @@ class PatientBrokers:
         return patiently(self._clock, what, ask)
 
     def tries(self, what: str, **fields: object) -> Iterator[None]:
-        return turns(self._clock, what, **fields)
+        return turns(self._clock, what, within_ms=None, **fields)
 
 
 def patiently(
@@ -126,19 +126,19 @@ def patiently(
     ask: Callable[[], T],
     *,
     passes: Callable[[T], bool] = lambda answer: False,
+    within_ms: int | None = None,
     **fields: object,
 ) -> T:
     """Ask until there is an answer or the patience ends.
 
     Args:
-        what: as of `turns`.
+        what, within_ms, fields: as of `turns`.
         passes: whether an answer says only that there is none now.
-        fields: as of `turns`.
 
     Raises:
         BrokerUnavailableError: the patience ended.
     """
-    for _ in turns(clock, what, **fields):
+    for _ in turns(clock, what, within_ms=within_ms, **fields):
         with suppress(BrokerUnavailableError):
             answer = ask()
             if not passes(answer):
@@ -146,24 +146,26 @@ def patiently(
     raise InvariantViolation("turns end with an error")
 
 
-def turns(clock: Clock, what: str, **fields: object) -> Iterator[None]:
+def turns(clock: Clock, what: str, *, within_ms: int | None = None, **fields: object) -> Iterator[None]:
     """Yield once for each try, with pauses in between, until the caller stops iterating.
 
     Args:
         what: the start of the error message, such as "offsets could not be read".
+        within_ms: how long to try; None for PATIENCE_MS.
         fields: of the error.
 
     Raises:
         BrokerUnavailableError: the patience ended.
     """
-    deadline_ms = clock.monotonic_ms() + PATIENCE_MS
+    patience_ms = PATIENCE_MS if within_ms is None else within_ms
+    deadline_ms = clock.monotonic_ms() + patience_ms
     pause_ms = PAUSE_MS
     while True:
         yield
         if clock.monotonic_ms() > deadline_ms:
             raise BrokerUnavailableError(
                 f"{what}: the brokers cannot be reached, or do not answer; try again when they do",
-                waited_ms=PATIENCE_MS,
+                waited_ms=patience_ms,
                 **fields,
             )
         clock.sleep_ms(pause_ms)

@@ -56,10 +56,10 @@ class Partition:
 
     def close(self) -> None: ...
 
-    def opened(self) -> ReplicatedZnodeStore:
+    def opened(self, time: FakeTime | None = None) -> ReplicatedZnodeStore:
         """A client's store."""
         requests = cast(PartitionRequests, self)
-        return ReplicatedZnodeStore(lambda: PartitionLog(requests, "ledger", FakeTime()))
+        return ReplicatedZnodeStore(lambda: PartitionLog(requests, "ledger", time or FakeTime()))
 
 
 @pytest.fixture
@@ -88,6 +88,16 @@ def test_an_append_that_is_refused_behind_a_try_without_an_answer_may_have_been_
     with pytest.raises(OutcomeUnknownError, match="was sent before without an answer"):
         partition.opened().multi([Create("/a")])
     assert partition.opened().children("/") == ["a"]
+
+
+def test_an_append_is_not_tried_for_longer_than_what_was_checked_before_it_holds(partition: Partition) -> None:
+    time = FakeTime()
+    client = partition.opened(time)
+    partition.answers.extend(["no answer"] * 1_000)
+
+    with pytest.raises(OutcomeUnknownError, match="did not acknowledge"):
+        client.multi([Create("/a")])
+    assert time.monotonic_ms() < 20_000
 
 
 def test_a_read_goes_on_to_the_end_though_it_is_trimmed_between_two_pages(
