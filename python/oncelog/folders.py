@@ -116,3 +116,15 @@ def _path_of_file_uri(uri: str) -> str:
     if not parts.path.startswith("/") or parts.query or parts.fragment:
         raise UsageError("a file: URI is an absolute path, without query or fragment", uri=uri)
     return unquote(parts.path)
+
+
+def parts_of(name: str) -> list[str]:
+    """The parts of a file's name.
+
+    Raises:
+        UsageError: this is not the name of a file below the root.
+    """
+    parts = name.split("/")
+    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise UsageError("not the name of a file below the log's root", name=name)
+    return parts

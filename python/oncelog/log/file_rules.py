@@ -1,23 +1,11 @@
-"""What the file stores share: names must stay below the root, and errors name the file."""
+"""What the file stores share: their errors name the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oncelog.errors import FileUnavailableError, FileWriteError, UsageError
-
-
-def parts_of(name: str) -> list[str]:
-    """The parts of a file's name.
-
-    Raises:
-        UsageError: this is not the name of a file below the root.
-    """
-    parts = name.split("/")
-    if "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise UsageError("not the name of a file below the log's root", name=name)
-    return parts
+from oncelog.errors import FileUnavailableError, FileWriteError
 
 
 @contextmanager

@@ -18,11 +18,12 @@ from io import FileIO
 from pathlib import Path
 
 from oncelog import folders
+from oncelog.buckets import SCHEME as OBJECT_SCHEME
+from oncelog.buckets import ObjectPlace
 from oncelog.errors import ensure
-from oncelog.folders import local_path
-from oncelog.log.file_rules import parts_of, reading, write_error
-from oncelog.log.object_files import SCHEME as OBJECT_SCHEME
-from oncelog.log.object_files import ObjectFileStore, ObjectPlace
+from oncelog.folders import local_path, parts_of
+from oncelog.log.file_rules import reading, write_error
+from oncelog.log.object_files import ObjectFileStore
 from oncelog.ports import FileStore
 
 

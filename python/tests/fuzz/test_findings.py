@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import oncelog
+from oncelog.buckets import ObjectPlace
 from oncelog.errors import CorruptDataError, InvalidOptionError, OncelogError, UsageError
 from oncelog.log import codec, columns
 from oncelog.log.codec import Place
-from oncelog.log.object_files import ObjectPlace
 from oncelog.protocol.transaction_metadata import TransactionMetadata
 from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.options import Use

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from oncelog import buckets
 from oncelog.errors import CorruptDataError
-from oncelog.log import codec, columns, index_files, object_files, segment
+from oncelog.log import codec, columns, index_files, segment
 from oncelog.ports import Stat, Znode
 from oncelog.spark import offsets, option_table
 from oncelog.spark.kit import fingerprint
@@ -159,7 +160,7 @@ FAULTS: dict[str, tuple[str, Plant]] = {
     "a number of an option may have any sign": ("source-options", _options_are_any_number),
     "a text of an option is cut": ("sink-options", _topic_is_cut),
     "the system's refusal to look gets out": ("path", _replaced(schemes, "is_there", Path.exists)),
-    "folders of a bucket may lead upwards": ("bucket-url", _replaced(object_files, "parts_of", lambda name: [name])),
+    "folders of a bucket may lead upwards": ("bucket-url", _replaced(buckets, "parts_of", lambda name: [name])),
     "a chroot of any characters is taken": ("zookeeper-url", _replaced(address, "split_path", lambda path: None)),
 }
 """What is broken, and the target that must find it."""

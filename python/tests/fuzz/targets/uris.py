@@ -11,9 +11,9 @@ from random import Random
 import oncelog
 from oncelog import metadata
 from oncelog.arguments import check_choice
+from oncelog.buckets import ObjectPlace
 from oncelog.errors import OncelogError, UsageError
 from oncelog.log.files import absolute, is_object_store
-from oncelog.log.object_files import ObjectPlace
 from oncelog.types import IsolationLevel
 from oncelog.znodes.rules import split_path
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH, ZookeeperAddress

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.buckets import ObjectPlace
 from oncelog.errors import FileUnavailableError, FileWriteError, InvalidOptionError, OncelogError
 from oncelog.log.files import absolute, file_store
-from oncelog.log.object_files import ObjectFileStore, ObjectPlace
+from oncelog.log.object_files import ObjectFileStore
 from oncelog.ports import FileStore
 from tests.support.servers.s3 import BUCKET, SECRET, S3Server, cutter, running_server, s3
 from tests.unit.log.file_store_contract import LARGE, NAME, FileStoreContract, named, write
