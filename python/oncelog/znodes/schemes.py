@@ -190,8 +190,9 @@ def _sqlite_url(url: str, root: str) -> str:
         return f"sqlite:{absolute(place)}"
     if "://" in root:
         raise UsageError(
-            "an object store can only hold the data files; say where the metadata is with "
-            "znodes=zk://host:port/chroot, or with znodes=sqlite:/a/file if a single host uses the log",
+            "say where the metadata of a log in a bucket is: znodes=s3 keeps it beside the files, for one or two "
+            "writers; otherwise write znodes=zk://host:port/chroot, or znodes=sqlite:/a/file if a single host uses the "
+            "log",
             path=root,
         )
     return f"sqlite:{Path(root) / ZNODES_FILE}"
@@ -221,6 +222,20 @@ def _zookeeper_store(url: str, create: bool) -> ZnodeStore:
     return ZookeeperZnodeStore(url, create=create)
 
 
+def _s3_url(url: str, root: str) -> str:
+    if find_spec("boto3") is None:
+        raise UsageError("znodes in a bucket need the package boto3: pip install 'oncelog[s3]'")
+    from oncelog.znodes.replicated.s3 import normalised
+
+    return normalised(url, root)
+
+
+def _s3_store(url: str, create: bool) -> ZnodeStore:
+    from oncelog.znodes.replicated.s3 import store
+
+    return store(url, create=create)
+
+
 BUILT_IN: Final = {
     "memory": Scheme(open=lambda url, create: MemoryZnodeStore(), normalised=_memory_url, is_lasting=False),
     "sqlite": Scheme(
@@ -229,5 +244,6 @@ BUILT_IN: Final = {
         is_there=lambda url: is_there(_sqlite_file(url)),
         adopt_host=lambda url: SqliteZnodeStore.adopt_host(_sqlite_file(url)),
     ),
+    "s3": Scheme(open=_s3_store, normalised=_s3_url),  # nor have its URLs (buckets.py)
     "zk": Scheme(open=_zookeeper_store, normalised=_zookeeper_url),  # its URLs have no secrets (address.py)
 }

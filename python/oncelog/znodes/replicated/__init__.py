@@ -9,4 +9,6 @@ way.
     replica     the tree that a log's entries make, pure
     snapshot    a replica as parts, and the start from them
     store       the znode store
+    objects     a log in a bucket
+    s3          the bucket, and the stores that users name
 """

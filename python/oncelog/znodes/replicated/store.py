@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from oncelog import randomness
@@ -72,18 +73,24 @@ class ReplicatedZnodeStore(Transacting):
         connect: opens the log. Picklable, if the store is to be.
         timing: of `transact`; the times of znodes are the log's.
         lock: makes the locks between threads.
+        saved_every: entries between two snapshots; None for `SAVED_EVERY`.
     """
 
     reads_are_atomic = True
 
     def __init__(
-        self, connect: Callable[[], CommandLog], timing: Timing = SYSTEM_TIMING, lock: Locks = threading.Lock
+        self,
+        connect: Callable[[], CommandLog],
+        timing: Timing = SYSTEM_TIMING,
+        lock: Locks = threading.Lock,
+        saved_every: int | None = None,
     ) -> None:
         self.timing = timing
         self._connect = connect
         self._lock = lock
+        self._saved_every = saved_every
         self._is_closed = False
-        self._connection = _Connection(connect(), lock)
+        self._connection = _Connection(connect(), lock, saved_every)
 
     def get(self, path: str) -> Znode | None:
         with self.snapshot() as tree:
@@ -130,13 +137,13 @@ class ReplicatedZnodeStore(Transacting):
             self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReplicatedZnodeStore, (self._connect, self.timing)
+        return partial(ReplicatedZnodeStore, saved_every=self._saved_every), (self._connect, self.timing)
 
     def _open(self) -> _Connection:
         if self._is_closed:
             raise IllegalStateTransitionError("the znode store is closed")
         if not self._connection.is_of_this_process:
-            self._connection = _Connection(self._connect(), self._lock)
+            self._connection = _Connection(self._connect(), self._lock, self._saved_every)
         return self._connection
 
 
@@ -146,8 +153,9 @@ class _Connection:
     Nothing of it survives a fork: its locks may be held by threads that the child does not have.
     """
 
-    def __init__(self, log: CommandLog, lock: Locks) -> None:
+    def __init__(self, log: CommandLog, lock: Locks, saved_every: int | None) -> None:
         self._log = log
+        self._saved_every = saved_every
         self._replica = load(log)
         self._pid = os.getpid()
         self._sender = randomness.random_id()
@@ -234,7 +242,7 @@ class _Connection:
     def _save_now_and_then(self) -> None:
         """Keep the log short. What fails here is done behind a later append."""
         with self._using, suppress(RetriableError, OutcomeUnknownError):
-            if self._replica.unsaved < SAVED_EVERY:
+            if self._replica.unsaved < (self._saved_every or SAVED_EVERY):
                 return
             for part in parts(self._replica, self._sender):
                 self._log.append(encode(part))

@@ -29,6 +29,7 @@ import pytest
 from tests.support.harness.parts import missing_part
 from tests.support.harness.waiting import until
 
+_SERVER = Path(__file__).with_name("moto_server.py")
 BUCKET = "logs"
 SECRET = "a-secret-of-the-tests"
 ENVIRONMENT = {
@@ -66,7 +67,7 @@ class S3Server:
         return f"s3://{BUCKET}/test/{next(self._numbers)}?{query}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, str(_SERVER), "-H", "127.0.0.1", "-p", str(self.port)]
         if self.certificate:
             _make_certificate(self.certificate)
             command += ["-c", str(self.certificate), "-k", str(self.certificate)]

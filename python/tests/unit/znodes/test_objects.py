@@ -1,0 +1,368 @@
+"""The command log in a bucket: by the store's contract, and what processes meet that stood still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from oncelog.errors import (
+    CorruptDataError,
+    OutcomeUnknownError,
+    StoreAccessError,
+    StoreUnavailableError,
+)
+from oncelog.ports import Create, Timing, ZnodeStore
+from oncelog.testing.znode_store_contract import (
+    AtomicReadsContract,
+    FakeTime,
+    ManyProcessesContract,
+    StoreWorld,
+    ZnodeStoreContract,
+)
+from oncelog.znodes.replicated import objects, snapshot
+from oncelog.znodes.replicated.command import Batch, encode
+from oncelog.znodes.replicated.objects import LOOK_MS, REMOVED_AFTER_MS, Listed, NoAnswerError, ObjectLog, probe
+from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
+from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+from tests.unit.znodes.buckets import CarelessBucket, FolderBucket, LossyBucket, MemoryBucket
+
+FIRST, SECOND = "entries/00000000000000000000", "entries/00000000000000000001"
+LONG_MS = 2 * REMOVED_AFTER_MS
+
+
+def opened(kind: type[FolderBucket], folder: Path) -> ObjectLog:
+    return ObjectLog(kind(folder))
+
+
+class FolderWorld(StoreWorld):
+    def open(self, timing: Timing) -> ZnodeStore:
+        return ReplicatedZnodeStore(partial(opened, FolderBucket, self.folder), timing)
+
+
+class LossyWorld(StoreWorld):
+    def open(self, timing: Timing) -> ZnodeStore:
+        return ReplicatedZnodeStore(partial(opened, LossyBucket, self.folder), timing, saved_every=3)
+
+
+class TestStoreInABucket(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
+    world_class = FolderWorld
+
+
+class TestStoreInABucketThatLosesAnswersAndIsTrimmedAllTheTime(
+    ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract
+):
+    """What is trimmed is removed at once, so that the floor is looked at each time."""
+
+    world_class = LossyWorld
+
+    @pytest.fixture(autouse=True)
+    def _at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(objects, "LOOK_MS", 0)
+        monkeypatch.setattr(objects, "REMOVED_AFTER_MS", 0)
+        monkeypatch.setattr(objects, "PAUSE_MS", 1)
+        monkeypatch.setattr(snapshot, "PART_BYTES", 100)
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def bucket(time: FakeTime) -> MemoryBucket:
+    return MemoryBucket(time)
+
+
+@pytest.fixture
+def log(bucket: MemoryBucket, time: FakeTime) -> Callable[[], ObjectLog]:
+    """Opens the log once more."""
+    return lambda: ObjectLog(bucket, time)
+
+
+def bodies(log: ObjectLog, after: int = BEGINNING) -> list[bytes]:
+    return [entry.body for entry in log.read(after)]
+
+
+def no_answer() -> None:
+    raise NoAnswerError("lost")
+
+
+def test_entries_are_numbered_and_have_the_buckets_time(log: Callable[[], ObjectLog], time: FakeTime) -> None:
+    one, other = log(), log()
+    one.append(b"a")
+    time.sleep_ms(5)
+    other.append(b"b")
+    one.append(b"c")
+
+    expected = [Entry(0, time.wall_ms, b"a"), Entry(1, time.wall_ms + 5, b"b"), Entry(2, time.wall_ms + 5, b"c")]
+    assert [one.read(BEGINNING), other.read(BEGINNING), log().read(BEGINNING)] == [expected] * 3
+    assert one.read(2) == other.read(2) == []
+    other.append(b"d")
+    assert bodies(one, 2) == [b"d"]
+
+
+# Lost answers
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_append_whose_answer_is_lost_is_in_the_log_once(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, when: str
+) -> None:
+    getattr(bucket, when)["put_new"] = no_answer
+    log().append(b"a")
+
+    assert bodies(log()) == [b"a"]
+
+
+def test_where_another_was_put_meanwhile_the_next_position_is_tried(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket
+) -> None:
+    other = log()
+
+    def overtaken() -> None:
+        other.append(b"other")
+        raise NoAnswerError("lost")
+
+    one = log()
+    bucket.before["put_new"] = overtaken
+    one.append(b"a")
+
+    assert bodies(one) == [b"other", b"a"]
+
+
+def test_an_append_that_is_never_answered_may_have_been_made(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = log()
+    with monkeypatch.context() as away:
+        away.setattr(bucket, "put_new", lambda name, data: no_answer())
+        with pytest.raises(OutcomeUnknownError, match="run the same step again"):
+            one.append(b"a")
+        away.setattr(bucket, "names", lambda folder, after="": no_answer())
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            one.read(BEGINNING)
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            one.start()
+
+    bucket.put_new(FIRST, bytes(8) + b"a")  # the request was on its way
+    one.append(b"b")
+    assert bodies(log()) == [b"a", b"b"]
+
+
+# Processes that stand still
+
+
+@pytest.fixture
+def elsewhere(log: Callable[[], ObjectLog], time: FakeTime) -> Callable[[], None]:
+    """What others do meanwhile: they write, save, trim, and after a long time remove what was trimmed."""
+
+    def work() -> None:
+        store = ReplicatedZnodeStore(log, saved_every=2)
+        for number in range(9):
+            store.multi([Create(f"/other-{number}")])
+        time.sleep_ms(LONG_MS)
+        for number in range(9, 18):
+            store.multi([Create(f"/other-{number}")])
+
+    return work
+
+
+def names_of(*own: str) -> list[str]:
+    return [*own, *sorted(f"other-{number}" for number in range(18))]
+
+
+def test_what_is_put_where_an_entry_was_removed_is_appended_again(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None]
+) -> None:
+    """By a process that had nothing to do for long, and reads nothing before it writes."""
+    store = ReplicatedZnodeStore(log)
+    store.multi([Create("/a")])
+    elsewhere()
+    assert SECOND not in bucket.objects
+    store.multi([Create("/b")])
+
+    assert SECOND in bucket.objects
+    for reader in (store, ReplicatedZnodeStore(log)):
+        assert reader.children("/") == names_of("a", "b")
+
+
+@pytest.mark.parametrize("hook", ["before", "after"])
+def test_who_stands_still_in_a_put_is_not_told_that_it_counts_where_entries_were_removed(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None], hook: str
+) -> None:
+    """What it was about to write is no longer fresh, so it is not appended again either."""
+    store = ReplicatedZnodeStore(log)
+    store.multi([Create("/a")])
+    getattr(bucket, hook)["put_new"] = elsewhere
+    with pytest.raises(OutcomeUnknownError, match="run the same step again"):
+        store.multi([Create("/b")])
+
+    for reader in (store, ReplicatedZnodeStore(log)):
+        assert reader.children("/") == names_of("a", *(["b"] if hook == "after" else []))
+    store.multi([Create("/c")])
+    assert ReplicatedZnodeStore(log).get("/c") is not None
+
+
+@pytest.mark.parametrize("hook", ["before", "after"])
+@pytest.mark.parametrize("method", ["get", "names"])
+def test_a_reader_for_whom_entries_were_removed_reads_no_end_and_no_zombie(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None], hook: str, method: str
+) -> None:
+    reader = log()
+    reader.append(encode(Batch("reader", 1, BEGINNING, 0, [[Create("/a")]])))
+    if method == "get":  # it has looked lately, and asks for the next entry
+        assert len(reader.read(BEGINNING)) == 1
+
+    def meanwhile() -> None:
+        elsewhere()
+        bucket.put_new(SECOND, bytes(8) + b"zombie")
+
+    getattr(bucket, hook)[method] = meanwhile
+    with pytest.raises(TrimmedError):
+        reader.read(0)
+
+
+def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = log()
+    one.append(b"a")
+    assert len(one.read(BEGINNING)) == 1
+    asked: list[str] = []
+    names = bucket.names
+
+    def listed(folder: str, after: str = "") -> Iterator[Listed]:
+        asked.append(folder)
+        return names(folder, after)
+
+    monkeypatch.setattr(bucket, "names", listed)
+    time.sleep_ms(LOOK_MS - 1)
+    assert one.read(0) == []
+    assert asked == []
+    time.sleep_ms(LOOK_MS)
+    assert one.read(0) == []
+    assert asked == ["entries", "floors"]
+    one.append(b"b")
+    assert bodies(one, 0) == [b"b"]
+    assert asked == ["entries", "floors"]
+
+
+# Trims
+
+
+def filled(log: ObjectLog, count: int = 10) -> ObjectLog:
+    for number in range(count):
+        log.append(b"%d" % number)
+    return log
+
+
+def test_of_two_that_trim_at_once_none_moves_the_floor_back(log: Callable[[], ObjectLog], bucket: MemoryBucket) -> None:
+    one, other = filled(log()), log()
+    bucket.before["put_new"] = lambda: other.trim(7)
+    one.trim(4)
+
+    assert log().start() == 7
+
+
+def test_entries_are_removed_an_hour_after_they_were_trimmed(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, time: FakeTime
+) -> None:
+    one = filled(log())
+    one.trim(3)
+    with pytest.raises(TrimmedError):
+        log().read(2)
+    assert bodies(log(), 3) == [b"4", b"5", b"6", b"7", b"8", b"9"]
+
+    time.sleep_ms(REMOVED_AFTER_MS - 1)
+    one.trim(5)
+    assert FIRST in bucket.objects
+    time.sleep_ms(1)
+    one.trim(5)
+    assert min(bucket.objects) == "entries/00000000000000000004"
+    time.sleep_ms(LONG_MS)
+    one.trim(5)
+    assert min(bucket.objects) == "entries/00000000000000000006"
+    assert [name for name in bucket.objects if name.startswith("floors")] == ["floors/00000000000000000005"]
+
+
+def test_a_snapshot_whose_writer_was_killed_is_as_none(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PART_BYTES", 20)
+    store = ReplicatedZnodeStore(log, saved_every=3)
+    put_new = bucket.put_new
+
+    def killed(name: str, data: bytes) -> bool:
+        if name.endswith("5"):
+            raise KeyboardInterrupt
+        return put_new(name, data)
+
+    with monkeypatch.context() as killing:
+        killing.setattr(bucket, "put_new", killed)
+        with pytest.raises(KeyboardInterrupt):
+            for number in range(3):
+                store.multi([Create(f"/{number}")])
+
+    another = ReplicatedZnodeStore(log, saved_every=3)
+    for number in range(3, 20):
+        another.multi([Create(f"/{number}")])
+    assert log().start() > BEGINNING
+    assert len(ReplicatedZnodeStore(log).children("/")) == len(store.children("/")) == 20
+
+
+# Damage
+
+
+def test_a_listing_that_leaves_out_what_is_put_meanwhile_makes_no_hole(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(log(), 3)
+    names = bucket.names
+    monkeypatch.setattr(
+        bucket, "names", lambda folder, after="": iter([one for one in names(folder, after) if one.name[-1] != "1"])
+    )
+
+    assert bodies(log()) == [b"0", b"1", b"2"]
+
+
+def test_an_object_that_somebody_removed_is_named(log: Callable[[], ObjectLog], bucket: MemoryBucket) -> None:
+    filled(log())
+    bucket.delete([SECOND])
+
+    with pytest.raises(CorruptDataError, match="lifecycle rule") as refused:
+        log().read(BEGINNING)
+    assert refused.value.fields["missing"] == SECOND
+
+
+def test_an_object_that_is_too_short_is_named(log: Callable[[], ObjectLog], bucket: MemoryBucket) -> None:
+    bucket.put_new(FIRST, b"short")
+
+    with pytest.raises(CorruptDataError, match="damaged") as refused:
+        log().read(BEGINNING)
+    assert refused.value.fields["name"] == FIRST
+
+
+def test_what_others_keep_in_the_folder_is_no_entry(log: Callable[[], ObjectLog], bucket: MemoryBucket) -> None:
+    bucket.put_new("entries/README", b"")
+    assert log().is_new()
+    filled(log(), 1)
+
+    assert not log().is_new()
+    assert bodies(log()) == [b"0"]
+
+
+# The probe
+
+
+def test_a_store_that_lets_one_put_win_passes_and_is_left_empty(bucket: MemoryBucket) -> None:
+    probe(bucket)
+
+    assert bucket.objects == {}
+
+
+def test_a_store_that_lets_several_puts_win_is_refused(time: FakeTime) -> None:
+    with pytest.raises(StoreAccessError, match="lets several writers put the same object"):
+        probe(CarelessBucket(time))
