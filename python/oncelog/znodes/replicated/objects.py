@@ -51,8 +51,9 @@ LONGEST_PAUSE_MS: Final = 1_000
 SAVED_EVERY: Final = 500
 """Entries between two snapshots. Each is a request to who opens the store, so there are fewer than in a topic."""
 
-PROBES: Final = 10
+PROBES: Final = 5
 PROBING: Final = 4
+"""Objects of a probe, and threads that put each of them at once."""
 
 _ENTRIES, _FLOORS = "entries", "floors"
 _TIME = struct.Struct(">Q")
@@ -147,17 +148,23 @@ class ObjectLog:
         data = _TIME.pack(self._bucket.now_ms()) + body
         deadline_ms = self._clock.monotonic_ms() + PATIENCE_MS
         pause_ms = PAUSE_MS
-        reason = "other writers came first each time, or this process stood still"
+        reason = None
         while self._clock.monotonic_ms() < deadline_ms:
             try:
                 if self._is_put(data):
                     return
+            except StoreAccessError as problem:
+                if reason is None:
+                    raise
+                reason = str(problem)
+                break
             except NoAnswerError as problem:
                 reason = str(problem)
                 self._clock.sleep_ms(pause_ms)
                 pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
         raise OutcomeUnknownError(
-            "the bucket did not acknowledge an entry of the command log: run the same step again", reason=reason
+            "the bucket did not acknowledge an entry of the command log: run the same step again",
+            reason=reason or "other writers came first each time, or this process stood still",
         )
 
     def trim(self, position: int) -> None:

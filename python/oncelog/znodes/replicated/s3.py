@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from oncelog import limits
 from oncelog.buckets import ObjectPlace
-from oncelog.errors import OncelogError, StoreAccessError, UsageError
+from oncelog.errors import StoreAccessError, UsageError
 from oncelog.extras import extras
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.clock import SYSTEM_CLOCK, wall_ms
@@ -155,15 +155,13 @@ class S3Bucket:
         self._read_clock(answer["ResponseMetadata"]["HTTPHeaders"].get("date"))
         if "Error" not in answer:
             return answer
-        status, code = answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"].get("Code")
+        about, code = answer["ResponseMetadata"], answer["Error"].get("Code")
+        status, reason = about["HTTPStatusCode"], f"{code}: {answer['Error'].get('Message')}"
         if status == 412 or (status == 404 and code != "NoSuchBucket"):
             return None
-        raise self._problem(status, f"{code}: {answer['Error'].get('Message')}")
-
-    def _problem(self, status: int, reason: str) -> OncelogError:
-        if status in _BUSY or status >= 500:
-            return NoAnswerError("not now", reason=reason)
-        return self._refused(reason)
+        if status in _BUSY or status >= 500 or about.get("RetryAttempts"):  # what an earlier try did is not known
+            raise NoAnswerError("not now", reason=reason)
+        raise self._refused(reason)
 
     def _refused(self, reason: str) -> StoreAccessError:
         return StoreAccessError(

@@ -18,12 +18,14 @@ class MemoryBucket:
 
     Attributes:
         before, after: called once, before or after the next call of a method does its work.
+        puts: how many were asked for.
     """
 
     def __init__(self, time: FakeTime) -> None:
         self.objects: dict[str, tuple[bytes, int]] = {}
         self.before: dict[str, Callable[[], None]] = {}
         self.after: dict[str, Callable[[], None]] = {}
+        self.puts = 0
         self._time = time
 
     def get(self, names: Sequence[str]) -> Sequence[bytes | None]:
@@ -33,6 +35,7 @@ class MemoryBucket:
         return found
 
     def put_new(self, name: str, data: bytes) -> bool:
+        self.puts += 1
         self._meet(self.before, "put_new")
         is_new = name not in self.objects
         if is_new:

@@ -152,6 +152,25 @@ def test_an_append_that_is_never_answered_may_have_been_made(
     assert bodies(log()) == [b"a", b"b"]
 
 
+def test_an_append_that_is_refused_behind_a_lost_answer_may_have_been_made(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket
+) -> None:
+    def refused() -> None:
+        raise StoreAccessError("the rights were taken away")
+
+    def lost() -> None:
+        bucket.before["put_new"] = refused
+        raise NoAnswerError("lost")
+
+    bucket.after["put_new"] = lost
+    with pytest.raises(OutcomeUnknownError, match="rights were taken away"):
+        log().append(b"a")
+    bucket.before["put_new"] = refused
+    with pytest.raises(StoreAccessError):
+        log().append(b"b")
+    assert bodies(log()) == [b"a"]
+
+
 # Processes that stand still
 
 
@@ -182,9 +201,11 @@ def test_what_is_put_where_an_entry_was_removed_is_appended_again(
     store.multi([Create("/a")])
     elsewhere()
     assert SECOND not in bucket.objects
+    before = bucket.puts
     store.multi([Create("/b")])
 
     assert SECOND in bucket.objects
+    assert bucket.puts == before + 2
     for reader in (store, ReplicatedZnodeStore(log)):
         assert reader.children("/") == names_of("a", "b")
 
@@ -245,9 +266,11 @@ def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
     time.sleep_ms(LOOK_MS)
     assert one.read(0) == []
     assert asked == ["entries", "floors"]
+
+    time.sleep_ms(2 * LOOK_MS)
     one.append(b"b")
     assert bodies(one, 0) == [b"b"]
-    assert asked == ["entries", "floors"]
+    assert asked == ["entries", "floors", "floors"]
 
 
 # Trims

@@ -1,0 +1,229 @@
+"""Znodes in a bucket of a real S3 server: logs and ledgers, what is asked for, and what happens when it refuses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+import oncelog
+from oncelog import limits, metadata
+from oncelog.errors import InvalidOptionError, StoreAccessError, StoreUnavailableError, UsageError
+from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
+from oncelog.testing import invariants
+from oncelog.testing.znode_store_contract import (
+    AtomicReadsContract,
+    ManyProcessesContract,
+    StoreWorld,
+    ZnodeStoreContract,
+)
+from oncelog.znodes.clock import wall_ms
+from oncelog.znodes.replicated import s3 as s3_znodes
+from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+from oncelog.znodes.schemes import Place
+from tests.support.log.logs import TOPIC, numbered, started, values, write_committed, write_open
+from tests.support.servers.s3 import BUCKET, S3Server, cutter, running_server, s3
+from tests.unit.znodes.worlds import forked, increment, number_at, wait_for
+
+pytestmark = pytest.mark.servers
+
+__all__ = ["s3"]
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def url(s3: S3Server) -> str:
+    return s3.url()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[ZnodeStore]:
+    store = s3_znodes.store(url, create=False)
+    yield store
+    store.close()
+
+
+class PatientStore(ReplicatedZnodeStore):
+    """The contract lets up to eight write at once; on a busy machine a step of one of them takes long in a bucket."""
+
+    def transact(self, step: Callable[[ZnodeView], T], *, deadline_ms: int = 5 * limits.TRANSACT_DEADLINE_MS) -> T:
+        return super().transact(step, deadline_ms=deadline_ms)
+
+
+@pytest.mark.walk("znodes in a bucket")
+class TestStoreOnS3(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
+    @pytest.fixture(autouse=True)
+    def _on(self, s3: S3Server) -> None:
+        class World(StoreWorld):
+            def __init__(self, folder: Path) -> None:
+                super().__init__(folder)
+                self.url = s3.url()
+
+            def open(self, timing: Timing) -> ZnodeStore:
+                return PatientStore(partial(s3_znodes.opened, self.url), timing, saved_every=20)
+
+        self.world_class = World
+
+
+# Logs and ledgers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_log_in_a_bucket_needs_nothing_else(url: str) -> None:
+    with oncelog.open(url, "s3") as log:
+        log.create_topic(TOPIC, partitions=2)
+        with started(log) as producer:
+            write_committed(producer, *numbered("a", 3))
+            write_open(producer, b"given up")
+            producer.abort_transaction()
+    with oncelog.open(url, "s3", create=False) as log:
+        assert values(log) == numbered("a", 3)
+        assert log.admin.verify().problems == ()
+        invariants.check(log)
+        assert log.znodes is not None
+        with oncelog.open(url, log.znodes, create=False) as by_tasks:
+            assert by_tasks.cluster_id == log.cluster_id
+
+
+def test_a_ledger_has_a_folder_of_its_own(url: str) -> None:
+    with pytest.raises(UsageError, match="there is no log here"):
+        metadata.open_metadata(url, create=False)
+    metadata.open_metadata(url).close()
+
+    metadata.open_metadata(url, create=False).close()
+
+
+@pytest.mark.parametrize(
+    ("root", "place"),
+    [
+        ("s3://bucket", "s3://bucket/znodes"),
+        ("s3://bucket/log/", "s3://bucket/log/znodes"),
+        ("s3://bucket/log?region=eu-1", "s3://bucket/log/znodes?region=eu-1"),
+    ],
+)
+def test_the_znodes_of_a_log_are_beside_its_files(root: str, place: str) -> None:
+    assert Place.of("s3", root).url == place
+
+
+def test_znodes_beside_files_that_are_in_no_bucket_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="write znodes=s3://bucket/folder"):
+        oncelog.open(tmp_path / "log", "s3")
+    with pytest.raises(InvalidOptionError, match="not the URL of a bucket"):
+        oncelog.open(tmp_path / "log", "s3:log")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_boto3_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+
+    with pytest.raises(UsageError, match=r"pip install 'oncelog\[s3\]'"):
+        Place.of("s3", "s3://bucket/log")
+
+
+# What is asked for ---------------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_a_put_and_two_gets_and_a_read_is_one(s3: S3Server, store: ZnodeStore) -> None:
+    store.multi([Create("/counter", b"0")])
+    before = len(s3.requests())
+    store.transact(increment)
+    assert [method for method, _ in s3.requests()[before:]] == ["GET", "PUT", "GET"]
+
+    before = len(s3.requests())
+    assert number_at(store) == 1
+    assert [method for method, _ in s3.requests()[before:]] == ["GET"]
+
+
+def test_a_bucket_is_tried_out_only_where_a_store_begins(s3: S3Server, url: str) -> None:
+    def probes() -> int:
+        return sum("/probes/" in path for method, path in s3.requests() if method == "PUT")
+
+    before = probes()
+    metadata.open_metadata(url).close()
+    assert probes() > before
+    before = probes()
+    metadata.open_metadata(url).close()
+    assert probes() == before
+
+
+def test_many_entries_are_listed_in_pages_and_fetched(url: str, store: ZnodeStore) -> None:
+    for number in range(40):
+        store.multi([Create(f"/{number}")])
+    log = s3_znodes.opened(url)
+    bucket = log._bucket
+    assert isinstance(bucket, s3_znodes.S3Bucket)
+    list_objects = bucket._client.list_objects_v2
+    bucket._client.list_objects_v2 = lambda **asked: list_objects(MaxKeys=7, **asked)
+
+    assert len(log.read(log.start())) == 40
+    assert len(log.read(20)) == 19
+    log.close()
+
+
+def test_a_bucket_of_one_log_is_seen_by_its_forked_children(store: ZnodeStore) -> None:
+    store.multi([Create("/counter", b"0")])
+    wait_for([forked(lambda: store.transact(increment)) for _ in range(3)])
+
+    assert number_at(store) == 3
+
+
+def test_the_time_of_znodes_is_the_servers(store: ZnodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_znodes, "wall_ms", lambda: 0)
+    store.multi([Create("/a")])
+
+    found = store.get("/a")
+    assert found is not None
+    assert abs(found.stat.mtime_ms - wall_ms()) < 5_000
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_cut_off_leaves_one_entry(s3: S3Server) -> None:
+    with cutter(s3) as cutting:
+        store = s3_znodes.store(s3.url(port=cutting.port), create=False)
+        store.multi([Create("/counter", b"0")])
+        cutting.answer_bytes, cutting.cuts_left = 0, 2
+        store.transact(increment)
+        cutting.answer_bytes = None
+
+        assert number_at(store) == 1
+        store.close()
+
+
+def test_credentials_that_may_not_use_the_bucket_are_told_what_they_need(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path, has_access_control=True) as server,
+        pytest.raises(StoreAccessError, match="s3:PutObject, s3:DeleteObject and s3:ListBucket"),
+    ):
+        oncelog.open(server.url(), "s3")
+
+
+def test_without_credentials_the_error_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+
+    with pytest.raises(StoreAccessError, match="Unable to locate credentials"):
+        oncelog.open(url, "s3")
+
+
+def test_a_bucket_that_is_not_there_is_named(url: str) -> None:
+    missing = url.replace(f"s3://{BUCKET}/", "s3://nowhere/")
+
+    with pytest.raises(StoreAccessError, match="check that it exists") as refused:
+        metadata.open_metadata(missing)
+    assert refused.value.fields["url"] == missing
+
+
+def test_a_server_that_is_away_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OBJECT_STORE_ATTEMPTS", 1)
+    with running_server(tmp_path) as server:
+        store = s3_znodes.store(server.url(), create=False)
+        server.stop()
+        with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+            store.get("/")
+        store.close()
