@@ -157,11 +157,12 @@ def open(path: str | PathLike[str], znodes: str | None = None, *, create: bool =
     """Open a log, or create it if there is none.
 
     Args:
-        path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` with `znodes` elsewhere.
+        path: folder of the data files (``~`` is the home folder), or ``s3://bucket/folder`` together with `znodes`.
         znodes: where the metadata is. None or ``sqlite``: a SQLite file in `path`. Another folder, or
             ``sqlite:/a/file``: a SQLite file there. ``zk://host:port,host:port/chroot``: a ZooKeeper ensemble, for
-            several hosts. ``memory``: a store that ends with the process, for tests. Or the URL of a store from
-            another package.
+            several hosts. ``s3``: beside the files of a log in a bucket, or ``s3://bucket/folder``, for one or two
+            writers. ``memory``: a store that ends with the process, for tests. Or the URL of a store from another
+            package.
         create: whether a missing log may be created.
 
     Raises:

@@ -62,14 +62,15 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         EVERYWHERE,
         values.text,
-        "Folder of the log, or `s3://bucket/folder` with `znodes` in another place.",
+        "Folder of the log, or `s3://bucket/folder` together with `znodes`.",
         default_doc="required",
     ),
     Option(
         "znodes",
         EVERYWHERE,
         values.text,
-        "Where the metadata is: `zk://host:port,.../chroot` for several hosts, or `sqlite:/a/file`.",
+        "Where the metadata is: `zk://host:port,.../chroot` for several hosts, `s3` beside the files of a log in a "
+        "bucket that has one or two writers, or `sqlite:/a/file`.",
         default_doc="SQLite in `path`",
     ),
     Option("subscribe", SOURCE, values.words, "Topics to read, separated by commas.", default_doc="one of these three"),
