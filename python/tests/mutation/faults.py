@@ -1901,7 +1901,7 @@ COMMAND_LOG = [
     Fault(
         "an outcome is told before one's own entry was replayed",
         "znodes/replicated/store.py",
-        "            self._replay()\n        except RetriableError",
+        "            self._replay(known)\n        except RetriableError",
         "            pass\n        except RetriableError",
         ("simulation/test_command_log_interleavings.py",),
     ),

@@ -144,7 +144,8 @@ class ObjectLog:
         self._stand_at(after + len(entries), asked_ms)
         return entries
 
-    def append(self, body: bytes) -> None:
+    def append(self, body: bytes) -> Sequence[Entry] | None:
+        after = self._position
         data = _TIME.pack(self._bucket.now_ms()) + body
         deadline_ms = self._clock.monotonic_ms() + PATIENCE_MS
         pause_ms = PAUSE_MS
@@ -152,7 +153,7 @@ class ObjectLog:
         while self._clock.monotonic_ms() < deadline_ms:
             try:
                 if self._is_put(data):
-                    return
+                    return self._known_after(after)
             except StoreAccessError as problem:
                 if reason is None:
                     raise
@@ -196,6 +197,14 @@ class ObjectLog:
         if is_new:  # at the end of the log, so that nothing behind it was trimmed
             self._looked_ms = asked_ms
         return found == data
+
+    def _known_after(self, after: int) -> Sequence[Entry] | None:
+        """What is known of the log behind a position; None where it was trimmed meanwhile."""
+        if self._position != after:
+            return None
+        known = list(self._known.values())
+        self._stand_at(after + len(known), self._looked_ms)
+        return known
 
     def _stand_at(self, position: int, looked_ms: int | None) -> None:
         self._position, self._looked_ms = position, looked_ms

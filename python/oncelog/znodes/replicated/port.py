@@ -50,8 +50,12 @@ class CommandLog(Protocol):
             TrimmedError: `after` lies before `start()`.
         """
 
-    def append(self, body: bytes) -> None:
+    def append(self, body: bytes) -> Sequence[Entry] | None:
         """Append an entry, and wait until the log keeps it.
+
+        Returns:
+            the entries after the last `read`, up to this one, if the log knows them without being asked. Then they
+            count as read.
 
         If no answer comes, it may be appended again: a copy of a batch does nothing, whichever of the two comes first.
 

@@ -33,7 +33,7 @@ from oncelog.ports import Check, Op, Timing, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.replicated.command import Batch, decode, encode
-from oncelog.znodes.replicated.port import CommandLog, TrimmedError
+from oncelog.znodes.replicated.port import CommandLog, Entry, TrimmedError
 from oncelog.znodes.replicated.snapshot import load, parts
 from oncelog.znodes.rules import ensure_acceptable, size_of
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
@@ -220,9 +220,10 @@ class _Connection:
         """Append multis, and learn how each went."""
         self._number += 1
         replica = self._replica
-        self._log.append(encode(Batch(self._sender, self._number, replica.position, replica.chain, multis)))
+        body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
+        known = self._log.append(body)
         try:
-            self._replay()
+            self._replay(known)
         except RetriableError as problem:
             raise OutcomeUnknownError(
                 "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
@@ -260,10 +261,10 @@ class _Connection:
             taken.append(self._waiting.popleft())
         return taken
 
-    def _replay(self) -> None:
-        """Read the log to its end."""
+    def _replay(self, known: Sequence[Entry] | None = None) -> None:
+        """Apply the entries that are known to come next, or read the log to its end."""
         try:
-            for entry in self._log.read(self._replica.position):
+            for entry in self._log.read(self._replica.position) if known is None else known:
                 self._replica.apply(entry, decode(entry))
         except TrimmedError:  # beyond what was replayed: read it from a snapshot on
             found = load(self._log)
