@@ -1963,6 +1963,58 @@ COMMAND_LOG = [
     ),
 ]
 
+BUCKETS = [
+    Fault(
+        "who stood still believes what it put where an entry was removed",
+        "znodes/replicated/objects.py",
+        "if not self._looked_lately() and position <=",
+        "if False and position <=",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "who stood still reads on where entries were removed",
+        "znodes/replicated/objects.py",
+        "if not self._looked_lately() and after <",
+        "if False and after <",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "a look at a bucket tells for ever what is free",
+        "znodes/replicated/objects.py",
+        "self._clock.monotonic_ms() - self._looked_ms < LOOK_MS",
+        "self._clock.monotonic_ms() >= self._looked_ms",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "an object that another put counts as one's own",
+        "znodes/replicated/objects.py",
+        "return found == data",
+        "return found is not None",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "objects are removed as soon as they are trimmed",
+        "znodes/replicated/objects.py",
+        "if time_ms <= since_ms), default",
+        "if time_ms >= 0), default",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "an object that is gone is passed over",
+        "znodes/replicated/objects.py",
+        "if len(entries) < len(found):",
+        "if len(entries) > len(found):",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "a bucket that lets several puts win passes",
+        "znodes/replicated/objects.py",
+        "if len(winners) > 1 or (winners and winners != [kept]):",
+        "if len(winners) > PROBING:",
+        ("unit/znodes/test_objects.py",),
+    ),
+]
+
 FAULTS = [
     *ARGUMENTS,
     *IDENTITY,
@@ -1981,4 +2033,5 @@ FAULTS = [
     *SINK,
     *CONNECTOR,
     *COMMAND_LOG,
+    *BUCKETS,
 ]
