@@ -169,7 +169,7 @@ def content(files: FileStore, name: str) -> bytes:
 
 @pytest.mark.parametrize("znodes", [None, "sqlite"])
 def test_an_object_store_without_a_place_for_the_znodes_is_refused_and_told_what_to_add(znodes: str | None) -> None:
-    with pytest.raises(UsageError, match=r"znodes=zk://.*sqlite:/a/file.*path='s3://bucket/log'"):
+    with pytest.raises(UsageError, match=r"znodes=s3 .*znodes=zk://.*sqlite:/a/file.*path='s3://bucket/log'"):
         oncelog.open("s3://bucket/log", znodes)
     with pytest.raises(UsageError, match="znodes=zk://"):
         metadata.adopt_host("s3://bucket/log", znodes)

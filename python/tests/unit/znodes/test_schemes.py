@@ -204,7 +204,7 @@ def test_an_unknown_scheme_lists_the_known_ones_and_the_nearest(
 
     found = refused(tmp_path, f"{scheme}://{SECRET}@host/log")
 
-    assert found["known"] == ["kafka", "memory", "shelf", "sqlite", "zk"]
+    assert found["known"] == ["kafka", "memory", "s3", "shelf", "sqlite", "zk"]
     assert (found["scheme"], found["did_you_mean"]) == (scheme, near)
 
 
