@@ -154,7 +154,7 @@ def test_a_log_that_is_opened_and_not_created_needs_its_chroot(zookeeper: Zookee
         oncelog.open(tmp_path, url, create=False)
     with closing(ZookeeperZnodeStore(url)) as store:
         assert store.children("/") == []
-    with pytest.raises(UsageError, match="no log here"):
+    with pytest.raises(UsageError, match="no log or ledger in the store that znodes names"):
         oncelog.open(tmp_path, url, create=False)
 
 
