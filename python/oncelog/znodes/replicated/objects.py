@@ -105,7 +105,7 @@ class ObjectLog:
 
     Args:
         bucket: which the log closes.
-        clock: by which the log is looked at again, and the bucket is waited for.
+        clock: by which the bucket is waited for.
     """
 
     def __init__(self, bucket: Bucket, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -116,7 +116,7 @@ class ObjectLog:
         self._known: dict[int, Entry] = {}
         """The entries right behind, which `append` came to know."""
         self._looked_ms: int | None = None
-        """At this time, or later, no entry behind them was trimmed."""
+        """At this time of the bucket's, or later, no entry behind them was trimmed."""
 
     def start(self) -> int:
         with _unavailable():
@@ -130,7 +130,7 @@ class ObjectLog:
     def read(self, after: int) -> Sequence[Entry]:
         if after != self._position:
             self._stand_at(after, None)
-        asked_ms = self._clock.monotonic_ms()
+        asked_ms = self._bucket.now_ms()
         with _unavailable():
             found = self._following(after) if self._looked_lately() else self._listed(after)
             if not self._looked_lately() and after < self._floor():
@@ -185,7 +185,7 @@ class ObjectLog:
     def _is_put(self, data: bytes) -> bool:
         """Try to put an entry at the first position that is not known to be taken."""
         position = self._position + len(self._known) + 1
-        asked_ms = self._clock.monotonic_ms()
+        asked_ms = self._bucket.now_ms()
         is_new = self._bucket.put_new(_entry_name(position), data)
         found = data if is_new else self._get([position])[0]
         if not self._looked_lately() and position <= (floor := self._floor()):
@@ -211,8 +211,11 @@ class ObjectLog:
         self._known.clear()
 
     def _looked_lately(self) -> bool:
-        """Asked after an answer, since this process may have stood still before it."""
-        return self._looked_ms is not None and self._clock.monotonic_ms() - self._looked_ms < LOOK_MS
+        """Asked after an answer, since this process may have stood still before it.
+
+        The answer has the bucket's time. A clock of the machine may have stood still, too, as in a suspended one.
+        """
+        return self._looked_ms is not None and 0 <= self._bucket.now_ms() - self._looked_ms < LOOK_MS
 
     def _following(self, after: int) -> list[Entry | None]:
         """The entries after a position, asked for one by one: mostly there is none."""

@@ -212,6 +212,19 @@ def test_what_is_put_where_an_entry_was_removed_is_appended_again(
         assert reader.children("/") == names_of("a", "b")
 
 
+def test_a_machine_whose_own_clocks_stood_still_goes_by_those_of_the_bucket(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None]
+) -> None:
+    """A suspended one, whose clocks nobody has set since."""
+    asleep = FakeTime()
+    store = ReplicatedZnodeStore(lambda: ObjectLog(bucket, asleep))
+    store.multi([Create("/a")])
+    elsewhere()
+    store.multi([Create("/b")])
+
+    assert ReplicatedZnodeStore(log).children("/") == names_of("a", "b")
+
+
 @pytest.mark.parametrize("hook", ["before", "after"])
 def test_who_stands_still_in_a_put_is_not_told_that_it_counts_where_entries_were_removed(
     log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None], hook: str
@@ -254,14 +267,7 @@ def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
     one = log()
     one.append(b"a")
     assert len(one.read(BEGINNING)) == 1
-    asked: list[str] = []
-    names = bucket.names
-
-    def listed(folder: str, after: str = "") -> Iterator[Listed]:
-        asked.append(folder)
-        return names(folder, after)
-
-    monkeypatch.setattr(bucket, "names", listed)
+    asked = listings(bucket, monkeypatch)
     time.sleep_ms(LOOK_MS - 1)
     assert one.read(0) == []
     assert asked == []
@@ -273,6 +279,33 @@ def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
     one.append(b"b")
     assert one.read(1) == []
     assert asked == ["entries", "floors", "floors"]
+
+
+def test_a_look_of_a_time_that_has_not_come_is_renewed(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the bucket's first answer only the machine's clock is known, which may be ahead."""
+    one = log()
+    one.append(b"a")
+    assert len(one.read(BEGINNING)) == 1
+    monkeypatch.setattr(bucket, "now_ms", lambda: time.now_ms() - 2 * LOOK_MS)
+    asked = listings(bucket, monkeypatch)
+
+    assert one.read(0) == []
+    assert asked == ["entries", "floors"]
+
+
+def listings(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders that are listed from now on."""
+    asked: list[str] = []
+    names = bucket.names
+
+    def listed(folder: str, after: str = "") -> Iterator[Listed]:
+        asked.append(folder)
+        return names(folder, after)
+
+    monkeypatch.setattr(bucket, "names", listed)
+    return asked
 
 
 # Trims
