@@ -71,12 +71,12 @@ def _java(kafka: KafkaBroker) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["kafka-python", "java"])
+@pytest.fixture(params=[PartitionWorld, JavasWorld], ids=["kafka-python", "java"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartitionWorld]:
     """Each of the driver's clients."""
-    if request.param == "java":
-        request.getfixturevalue("_java")
-    found = {"kafka-python": PartitionWorld, "java": JavasWorld}[request.param](tmp_path)
+    if request.param is JavasWorld:
+        require_shims()
+    found = request.param(tmp_path)
     yield found
     found.close()
 
