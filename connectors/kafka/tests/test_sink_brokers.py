@@ -140,7 +140,7 @@ fork = os.fork()
 if fork == 0:
     os.close(1)
     signal.pause()
-print(control._process._process.pid, fork, flush=True)
+print(control._process.process._process.pid, fork, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=False)
@@ -166,8 +166,8 @@ def test_java_names_brokers_that_do_not_answer_and_leaves_no_process_behind(time
 
 
 def pid_of(control: ControlRequests) -> int:
-    assert control._process._process is not None
-    return control._process._process.pid
+    assert control._process.process._process is not None
+    return control._process.process._process.pid
 
 
 def stop(control: ControlRequests) -> int:
@@ -186,9 +186,11 @@ def is_stopped(pid: int) -> bool:
 
 def unread(control: ControlRequests) -> int:
     """How much of what the process was asked waits in its pipe."""
-    assert control._process._process is not None
-    assert control._process._process.stdin is not None
-    return int.from_bytes(fcntl.ioctl(control._process._process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
+    assert control._process.process._process is not None
+    assert control._process.process._process.stdin is not None
+    return int.from_bytes(
+        fcntl.ioctl(control._process.process._process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder
+    )
 
 
 def is_alive(pid: int) -> bool:

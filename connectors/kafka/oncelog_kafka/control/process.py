@@ -59,14 +59,14 @@ class ControlProcess:
         self._users = 0
         self._process: subprocess.Popen[bytes] | None = None
 
-    def open(self) -> None:
+    def add_user(self) -> None:
         """Start the process for one more user. Raises as `process_of`."""
         with self._lock:
             self._started()
             self._users += 1
 
-    def close(self) -> None:
-        """One user less; the last one ends the process."""
+    def remove_user(self) -> None:
+        """End the process if this was its last user."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -138,11 +138,30 @@ class ControlProcess:
                     pipe.close()
 
 
+class ProcessUser:
+    """One of those who share a process. `close` may be called again."""
+
+    def __init__(self, process: ControlProcess) -> None:
+        self.process = process
+        self._is_open = True
+        process.add_user()
+
+    def ask(self, what: str, **fields: object) -> Any:
+        """See `ControlProcess.ask`."""
+        return self.process.ask(what, **fields)
+
+    def close(self) -> None:
+        """End the process, unless others use it."""
+        if self._is_open:
+            self._is_open = False
+            self.process.remove_user()
+
+
 _processes: dict[tuple[int, str], ControlProcess] = {}
 
 
-def process_of(client: JavaClient) -> ControlProcess:
-    """The process with these settings, which all its users share and close: the transactions and the ledger of a sink.
+def process_of(client: JavaClient) -> ProcessUser:
+    """A process with these settings, which the transactions and the ledger of a sink share.
 
     Raises:
         UsageError: Java, Spark or the connector's jar is missing.
@@ -150,9 +169,7 @@ def process_of(client: JavaClient) -> ControlProcess:
         BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
     """
     key = (os.getpid(), repr(astuple(client)))  # a fork has its own
-    found = _processes.setdefault(key, ControlProcess(client))
-    found.open()
-    return found
+    return ProcessUser(_processes.setdefault(key, ControlProcess(client)))
 
 
 # Java -----------------------------------------------------------------------------------------------------------------

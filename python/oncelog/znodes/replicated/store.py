@@ -156,7 +156,11 @@ class _Connection:
     def __init__(self, log: CommandLog, lock: Locks, saved_every: int | None) -> None:
         self._log = log
         self._saved_every = saved_every
-        self._replica = load(log)
+        try:
+            self._replica = load(log)
+        except BaseException:
+            log.close()
+            raise
         self._pid = os.getpid()
         self._sender = randomness.random_id()
         self._number = 0

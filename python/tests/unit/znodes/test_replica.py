@@ -166,6 +166,17 @@ def test_a_change_is_noticed_though_what_was_changed_is_never_compared_itself(lo
         load(log)
 
 
+def test_a_log_that_cannot_be_read_is_closed(log: MemoryLog, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer.write(HISTORY[0])
+    log.trim(0)
+    closed: list[bool] = []
+    monkeypatch.setattr(log, "close", lambda: closed.append(True))
+
+    with pytest.raises(CorruptDataError, match="has no whole snapshot"):
+        ReplicatedZnodeStore(lambda: log)
+    assert closed == [True]
+
+
 def test_a_torn_snapshot_is_as_none(log: MemoryLog, writer: Writer) -> None:
     for ops in HISTORY:
         writer.write(ops)
