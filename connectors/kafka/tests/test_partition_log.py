@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog.errors import CorruptDataError, InvalidOptionError, StoreAccessError, UsageError
+from oncelog.errors import CorruptDataError, InvalidOptionError, OutcomeUnknownError, StoreAccessError, UsageError
 from oncelog.ports import Create, Timing, ZnodeStore
 from oncelog.testing import invariants
 from oncelog.testing.kafka_broker import running_broker
@@ -155,13 +155,19 @@ def test_what_is_acknowledged_while_the_broker_is_killed_again_and_again_counts_
         writers = [pool.submit(count_up, world.client(), 150) for _ in range(2)]
         for _ in range(3):
             broker.restart()
-        acknowledged = sum(writer.result() for writer in writers)
+        unknown = sum(writer.result() for writer in writers)
 
-        assert number_at(world.client()) == acknowledged == 300
+        assert 300 <= number_at(world.client()) <= 300 + unknown
         world.close()
 
 
 def count_up(client: ZnodeStore, times: int) -> int:
-    for _ in range(times):
-        client.transact(increment)
-    return times
+    """Returns how often the outcome of a step stayed unknown, because the broker was away for so long."""
+    unknown = 0
+    while times:
+        try:
+            client.transact(increment)
+            times -= 1
+        except OutcomeUnknownError:
+            unknown += 1
+    return unknown
