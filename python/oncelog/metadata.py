@@ -31,9 +31,13 @@ def open_metadata(place: str, *, create: bool = True) -> ZnodeStore:
         UsageError, StoreHostError, UnsupportedFormatError: see `oncelog.open`.
     """
     named = place_of(absolute("."), place)
-    store = open_store(None, named, create=create)
+    return checked_store(open_store(None, named, create=create), None, named, create=create)
+
+
+def checked_store(store: ZnodeStore, path: str | None, place: Place | None, *, create: bool) -> ZnodeStore:
+    """A store that was opened by itself, once `ensure_format` found nothing wrong with it; otherwise it is closed."""
     try:
-        ensure_format(store, None, named, create=create)
+        ensure_format(store, path, place, create=create)
     except BaseException:
         store.close()
         raise

@@ -59,13 +59,7 @@ def store(settings: Settings, topic: str, *, create: bool) -> ZnodeStore:
 
 def open_ledger(settings: Settings, topic: str, *, create: bool = True) -> ZnodeStore:
     """The store in a topic, as `metadata.open_metadata` opens those that a text names. Raises as `store`."""
-    found = store(settings, topic, create=create)
-    try:
-        metadata.ensure_format(found, topic, None, create=create)
-    except BaseException:
-        found.close()
-        raise
-    return found
+    return metadata.checked_store(store(settings, topic, create=create), topic, None, create=create)
 
 
 def opened(settings: Settings, topic: str) -> PartitionLog:
