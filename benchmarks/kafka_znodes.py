@@ -59,7 +59,7 @@ def _step(store: ZnodeStore, number: int) -> None:
 
 def _appended_ms(settings: Settings, topic: str, seconds: float) -> float:
     with closing(ledger_store.opened(settings, topic)) as log:
-        return _ms_each(lambda: log.append(ENTRY), seconds)
+        return _ms_each(lambda: log.append(BEGINNING, ENTRY), seconds)
 
 
 def _ms_each(ask: Callable[[], object], seconds: float) -> float:
@@ -103,7 +103,7 @@ def _steps_in(settings: Settings, topic: str, number: int, seconds: float) -> in
 
 def _appends_in(settings: Settings, topic: str, number: int, seconds: float) -> int:
     with closing(ledger_store.opened(settings, topic)) as log:
-        return _count(lambda: log.append(ENTRY), seconds)
+        return _count(lambda: log.append(BEGINNING, ENTRY), seconds)
 
 
 def _count(ask: Callable[[], object], seconds: float) -> int:

@@ -66,12 +66,13 @@ def opened(settings: Settings, topic: str) -> PartitionLog:
     """The command log in a topic that exists. Raises as `store`."""
     requests = _requests(settings)
     try:
-        if not ledger_topic.is_there(requests, topic):
+        topic_id = ledger_topic.id_of(requests, topic)
+        if topic_id is None:
             raise _MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
     except BaseException:
         requests.close()
         raise
-    return PartitionLog(requests, topic)
+    return PartitionLog(requests, topic, topic_id)
 
 
 class _MissingTopicError(UsageError):

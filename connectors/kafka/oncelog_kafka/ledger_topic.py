@@ -32,8 +32,8 @@ RIGHTS: Final = ("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
 _ABSENT = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def is_there(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> bool:
-    """Whether the topic exists and can be used. Checks what this user may do with it, and its settings.
+def id_of(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> str | None:
+    """The id of the topic; None if there is none. Checks what this user may do with it, and its settings.
 
     Args:
         partitions: requests to its cluster.
@@ -47,7 +47,7 @@ def is_there(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CL
     """
     found = patiently(clock, "the ledger's topic could not be described", lambda: partitions.describe(topic))
     if found.answer == _ABSENT:
-        return False
+        return None
     _check_rights(found, topic)
     settings = partitions.settings_of(topic)
     wrong = {name: settings.get(name) for name, value in NEEDED.items() if settings.get(name) != value}
@@ -58,7 +58,7 @@ def is_there(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CL
             found=wrong,
             needed={name: NEEDED[name] for name in wrong},
         )
-    return True
+    return found.topic_id
 
 
 def create(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> None:

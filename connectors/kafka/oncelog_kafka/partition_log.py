@@ -16,7 +16,7 @@ from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.replicated.port import Entry, TrimmedError
 from oncelog_kafka.errors import BrokerUnavailableError
 from oncelog_kafka.patience import patiently, refusal
-from oncelog_kafka.ports import Fetched, PartitionRequests
+from oncelog_kafka.ports import Appended, Fetched, PartitionRequests
 
 PASSING: Final = frozenset(
     {
@@ -30,6 +30,7 @@ PASSING: Final = frozenset(
         "OFFSET_NOT_AVAILABLE",
         "REQUEST_TIMED_OUT",
         "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_ID",  # a broker that does not know a new topic yet, or any more
         "UNKNOWN_TOPIC_OR_PARTITION",  # a broker that does not know a new topic yet
     }
 )
@@ -51,14 +52,15 @@ class PartitionLog:
     Args:
         requests: to the topic's cluster. The log closes them.
         topic: which exists, and keeps everything.
+        topic_id: of this topic; another one of the same name is another log.
         clock: by which the brokers are waited for.
     """
 
-    def __init__(self, requests: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, requests: PartitionRequests, topic: str, topic_id: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._requests = requests
         self._topic = topic
+        self._topic_id = topic_id
         self._clock = clock
-        self._topic_id: str | None = None
 
     def start(self) -> int:
         with self._unavailable():
@@ -74,13 +76,13 @@ class PartitionLog:
             if after + 1 >= found.high_watermark:
                 return entries
 
-    def append(self, body: bytes) -> None:
+    def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
         sent = 0
 
-        def produce() -> str:
+        def produce() -> Appended | str:
             nonlocal sent
             sent += 1
-            return self._requests.produce(self._topic, body)
+            return self._requests.produce(self._topic, self._topic_id, body)
 
         try:
             answer = self._patiently("an entry was not acknowledged", produce, within_ms=APPENDED_WITHIN_MS)
@@ -90,7 +92,9 @@ class PartitionLog:
                 topic=self._topic,
                 reason=str(problem),
             ) from problem
-        if answer != "NONE":
+        if answer == "INCONSISTENT_TOPIC_ID":
+            raise self._created_again()
+        if isinstance(answer, str):
             refused = refusal(answer, "the command log takes no entry", topic=self._topic)
             if sent > 1:
                 raise OutcomeUnknownError(
@@ -100,6 +104,9 @@ class PartitionLog:
                     reason=str(refused),
                 ) from refused
             raise refused
+        if answer.topic_id is None or answer.offset != after + 1 or answer.time_ms < 0:
+            return None
+        return [Entry(answer.offset, answer.time_ms, body)]  # nothing is between, so nobody has to fetch it
 
     def trim(self, position: int) -> None:
         with suppress(BrokerUnavailableError):
@@ -112,7 +119,8 @@ class PartitionLog:
         with self._unavailable():
             found = self._patiently(_NOT_READ, lambda: self._requests.fetch(self._topic, offset))
         if isinstance(found, Fetched):
-            self._compare(found)
+            if found.topic_id != self._topic_id:
+                raise self._created_again()
             return found
         if found == "OFFSET_OUT_OF_RANGE":
             raise self._out_of_range(offset)
@@ -141,13 +149,10 @@ class PartitionLog:
             offset=offset,
         )
 
-    def _compare(self, found: Fetched) -> None:
-        if self._topic_id is None:
-            self._topic_id = found.topic_id
-        if self._topic_id != found.topic_id:
-            raise CorruptDataError(
-                "the topic of the command log was deleted and created again", topic=self._topic, was=self._topic_id
-            )
+    def _created_again(self) -> CorruptDataError:
+        return CorruptDataError(
+            "the topic of the command log was deleted and created again", topic=self._topic, was=self._topic_id
+        )
 
 
 def _passes(answer: object) -> bool:

@@ -68,6 +68,21 @@ class Fetched:
     high_watermark: int
 
 
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A record that all replicas in sync have.
+
+    Attributes:
+        topic_id: of the topic that has it; None if the leader was asked by name, which may be another topic's by now.
+        offset: of the record.
+        time_ms: that the leader gave it; -1 if the topic keeps those of its producers.
+    """
+
+    topic_id: str | None
+    offset: int
+    time_ms: int
+
+
 class Brokers(Protocol):
     """One cluster, as seen by the sink's driver, the commands and whoever finishes a round.
 
@@ -150,8 +165,12 @@ class PartitionRequests(Protocol):
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:
         """Fetch from its leader, without waiting for more than there is."""
 
-    def produce(self, topic: str, body: bytes) -> Answer:
-        """Have its leader append a record, acknowledged by all replicas in sync."""
+    def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
+        """Have its leader append a record, acknowledged by all replicas in sync.
+
+        Returns:
+            ``INCONSISTENT_TOPIC_ID`` if the topic of this name is another one by now.
+        """
 
     def earliest(self, topic: str) -> int:
         """The offset of its first record, or where that would be."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oncelog.znodes.host import HOST_ID_VARIABLE
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.connectors.kafka_sink import options, values
@@ -99,8 +100,15 @@ class World:
             "mark": str(self.mark),
             **self._settings,
         }
-        self._program = start_job("kafka_copier", settings, self.folder, f"life-{self._lives}")
+        variables = None if "znodes" in self.sink else self._another_host()
+        self._program = start_job("kafka_copier", settings, self.folder, f"life-{self._lives}", variables)
         return self._program
+
+    def _another_host(self) -> dict[str, str]:
+        """Where the ledger is in the cluster, no life finds anything of the one before but checkpoint and brokers."""
+        home = self.folder / f"host-{self._lives}"
+        home.mkdir()
+        return {HOST_ID_VARIABLE: home.name, **dict.fromkeys(("HOME", "TMPDIR", "SPARK_LOCAL_DIRS"), str(home))}
 
     def _source(self) -> dict[str, Any]:
         if self.has_group:

@@ -10,12 +10,13 @@ import pytest
 from oncelog.errors import CorruptDataError, OutcomeUnknownError
 from oncelog.ports import Create
 from oncelog.testing.znode_store_contract.worlds import FakeTime
+from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.port import Entry
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.partition_log import PartitionLog
-from oncelog_kafka.ports import Fetched, PartitionRequests
+from oncelog_kafka.ports import Appended, Fetched, PartitionRequests
 
 
 class Partition:
@@ -23,30 +24,41 @@ class Partition:
 
     Attributes:
         answers: to the next requests to append; later ones are acknowledged.
+        is_asked_by_id: as brokers of Kafka 4.1 and later are; older ones are asked for a topic's name.
+        time_ms: of the appends, as the leader tells it.
+        fetches: so far.
         trimmed_behind: the partition is trimmed up to here once the first page of a read was given out.
     """
 
     def __init__(self) -> None:
         self.topic_id = "first"
+        self.is_asked_by_id = True
+        self.time_ms = 0
+        self.fetches = 0
         self.bodies: list[bytes] = []
         self.first = 0
         self.answers: deque[str] = deque()
         self.trimmed_behind = 0
 
     def fetch(self, topic: str, offset: int) -> Fetched | str:
+        self.fetches += 1
         if not self.first <= offset <= len(self.bodies):
             return "OFFSET_OUT_OF_RANGE"
         found = [Entry(at, 0, self.bodies[at]) for at in range(offset, len(self.bodies))][:2]
         self.first = max(self.first, self.trimmed_behind)
         return Fetched(self.topic_id, found, len(self.bodies))
 
-    def produce(self, topic: str, body: bytes) -> str:
+    def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | str:
         answer = self.answers.popleft() if self.answers else "NONE"
         if answer == "no answer":
             raise BrokerUnavailableError("no answer")
+        if topic_id != self.topic_id:
+            return "INCONSISTENT_TOPIC_ID"
         if answer in ("NONE", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"):
             self.bodies.append(body)
-        return answer
+        if answer != "NONE":
+            return answer
+        return Appended(topic_id if self.is_asked_by_id else None, len(self.bodies) - 1, self.time_ms)
 
     def earliest(self, topic: str) -> int:
         return self.first
@@ -59,7 +71,7 @@ class Partition:
     def opened(self, time: FakeTime | None = None) -> ReplicatedZnodeStore:
         """A client's store."""
         requests = cast(PartitionRequests, self)
-        return ReplicatedZnodeStore(lambda: PartitionLog(requests, "ledger", time or FakeTime()))
+        return ReplicatedZnodeStore(lambda: PartitionLog(requests, "ledger", self.topic_id, time or FakeTime()))
 
 
 @pytest.fixture
@@ -98,6 +110,44 @@ def test_an_append_is_not_tried_for_longer_than_what_was_checked_before_it_holds
     with pytest.raises(OutcomeUnknownError, match="did not acknowledge"):
         client.multi([Create("/a")])
     assert time.monotonic_ms() < 20_000
+
+
+def test_who_appends_right_behind_what_it_read_knows_the_outcome_without_a_fetch(partition: Partition) -> None:
+    client, other = partition.opened(), partition.opened()
+    client.multi([Create("/a")])
+    before = partition.fetches
+    client.multi([Create("/b")])
+    with pytest.raises(MultiFailedError, match="/b"):
+        client.multi([Create("/b")])
+    assert partition.fetches == before
+
+    other.multi([Create("/c")])
+    before = partition.fetches
+    client.multi([Create("/d")])  # behind what it has not read
+    assert partition.fetches > before
+    assert client.children("/") == other.children("/") == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(("is_asked_by_id", "time_ms"), [(False, 0), (True, -1)])
+def test_who_is_not_told_which_topic_has_its_entry_or_when_it_was_appended_fetches_it(
+    partition: Partition, is_asked_by_id: bool, time_ms: int
+) -> None:
+    partition.is_asked_by_id, partition.time_ms = is_asked_by_id, time_ms
+    client = partition.opened()
+    before = partition.fetches
+    client.multi([Create("/a")])
+
+    assert partition.fetches == before + 1
+
+
+def test_an_entry_is_not_appended_to_another_topic_of_the_name(partition: Partition) -> None:
+    client = partition.opened()
+    client.multi([Create("/a")])
+    partition.topic_id, partition.bodies = "second", partition.bodies[:]
+
+    with pytest.raises(CorruptDataError, match="created again"):
+        client.multi([Create("/b")])
+    assert len(partition.bodies) == 1
 
 
 def test_a_read_goes_on_to_the_end_though_it_is_trimmed_between_two_pages(

@@ -48,7 +48,7 @@ class Log(NamedTuple):
             raise TrimmedError("trimmed")
         return self.entries()[after + 1 :]
 
-    def append(self, body: bytes) -> None: ...
+    def append(self, after: int, body: bytes) -> None: ...
 
     def trim(self, position: int) -> None: ...
 
@@ -133,7 +133,7 @@ class AnsweredLog:
     def read(self, after: int) -> Sequence[Entry]:
         return self._answer(Request("read", after))  # type: ignore[no-any-return]
 
-    def append(self, body: bytes) -> None:
+    def append(self, after: int, body: bytes) -> None:
         self._answer(Request("append", body))
 
     def trim(self, position: int) -> None:

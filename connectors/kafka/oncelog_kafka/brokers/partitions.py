@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from oncelog.extras import extras
 
@@ -20,15 +21,15 @@ from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Fetched, LedgerTopic
+from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic
 
 PARTITION = 0
 
 _FETCH_BYTES = 16 << 20
 _PRODUCE_MS = 10_000
 _ALL_IN_SYNC = -1
-_BY_NAME = 12
-"""The last version of both requests in which a topic goes by its name; later ones take its id."""
+_BY_ID = 13
+"""The first version of both requests that takes a topic's id; earlier ones take its name."""
 
 
 class KafkaPartitions:
@@ -43,9 +44,10 @@ class KafkaPartitions:
         self._client.close()
 
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:
-        partition = self._ask_leader(topic, _fetch_request(topic, offset), lambda answer: answer.partitions)
-        if isinstance(partition, str):
-            return partition
+        found = self._ask_leader(topic, lambda topic_id: _fetch_request(topic, topic_id, offset))
+        if isinstance(found, str):
+            return found
+        (partition,) = found.partitions
         entries = [
             Entry(record.offset, record.timestamp, record.value)
             for batch in MemoryRecords(partition.records or b"")
@@ -54,9 +56,13 @@ class KafkaPartitions:
         ]
         return Fetched(self._leaders[topic][1], entries, partition.high_watermark)
 
-    def produce(self, topic: str, body: bytes) -> Answer:
-        found = self._ask_leader(topic, _produce_request(topic, body), lambda answer: answer.partition_responses)
-        return found if isinstance(found, str) else "NONE"
+    def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
+        found = self._ask_leader(topic, lambda _: _produce_request(topic, topic_id, body), topic_id)
+        if isinstance(found, str):
+            return found
+        (partition,) = found.partition_responses
+        by_id = topic_id if found.version >= _BY_ID else None
+        return Appended(by_id, partition.base_offset, partition.log_append_time_ms)
 
     def earliest(self, topic: str) -> int:
         partition = TopicPartition(topic, PARTITION)
@@ -90,16 +96,25 @@ class KafkaPartitions:
         with named_errors():
             return len(self._client.describe_cluster()["brokers"])
 
-    def _ask_leader(self, topic: str, request: Any, partitions_of: Callable[[Any], Any]) -> Any:
-        """What the leader says of the partition, or the name of what went wrong; who leads is looked up anew then."""
+    def _ask_leader(self, topic: str, request: Callable[[str], Any], known_id: str | None = None) -> Any:
+        """What the leader says of the topic, or the name of what went wrong; who leads is looked up anew then.
+
+        Args:
+            topic: by its name.
+            request: makes what to ask from the topic's id.
+            known_id: the id that it must have.
+        """
         try:
-            leader, _ = self._leader(topic)
-            answer = answer_to(self._client, request, leader)
+            leader, topic_id = self._leader(topic)
+            if known_id not in (None, topic_id):
+                return "INCONSISTENT_TOPIC_ID"
+            answer = answer_to(self._client, request(topic_id), leader)
         except BrokerUnavailableError:
             answer = "NETWORK_EXCEPTION"
         if not isinstance(answer, str):
-            (partition,) = partitions_of(answer.responses[0])
-            answer = partition if partition.error_code == 0 else name_of(partition.error_code)
+            (answer,) = answer.responses
+            (partition,) = answer.partitions if hasattr(answer, "partitions") else answer.partition_responses
+            answer = answer if partition.error_code == 0 else name_of(partition.error_code)
         if isinstance(answer, str):
             self._leaders.pop(topic, None)
         return answer
@@ -114,7 +129,7 @@ class KafkaPartitions:
         return self._leaders[topic]
 
 
-def _fetch_request(topic: str, offset: int) -> Any:
+def _fetch_request(topic: str, topic_id: str, offset: int) -> Any:
     of_topic = FetchRequest.FetchTopic
     partition = of_topic.FetchPartition(
         partition=PARTITION,
@@ -131,14 +146,13 @@ def _fetch_request(topic: str, offset: int) -> Any:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[of_topic(topic=topic, partitions=[partition])],
+        topics=[of_topic(topic=topic, topic_id=UUID(topic_id), partitions=[partition])],
         forgotten_topics_data=[],
         rack_id="",
-        max_version=_BY_NAME,
     )
 
 
-def _produce_request(topic: str, body: bytes) -> Any:
+def _produce_request(topic: str, topic_id: str, body: bytes) -> Any:
     records = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=len(body) + 1024)
     records.append(timestamp=wall_ms(), key=None, value=body)
     records.close()
@@ -148,6 +162,5 @@ def _produce_request(topic: str, body: bytes) -> Any:
         transactional_id=None,
         acks=_ALL_IN_SYNC,
         timeout_ms=_PRODUCE_MS,
-        topic_data=[of_topic(name=topic, partition_data=[partition])],
-        max_version=_BY_NAME,
+        topic_data=[of_topic(name=topic, topic_id=UUID(topic_id), partition_data=[partition])],
     )

@@ -10,7 +10,7 @@ from oncelog.znodes.replicated.port import Entry
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.ports import Answer, Fetched, LedgerTopic
+from oncelog_kafka.ports import Answer, Appended, Fetched, LedgerTopic
 
 
 class ControlPartitions:
@@ -30,9 +30,11 @@ class ControlPartitions:
         entries = [Entry(position, time_ms, b64decode(body)) for position, time_ms, body in answer["entries"]]
         return Fetched(answer["topicId"], entries, answer["highWatermark"])
 
-    def produce(self, topic: str, body: bytes) -> Answer:
-        answer: Answer = self._passing("produce", topic=topic, body=b64encode(body).decode())
-        return answer
+    def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
+        answer = self._passing("produce", topic=topic, topicId=topic_id, body=b64encode(body).decode())
+        if isinstance(answer, str):
+            return answer
+        return Appended(topic_id if answer["isById"] else None, answer["offset"], answer["timeMs"])
 
     def earliest(self, topic: str) -> int:
         return int(self._process.ask("earliest", topic=topic))

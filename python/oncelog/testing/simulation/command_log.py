@@ -166,7 +166,7 @@ class ProcessLog:
         self._ask(Operation.ZNODE_READ, f"entries after {after}")
         return self._shared.read(after)
 
-    def append(self, body: bytes) -> None:
+    def append(self, after: int, body: bytes) -> None:
         part = decode(Entry(0, 0, body))
         if isinstance(part, Part):
             self._fault = self._process.ask(Operation.ZNODE_WRITE, f"part {part.number} of {part.count} of a snapshot")

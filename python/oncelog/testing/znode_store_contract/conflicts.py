@@ -328,7 +328,7 @@ class ConflictContract(StoreFixtures):
 
     def test_a_blind_create_of_what_exists_against_its_callers_word_writes_nothing(self, store: ZnodeStore) -> None:
         store.multi([Create("/tail"), Create("/tail/0", b"first")])
-        # Where reads are no snapshot, the step is tried until its deadline; elsewhere a second refusal ends it, however slow.
+        # Where reads are no snapshot, the step is tried until its deadline. Elsewhere a second refusal ends it.
         expected, deadline_ms = (CorruptDataError, 60_000) if store.reads_are_atomic else (TransactConflictError, 200)
         with pytest.raises(expected, match="/tail/0"):
             store.transact(doing(("create", "/other"), ("create_blind", "/tail/0", b"second")), deadline_ms=deadline_ms)

@@ -144,8 +144,9 @@ class ObjectLog:
         self._stand_at(after + len(entries), asked_ms)
         return entries
 
-    def append(self, body: bytes) -> Sequence[Entry] | None:
-        after = self._position
+    def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
+        if after != self._position:
+            self._stand_at(after, None)
         data = _TIME.pack(self._bucket.now_ms()) + body
         deadline_ms = self._clock.monotonic_ms() + PATIENCE_MS
         pause_ms = PAUSE_MS

@@ -50,12 +50,15 @@ class CommandLog(Protocol):
             TrimmedError: `after` lies before `start()`.
         """
 
-    def append(self, body: bytes) -> Sequence[Entry] | None:
+    def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
         """Append an entry, and wait until the log keeps it.
 
+        Args:
+            after: the position up to which the caller has every entry.
+            body: of the new one.
+
         Returns:
-            the entries after the last `read`, up to this one, if the log knows them without being asked. Then they
-            count as read.
+            the entries after that position, up to the new one, if the log knows them without being asked.
 
         If no answer comes, it may be appended again: a copy of a batch does nothing, whichever of the two comes first.
 

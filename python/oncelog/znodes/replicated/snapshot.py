@@ -59,11 +59,11 @@ def load(log: CommandLog) -> Replica:
 
 
 def parts(replica: Replica, writer: str) -> Iterator[Part]:
-    """A snapshot of a replica."""
-    data = _frozen(replica)
+    """A snapshot of a replica, which may go on meanwhile."""
+    position, data = replica.position, _frozen(replica)
     pieces = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
     for number, piece in enumerate(pieces):
-        yield Part(replica.position, writer, number, len(pieces), piece)
+        yield Part(position, writer, number, len(pieces), piece)
 
 
 def _newest(entries: Sequence[tuple[Entry, Batch | Part]]) -> Replica | None:

@@ -225,7 +225,7 @@ class _Connection:
         self._number += 1
         replica = self._replica
         body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
-        known = self._log.append(body)
+        known = self._log.append(replica.position, body)
         try:
             self._replay(known)
         except RetriableError as problem:
@@ -250,8 +250,7 @@ class _Connection:
             if self._replica.unsaved < (self._saved_every or SAVED_EVERY):
                 return
             for part in parts(self._replica, self._sender):
-                self._log.append(encode(part))
-            self._replay()
+                self._replay(self._log.append(self._replica.position, encode(part)))
             if len(self._replica.snapshots) > 1:
                 self._log.trim(self._replica.snapshots[-2])
 

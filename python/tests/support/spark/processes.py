@@ -92,16 +92,29 @@ class Program:
         self.kill()
 
 
-def start_program(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
-    """Start a module with settings that JSON can carry, in a file, as secrets are; its output goes into `folder`."""
+def start_program(
+    module: str, settings: Mapping[str, Any], folder: Path, name: str, variables: Mapping[str, str] | None = None
+) -> Program:
+    """Start a module with settings that JSON can carry, in a file, as secrets are; its output goes into `folder`.
+
+    Args:
+        module: by its full name.
+        settings: its only argument is the file that holds them.
+        folder: of its files.
+        name: of its files.
+        variables: of its environment, in place of those it has by default.
+    """
     file = folder / f"{name}.json"
     file.write_text(json.dumps(settings))
-    return Program([sys.executable, "-m", module, str(file)], folder, name)
+    environment = {**os.environ, **spark_home.environment(), **variables} if variables else None
+    return Program([sys.executable, "-m", module, str(file)], folder, name, environment)
 
 
-def start_job(module: str, settings: Mapping[str, Any], folder: Path, name: str) -> Program:
+def start_job(
+    module: str, settings: Mapping[str, Any], folder: Path, name: str, variables: Mapping[str, str] | None = None
+) -> Program:
     """The same for a module of `tests.support.spark.jobs`."""
-    return start_program(f"tests.support.spark.jobs.{module}", settings, folder, name)
+    return start_program(f"tests.support.spark.jobs.{module}", settings, folder, name, variables)
 
 
 def _members(session: int) -> Iterator[int]:

@@ -26,6 +26,7 @@ from oncelog.znodes.replicated import objects, snapshot
 from oncelog.znodes.replicated.command import Batch, encode
 from oncelog.znodes.replicated.objects import LOOK_MS, REMOVED_AFTER_MS, Listed, NoAnswerError, ObjectLog, probe
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
+from oncelog.znodes.replicated.replica import Replica
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from tests.unit.znodes.buckets import CarelessBucket, FolderBucket, LossyBucket, MemoryBucket
 
@@ -92,17 +93,17 @@ def no_answer() -> None:
 
 def test_entries_are_numbered_and_have_the_buckets_time(log: Callable[[], ObjectLog], time: FakeTime) -> None:
     one, other = log(), log()
-    one.append(b"a")
+    one.append(BEGINNING, b"a")
     time.sleep_ms(5)
-    other.append(b"b")
-    one.append(b"c")
+    other.append(BEGINNING, b"b")
+    one.append(0, b"c")
 
     assert bodies(other) == [b"a", b"b", b"c"]
     expected = [Entry(0, time.wall_ms, b"a"), Entry(1, time.wall_ms + 5, b"b"), Entry(2, time.wall_ms + 5, b"c")]
     assert [one.read(BEGINNING), other.read(BEGINNING), log().read(BEGINNING)] == [expected] * 3
     assert one.read(2) == other.read(2) == []
-    other.append(b"d")
-    assert one.append(b"e") == one.read(2) == other.read(2)
+    other.append(2, b"d")
+    assert one.append(2, b"e") == one.read(2) == other.read(2)
     assert one.read(4) == []
 
 
@@ -114,7 +115,7 @@ def test_an_append_whose_answer_is_lost_is_in_the_log_once(
     log: Callable[[], ObjectLog], bucket: MemoryBucket, when: str
 ) -> None:
     getattr(bucket, when)["put_new"] = no_answer
-    log().append(b"a")
+    log().append(BEGINNING, b"a")
 
     assert bodies(log()) == [b"a"]
 
@@ -125,12 +126,12 @@ def test_where_another_was_put_meanwhile_the_next_position_is_tried(
     other = log()
 
     def overtaken() -> None:
-        other.append(b"other")
+        other.append(BEGINNING, b"other")
         raise NoAnswerError("lost")
 
     one = log()
     bucket.before["put_new"] = overtaken
-    one.append(b"a")
+    one.append(BEGINNING, b"a")
 
     assert bodies(one) == [b"other", b"a"]
 
@@ -142,7 +143,7 @@ def test_an_append_that_is_never_answered_may_have_been_made(
     with monkeypatch.context() as away:
         away.setattr(bucket, "put_new", lambda name, data: no_answer())
         with pytest.raises(OutcomeUnknownError, match="run the same step again"):
-            one.append(b"a")
+            one.append(BEGINNING, b"a")
         away.setattr(bucket, "names", lambda folder, after="": no_answer())
         with pytest.raises(StoreUnavailableError, match="cannot be reached"):
             one.read(BEGINNING)
@@ -150,7 +151,7 @@ def test_an_append_that_is_never_answered_may_have_been_made(
             one.start()
 
     bucket.put_new(FIRST, bytes(8) + b"a")  # the request was on its way
-    one.append(b"b")
+    one.append(BEGINNING, b"b")
     assert bodies(log()) == [b"a", b"b"]
 
 
@@ -166,11 +167,27 @@ def test_an_append_that_is_refused_behind_a_lost_answer_may_have_been_made(
 
     bucket.after["put_new"] = lost
     with pytest.raises(OutcomeUnknownError, match="rights were taken away"):
-        log().append(b"a")
+        log().append(BEGINNING, b"a")
     bucket.before["put_new"] = refused
     with pytest.raises(StoreAccessError):
-        log().append(b"b")
+        log().append(BEGINNING, b"b")
     assert bodies(log()) == [b"a"]
+
+
+def test_who_is_interrupted_behind_an_append_misses_none_of_the_entries(
+    log: Callable[[], ObjectLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ReplicatedZnodeStore(log)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Replica, "apply", interrupted)
+        store.multi([Create("/a")])
+    store.multi([Create("/b")])
+
+    assert store.children("/") == ["a", "b"]
 
 
 # Processes that stand still
@@ -247,7 +264,7 @@ def test_who_stands_still_in_a_put_is_not_told_that_it_counts_where_entries_were
 def test_a_reader_for_whom_entries_were_removed_reads_no_end_and_no_zombie(
     log: Callable[[], ObjectLog], bucket: MemoryBucket, elsewhere: Callable[[], None], hook: str, method: str
 ) -> None:
-    log().append(encode(Batch("other", 1, BEGINNING, 0, [[Create("/a")]])))
+    log().append(BEGINNING, encode(Batch("other", 1, BEGINNING, 0, [[Create("/a")]])))
     reader = log()
     if method == "get":  # it has looked lately, and asks for the next entry
         assert len(reader.read(BEGINNING)) == 1
@@ -265,7 +282,7 @@ def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
     log: Callable[[], ObjectLog], bucket: MemoryBucket, time: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = log()
-    one.append(b"a")
+    one.append(BEGINNING, b"a")
     assert len(one.read(BEGINNING)) == 1
     asked = listings(bucket, monkeypatch)
     time.sleep_ms(LOOK_MS - 1)
@@ -276,7 +293,7 @@ def test_a_look_that_is_old_is_renewed_by_a_listing_and_the_floor(
     assert asked == ["entries", "floors"]
 
     time.sleep_ms(2 * LOOK_MS)
-    one.append(b"b")
+    one.append(0, b"b")
     assert one.read(1) == []
     assert asked == ["entries", "floors", "floors"]
 
@@ -286,7 +303,7 @@ def test_a_look_of_a_time_that_has_not_come_is_renewed(
 ) -> None:
     """Before the bucket's first answer only the machine's clock is known, which may be ahead."""
     one = log()
-    one.append(b"a")
+    one.append(BEGINNING, b"a")
     assert len(one.read(BEGINNING)) == 1
     monkeypatch.setattr(bucket, "now_ms", lambda: time.now_ms() - 2 * LOOK_MS)
     asked = listings(bucket, monkeypatch)
@@ -313,7 +330,7 @@ def listings(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 def filled(log: ObjectLog, count: int = 10) -> ObjectLog:
     for number in range(count):
-        log.append(b"%d" % number)
+        log.append(number - 1, b"%d" % number)
     return log
 
 

@@ -44,7 +44,7 @@ class MemoryLog:
             raise TrimmedError("trimmed")
         return self.entries[after + 1 :]
 
-    def append(self, body: bytes) -> None:
+    def append(self, after: int, body: bytes) -> None:
         self.entries.append(Entry(len(self.entries), 1_000 * len(self.entries), body))
 
     def trim(self, position: int) -> None:
@@ -63,13 +63,13 @@ class Writer:
         self.number += 1
         seen = load(self.log)
         body = encode(Batch(self.name, self.number, seen.position, seen.chain, multis))
-        self.log.append(body)
+        self.log.append(seen.position, body)
         return body
 
     def save(self, of: Replica, *, torn: bool = False) -> None:
         made = list(parts(of, self.name))
         for part in made[:-1] if torn else made:
-            self.log.append(encode(part))
+            self.log.append(BEGINNING, encode(part))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_copy_does_nothing_whenever_it_comes(log: MemoryLog, writer: Writer) -
     first = writer.write([Create("/a", b"1")])
     writer.write([Delete("/a")])
     expected = load(log).tree.znodes
-    log.append(first)
+    log.append(BEGINNING, first)
 
     assert load(log).tree.znodes == expected
 
@@ -197,7 +197,7 @@ def test_snapshots_of_two_writers_at_a_time_are_both_whole(
     saved = load(log)
     for ours, others in zip(parts(saved, "writer"), parts(saved, "other"), strict=True):
         for part in (ours, others, ours):  # the last one is a copy, whose acknowledgement was lost
-            log.append(encode(part))
+            log.append(BEGINNING, encode(part))
 
     assert load(log).snapshots == [0, 0]
 
@@ -216,7 +216,7 @@ def test_snapshots_of_two_writers_at_a_time_are_both_whole(
     ],
 )
 def test_a_damaged_entry_is_named(log: MemoryLog, body: bytes) -> None:
-    log.append(body)
+    log.append(BEGINNING, body)
 
     with pytest.raises(CorruptDataError) as refused:
         load(log)
@@ -224,7 +224,7 @@ def test_a_damaged_entry_is_named(log: MemoryLog, body: bytes) -> None:
 
 
 def test_an_entry_of_a_newer_oncelog_is_refused(log: MemoryLog) -> None:
-    log.append(packed({"version": 2}, []))
+    log.append(BEGINNING, packed({"version": 2}, []))
 
     with pytest.raises(UnsupportedFormatError, match="a newer oncelog"):
         load(log)
@@ -232,10 +232,10 @@ def test_an_entry_of_a_newer_oncelog_is_refused(log: MemoryLog) -> None:
 
 def test_multis_that_wait_together_share_an_append(log: MemoryLog) -> None:
     class SlowLog(MemoryLog):
-        def append(self, body: bytes) -> None:
+        def append(self, after: int, body: bytes) -> None:
             while len(self.entries) == 0 and len(waiting) < 8:
                 pass
-            super().append(body)
+            super().append(after, body)
 
     slow = SlowLog()
     store = ReplicatedZnodeStore(lambda: slow)
@@ -262,14 +262,14 @@ def test_an_append_that_is_interrupted_leaves_nobody_waiting() -> None:
     class InterruptedLog(MemoryLog):
         appends = 0
 
-        def append(self, body: bytes) -> None:
+        def append(self, after: int, body: bytes) -> None:
             self.appends += 1
             if self.appends == 2:
                 raise KeyboardInterrupt
             for thread in threads:
                 thread.start()
             until(lambda: len(store._connection._waiting) == 2)
-            super().append(body)
+            super().append(after, body)
 
     def create(path: str) -> None:
         try:
@@ -325,8 +325,8 @@ def test_a_log_that_is_trimmed_whenever_it_is_read_is_unavailable_and_an_append_
 
 def test_who_stood_still_until_it_was_forgotten_does_not_know_how_its_append_went(writer: Writer) -> None:
     class SlowLog(MemoryLog):
-        def append(self, body: bytes) -> None:
-            super().append(body)
+        def append(self, after: int, body: bytes) -> None:
+            super().append(after, body)
             if len(self.entries) == 1:
                 later = encode(Batch("other", 1, 0, load(self).chain, [[Create("/b")]]))
                 self.entries.append(Entry(1, TOMBSTONE_MS + 1, later))

@@ -47,7 +47,7 @@ class FileLog:
         with self._locked():
             self._trimmed.write_text(str(max(position, self._start())))
 
-    def append(self, body: bytes) -> None:
+    def append(self, after: int, body: bytes) -> None:
         with self._locked():
             self._file.write(HEADER.pack(wall_ms(), len(body)) + body)
             self._file.flush()

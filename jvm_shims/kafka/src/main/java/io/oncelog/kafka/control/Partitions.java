@@ -36,6 +36,7 @@ import org.apache.kafka.common.message.ProduceRequestData;
 import org.apache.kafka.common.message.ProduceRequestData.PartitionProduceData;
 import org.apache.kafka.common.message.ProduceRequestData.TopicProduceData;
 import org.apache.kafka.common.message.ProduceRequestData.TopicProduceDataCollection;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.Record;
@@ -65,9 +66,6 @@ final class Partitions {
   private static final int TIMEOUT_MS = 10_000;
   private static final short ALL_IN_SYNC = -1;
 
-  /** The last version of produce and fetch requests in which a topic goes by its name; later ones take its id. */
-  private static final int BY_NAME = 12;
-
   private final Wire wire;
   private final Map<String, Leader> leaders = new HashMap<>();
 
@@ -88,7 +86,7 @@ final class Partitions {
       case "topicSettings" -> settings(topic);
       case "createTopic" -> create(topic, (short) request.get("replicas").asInt(), request.get("settings"));
       case "fetch" -> fetch(topic, request.get("offset").asLong());
-      case "produce" -> produce(topic, Base64.getDecoder().decode(request.get("body").asText()));
+      case "produce" -> produce(topic, Uuid.fromString(request.get("topicId").asText()), body(request));
       case "earliest" -> earliest(topic);
       case "deleteBefore" -> deleteBefore(topic, request.get("offset").asLong());
       default -> throw new IllegalArgumentException("unknown request: " + what);
@@ -159,7 +157,7 @@ final class Partitions {
             leader.topicId(), offset, FetchRequest.INVALID_LOG_START_OFFSET, FETCH_BYTES, Optional.empty());
     var request =
         FetchRequest.Builder.forConsumer(
-                (short) BY_NAME, 0, 0, Map.of(new TopicPartition(topic, PARTITION), wanted))
+                ApiKeys.FETCH.latestVersion(), 0, 0, Map.of(new TopicPartition(topic, PARTITION), wanted))
             .setMaxBytes(FETCH_BYTES);
     var answer = ((FetchResponse) askLeader(topic, request)).data();
     if (answer.errorCode() != Errors.NONE.code()) {
@@ -179,7 +177,14 @@ final class Partitions {
     return Map.of("topicId", leader.topicId().toString(), "entries", entries, "highWatermark", found.highWatermark());
   }
 
-  private String produce(String topic, byte[] body) {
+  private static byte[] body(JsonNode request) {
+    return Base64.getDecoder().decode(request.get("body").asText());
+  }
+
+  private Object produce(String topic, Uuid topicId, byte[] body) {
+    if (!leader(topic).topicId().equals(topicId)) {
+      return Errors.INCONSISTENT_TOPIC_ID.name();
+    }
     var record = new SimpleRecord(System.currentTimeMillis(), null, ByteBuffer.wrap(body));
     var partition =
         new PartitionProduceData()
@@ -191,12 +196,22 @@ final class Partitions {
             .setTimeoutMs(TIMEOUT_MS)
             .setTopicData(
                 new TopicProduceDataCollection(
-                    List.of(new TopicProduceData().setName(topic).setPartitionData(List.of(partition)))
+                    List.of(
+                            new TopicProduceData()
+                                .setName(topic)
+                                .setTopicId(topicId)
+                                .setPartitionData(List.of(partition)))
                         .iterator()));
-    AbstractRequest.Builder<?> request = Requests.bounded(ProduceRequest.builder(data), 3, BY_NAME);
-    var answer = ((ProduceResponse) askLeader(topic, request)).data();
-    short errorCode = answer.responses().iterator().next().partitionResponses().get(0).errorCode();
-    return errorCode == Errors.NONE.code() ? Errors.NONE.name() : failed(topic, errorCode);
+    var answer = ((ProduceResponse) askLeader(topic, ProduceRequest.builder(data))).data();
+    var found = answer.responses().iterator().next();
+    var appended = found.partitionResponses().get(0);
+    if (appended.errorCode() != Errors.NONE.code()) {
+      return failed(topic, appended.errorCode());
+    }
+    return Map.of(
+        "isById", found.topicId().equals(topicId),
+        "offset", appended.baseOffset(),
+        "timeMs", appended.logAppendTimeMs());
   }
 
   private long earliest(String topic) {
