@@ -19,7 +19,7 @@ SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 SPARKS ?= 4.0.5 4.1.4 4.2.1
 # Of what repeats one law many times (seeds, walks, tests once more on ZooKeeper, Spark's own tests, planted faults, the
-# fuzzer's inputs), run a part: SHARD=2/4. CI runs one shard of four at each commit.
+# fuzzer's inputs), run a part: SHARD=2/6. CI runs one shard of six at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make zookeeper` are for.
@@ -112,8 +112,10 @@ kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (
 	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(DAILY)"
 
 STREAMS := source_streams source_batches sink_streams sink_by_name
-versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few of each
-	@for release in $(SPARKS); do \
+versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few on one
+	@releases=($(SPARKS)); shard=$(SHARD); \
+	if [ -n "$$shard" ] && [ "$$shard" != 1/1 ]; then releases=($${releases[$${shard%/*} % $${#releases[@]}]}); fi; \
+	for release in $${releases[@]}; do \
 	    echo "Spark $$release"; \
 	    $(MAKE) --no-print-directory $(if $(filter-out 1/1,$(SHARD)),every-spark,spark kafka ONLY="$(STREAMS)") SPARK=$$release; \
 	done
@@ -139,7 +141,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/4 runs a quarter)
+nightly: test versions zookeeper integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of zookeeper, conformance, crash, sim, fuzz and mutate SHARD=2/6 runs a sixth)
 
 quickstart: $(READY) ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
 	$(BIN)/python examples/quick_start.py
