@@ -50,7 +50,7 @@ ZOOKEEPER_SESSION_MS = 10_000
 bounds how long a dead connection looks like a slow one, and how late ZooKeeper may apply a request that was sent."""
 
 POSTGRES_TIMEOUT_MS = 15_000
-"""How long a call waits for PostgreSQL, including reconnects. A managed server fails over in some seconds to a minute."""
+"""How long a call waits for PostgreSQL, including reconnects: about as long as it takes to restart."""
 
 POSTGRES_STALL_MS = 5_000
 """A process that stands still while it writes keeps all other writers waiting so long, far below their time-outs."""

@@ -44,9 +44,11 @@ class _Impatient(psycopg.Connection[Row]):
 
     Attributes:
         deadline_s: by `time.monotonic`.
+        is_late: whether one has ended so.
     """
 
     deadline_s = math.inf
+    is_late = False
 
     def wait(self, gen: PQGen[T], *arguments: Any, **named: Any) -> T:
         return super().wait(self._until_deadline(gen), *arguments, **named)
@@ -58,7 +60,8 @@ class _Impatient(psycopg.Connection[Row]):
             while True:
                 ready = yield wanted
                 if not ready and time.monotonic() >= self.deadline_s:
-                    raise TimeoutError("no answer within the time-out")
+                    self.is_late = True
+                    raise psycopg.OperationalError
                 wanted = gen.send(ready)
         except StopIteration as end:
             return cast(T, end.value)
@@ -82,7 +85,9 @@ class StoreConnection:
         """Whether it failed in any way: it is not used again."""
         try:
             self._psycopg = _Impatient.connect(
-                **address.parameters(deadline_s - time.monotonic()), autocommit=True, prepare_threshold=None
+                **address.parameters(deadline_s - time.monotonic()),
+                autocommit=True,
+                cursor_factory=psycopg.ClientCursor,
             )
         except psycopg.Error as error:
             raise refused(str(error), postgresql=str(address)) from None
@@ -112,23 +117,28 @@ class StoreConnection:
         if self.is_inherited:
             raise IllegalStateTransitionError("this snapshot of the znode store belongs to the parent process")
         try:
-            with self._psycopg.pipeline():
-                cursors = [
-                    self._psycopg.execute(sql, parameters or None, binary=True) for sql, parameters in statements
-                ]
-            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
-        except TimeoutError as error:
-            self.is_broken = True
-            raise LostError(str(error)) from None
+            return self._asked(statements)
         except psycopg.Error as error:
             self.is_broken = True
+            if self._psycopg.is_late:
+                raise LostError("no answer within the time-out") from None
             sqlstate = None if self._psycopg.closed else error.sqlstate
-            raise translated(
-                sqlstate, error.diag.message_primary or str(error), postgresql=str(self._address)
-            ) from None
+            reason = error.diag.message_primary or str(error)
+            raise translated(sqlstate, reason, postgresql=str(self._address)) from None
         except BaseException:  # a signal: answers may be left to be read
             self.is_broken = True
             raise
+
+    def _asked(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        # As one string of the simple protocol. psycopg's pipelines end with a message behind which the server forgets its
+        # time-out of idle transactions, and with it whoever waits for their locks.
+        parameters = [parameter for statement in statements for parameter in statement.parameters]
+        cursor = self._psycopg.execute("; ".join(statement.sql for statement in statements), parameters)
+        answers = []
+        while True:
+            answers.append(cursor.fetchall() if cursor.description else [])
+            if not cursor.nextset():
+                return answers
 
     def rollback(self) -> None:
         """End the transaction, if there is one, without writing. Where that fails, the connection is broken."""

@@ -11,12 +11,13 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -95,6 +96,7 @@ class PostgresServer:
     def stop(self, how: int = signal.SIGINT) -> None:
         """End it, and wait until it is gone: by an interrupt in order, by SIGQUIT as a crash."""
         if self._process is not None:
+            self.resume()  # a paused one would not hear of it
             self._signal(how)
             self._process.wait()
             self._process = None
@@ -209,4 +211,44 @@ def _user() -> pwd.struct_passwd | None:
 
 
 _USER = _user()
-_AS_USER = {} if _USER is None else {"user": _USER.pw_uid, "group": _USER.pw_gid, "extra_groups": [], "cwd": "/"}
+_AS_USER: Any = {} if _USER is None else {"user": _USER.pw_uid, "group": _USER.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+@contextmanager
+def pooler(server: PostgresServer) -> Iterator[int]:
+    """PgBouncer in front of a server, with two connections that it lends for a transaction each; yields its port."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        missing_part("PgBouncer", "install it (on Debian the package pgbouncer)")
+    port = free_ports(1)[0]
+    settings = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "any",
+        "pool_mode": "transaction",
+        "default_pool_size": 2,
+    }
+    with tempfile.TemporaryDirectory(prefix="oncelog-pgbouncer-") as folder:
+        configuration = Path(folder, "pgbouncer.ini")
+        configuration.write_text(
+            f"[databases]\npostgres = host=127.0.0.1 port={server.port} user={ROLE}\n[pgbouncer]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        Path(folder).chmod(0o755)
+        process = subprocess.Popen(
+            [program, str(configuration)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_AS_USER
+        )
+        try:
+            until(lambda: _accepts(port))
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    return False
