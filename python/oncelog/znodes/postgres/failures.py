@@ -72,11 +72,7 @@ def translated(sqlstate: str | None, reason: str, **about: Any) -> Exception:
     if code.startswith(NO_ACCESS):
         return no_access(reason, **about)
     if code.startswith(GONE):
-        return StoreAccessError(
-            "the tables of the znode store were removed or changed while it was open; open the log again",
-            reason=reason,
-            **about,
-        )
+        return gone(reason, **about)
     if code.startswith(DAMAGED):
         return CorruptDataError(
             "the tables of the znode store are damaged, or are not oncelog's: restore them from a backup",
@@ -97,6 +93,14 @@ def no_access(reason: str, **about: Any) -> OncelogError:
     return StoreAccessError(
         "PostgreSQL denies this process access: check user and database in the URL, the password in PGPASSWORD or the "
         "password file, and the rights of the role, which needs CREATE on the database, or a schema of its own",
+        reason=reason,
+        **about,
+    )
+
+
+def gone(reason: str, **about: Any) -> OncelogError:
+    return StoreAccessError(
+        "the tables of the znode store were removed or changed while it was open; open the log again",
         reason=reason,
         **about,
     )

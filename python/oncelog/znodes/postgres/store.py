@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from oncelog.errors import OncelogError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.errors import InvalidOptionError, OncelogError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Op, Timing, Znode, ZnodeReader
 from oncelog.randomness import random_id
 from oncelog.znodes.clock import SYSTEM_TIMING
 from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog.znodes.postgres.connection import Row, Statement, StoreConnection
-from oncelog.znodes.postgres.failures import LostError, NotNowError
+from oncelog.znodes.postgres.failures import LostError, NotNowError, gone
 from oncelog.znodes.postgres.pool import ConnectionPool, Visit
 from oncelog.znodes.postgres.tables import BEGIN_READING, Tables, changes, piece, znode_of
 from oncelog.znodes.rules import ensure_acceptable, split_path
@@ -60,6 +60,7 @@ class PostgresZnodeStore(Transacting):
         self.address = PostgresAddress.parse(url)
         self.timing = timing
         self._creates = create
+        self._was_there = False
         self._tables = Tables(self.address)
         self._pool = ConnectionPool(self._connected)
         self._live = _Reader(self._tables, self._rows)
@@ -108,12 +109,22 @@ class PostgresZnodeStore(Transacting):
     def _connected(self, deadline_s: float) -> StoreConnection:
         connection = StoreConnection(self.address, deadline_s)
         try:
-            self._tables.ensure(connection, create=self._creates)
+            if not self._tables.ensure(connection, create=self._creates and not self._was_there):
+                raise self._missing()
         except BaseException:
             connection.close()
             raise
-        self._creates = False
+        self._was_there = True
         return connection
+
+    def _missing(self) -> OncelogError:
+        if self._was_there:
+            return gone("there are none", postgresql=str(self.address))
+        return InvalidOptionError(
+            "there is no znode store at this URL; check database and schema, or create a log there with "
+            "oncelog.open(path, znodes) or `oncelog topic create`",
+            postgresql=str(self.address),
+        )
 
     def patiently(self, visit: Visit, ask: Callable[[StoreConnection, int], T]) -> T:
         """The answer to a request; it is made again on another connection while nothing was written and there is time.

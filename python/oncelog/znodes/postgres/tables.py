@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from oncelog.errors import (
-    CorruptDataError,
-    InvalidOptionError,
-    StoreAccessError,
-    UnsupportedFormatError,
-)
+from oncelog.errors import CorruptDataError, StoreAccessError, UnsupportedFormatError
 from oncelog.limits import POSTGRES_STALL_MS
 from oncelog.ports import Create, Delete, Op, Set, Stat, Znode
 from oncelog.znodes.postgres.address import PostgresAddress
@@ -26,6 +21,7 @@ from oncelog.znodes.tree import Tree
 FORMAT_VERSION: Final = 1
 
 OLDEST_SERVER: Final = 13
+
 COMMITS_KEPT: Final = 16_384
 """Commits after which nobody can be told any more whether an earlier one succeeded."""
 
@@ -34,38 +30,6 @@ _CREATING: Final = 0x6F6E636C
 
 BEGIN_READING: Final = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT: Final = Statement("COMMIT")
-
-_SERVER: Final = 13
-COMMITS_KEPT: Final = 16_384
-"""Commits after which nobody can be told any more whether an earlier one succeeded."""
-
-_CREATING: Final = 0x6F6E636C
-""""oncl", the advisory lock of those who create tables."""
-
-BEGIN_READING: Final = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-COMMIT: Final = Statement("COMMIT")
-
-_BEGIN_WRITING: Final = Statement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-"""After the lock, each statement sees what the lock's last holder wrote."""
-
-_SERVER: Final = 13
-COMMITS_KEPT: Final = 16_384
-"""Commits after which nobody can be told any more whether an earlier one succeeded."""
-
-_CREATING: Final = 0x6F6E636C
-""""oncl", the advisory lock of those who create tables."""
-
-BEGIN_READING: Final = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-COMMIT: Final = Statement("COMMIT")
-
-_BEGIN_WRITING: Final = Statement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-"""After the lock, each statement sees what the lock's last holder wrote."""
-
-_DURABLE: Final = Statement(
-    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' "
-    "THEN 'remote_apply' ELSE 'on' END, true)"
-)
-"""For this transaction, whatever the server's, the database's and the role's settings say."""
 
 _SERVER: Final = Statement(
     "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), "
@@ -88,26 +52,24 @@ class Tables:
 
     # Opening
 
-    def ensure(self, connection: StoreConnection, *, create: bool) -> None:
+    def ensure(self, connection: StoreConnection, *, create: bool) -> bool:
         """Check the server and the tables; create them if they are missing and `create` is true.
 
+        Returns:
+            whether there are tables.
+
         Raises:
-            InvalidOptionError: there are none, and they must not be created.
             StoreAccessError: no tables of oncelog can be kept on this server.
             UnsupportedFormatError: a newer oncelog created them.
         """
-        schema, store = self._address.schema, Statement("SELECT to_regclass(%s) IS NOT NULL", [self._store])
-        has_schema = Statement("SELECT to_regnamespace(%s) IS NOT NULL", [schema])
-        ((server,), ((has_store,),), ((is_schema_there,),)) = connection.ask(_SERVER, store, has_schema)
+        tables = "SELECT to_regclass(%s) IS NOT NULL, to_regnamespace(%s) IS NOT NULL"
+        answers = connection.ask(_SERVER, Statement(tables, [self._store, self._address.schema]))
+        ((server,), ((has_store, has_schema),)) = answers
         self._ensure_server(server)
+        if not has_store and not create:
+            return False
         if not has_store:
-            if not create:
-                raise InvalidOptionError(
-                    "there is no znode store at this URL; check database and schema, or create a log there with "
-                    "oncelog.open(path, znodes) or `oncelog topic create`",
-                    postgresql=str(self._address),
-                )
-            connection.ask(*self._creation(is_schema_there=is_schema_there))
+            connection.ask(*self._creation(has_schema=has_schema))
         found = connection.ask(Statement(f"SELECT format FROM {self._store}"))[0]
         if not found:
             raise CorruptDataError("the znode store has lost a row: restore it", postgresql=str(self._address))
@@ -118,6 +80,7 @@ class Tables:
                 format=found[0][0],
                 known=FORMAT_VERSION,
             )
+        return True
 
     def _ensure_server(self, server: Row) -> None:
         version, encoding, is_durable, is_replica = server
@@ -134,11 +97,11 @@ class Tables:
                     "no metadata can be kept on this PostgreSQL", postgresql=str(self._address), reason=problem
                 )
 
-    def _creation(self, *, is_schema_there: bool) -> Iterator[Statement]:
+    def _creation(self, *, has_schema: bool) -> Iterator[Statement]:
         """Creates all tables at once. Many processes may do so at a time."""
         yield from _begun(self._address.timeout_ms)
         yield Statement("SELECT pg_advisory_xact_lock(%s)", [_CREATING])
-        if not is_schema_there:  # even IF NOT EXISTS asks for the right to create one
+        if not has_schema:  # even IF NOT EXISTS asks for the right to create one
             yield Statement(f"CREATE SCHEMA IF NOT EXISTS {self._address.schema}")
         yield Statement(
             f"CREATE TABLE IF NOT EXISTS {self._znodes} ("
