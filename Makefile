@@ -42,9 +42,9 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@tools/check-prerequisites "$(PYTHON)"
 	@echo "Creating $(VENV) with $$("$(PYTHON)" --version)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@echo "Installing oncelog[spark,zookeeper,s3,kafka,testing] and the tools for tests and lint"
+	@echo "Installing oncelog[spark,zookeeper,s3,postgres,kafka,testing] and the tools for tests and lint"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 

@@ -49,6 +49,12 @@ ZOOKEEPER_SESSION_MS = 10_000
 """After this long without an answer, client and server end the session. No znode depends on a session; this only
 bounds how long a dead connection looks like a slow one, and how late ZooKeeper may apply a request that was sent."""
 
+POSTGRES_TIMEOUT_MS = 15_000
+"""How long a call waits for PostgreSQL, including reconnects: about as long as it takes to restart."""
+
+POSTGRES_STALL_MS = 5_000
+"""A process that stands still while it writes keeps all other writers waiting so long, far below their time-outs."""
+
 WAL_KEEP_BYTES = 16 * 1024 * 1024
 """The embedded store's write-ahead log is cut to this size after a long snapshot made it grow."""
 

@@ -15,6 +15,7 @@ from hypothesis import settings
 from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
+from tests.support.servers.postgres import postgres
 from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
@@ -24,7 +25,7 @@ settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True)
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(hypothesis_profile())
 
-__all__ = ["zookeeper"]
+__all__ = ["postgres", "zookeeper"]
 
 FAILED = pytest.StashKey[bool]()
 

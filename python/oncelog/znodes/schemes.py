@@ -222,6 +222,23 @@ def _zookeeper_store(url: str, create: bool) -> ZnodeStore:
     return ZookeeperZnodeStore(url, create=create)
 
 
+def _postgres_url(url: str, root: str) -> str:
+    if find_spec("psycopg") is None:
+        raise UsageError("znodes=postgresql://... needs the package psycopg: pip install 'oncelog[postgres]'")
+    from oncelog.znodes.postgres.address import PostgresAddress
+
+    return PostgresAddress.parse(url).url
+
+
+def _postgres_store(url: str, create: bool) -> ZnodeStore:
+    from oncelog.znodes.postgres import PostgresZnodeStore
+
+    return PostgresZnodeStore(url, create=create)
+
+
+_POSTGRES: Final = Scheme(open=_postgres_store, normalised=_postgres_url)  # its URLs have no secrets (address.py)
+
+
 def _s3_url(url: str, root: str) -> str:
     if find_spec("boto3") is None:
         raise UsageError("znodes in a bucket need the package boto3: pip install 'oncelog[s3]'")
@@ -244,6 +261,8 @@ BUILT_IN: Final = {
         is_there=lambda url: is_there(_sqlite_file(url)),
         adopt_host=lambda url: SqliteZnodeStore.adopt_host(_sqlite_file(url)),
     ),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
     "s3": Scheme(open=_s3_store, normalised=_s3_url),  # nor have its URLs (buckets.py)
     "zk": Scheme(open=_zookeeper_store, normalised=_zookeeper_url),  # its URLs have no secrets (address.py)
 }

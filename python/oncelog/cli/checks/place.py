@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import oncelog
@@ -148,20 +148,30 @@ def _locks(path: Path) -> Finding:
 
 
 def _servers(place: Place) -> Iterator[Finding]:
-    """Whether each server of a ZooKeeper ensemble accepts connections."""
-    if place.url.partition(":")[0] != "zk":
-        return
-    from oncelog.znodes.zookeeper.address import ZookeeperAddress
-
-    for server in ZookeeperAddress.parse(place.url).servers.split(","):
-        host, _, port = server.rpartition(":")
+    """Whether each server of a ZooKeeper ensemble or of a PostgreSQL accepts connections."""
+    kind, servers = _servers_of(place)
+    for host, port in servers:
+        server = f"{kind} {f'[{host}]' if ':' in host else host}:{port}"
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-            yield ok(f"ZooKeeper {server}", "accepts connections")
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+            yield ok(server, "accepts connections")
         except OSError as error:
-            yield broken(
-                f"ZooKeeper {server}", f"cannot be reached: {error}", "start it, or correct --znodes or the network"
-            )
+            yield broken(server, f"cannot be reached: {error}", "start it, or correct --znodes or the network")
+
+
+def _servers_of(place: Place) -> tuple[str, Sequence[tuple[str, int]]]:
+    """What a store's servers are, with host and port of each; none for a store without servers."""
+    match place.url.partition(":")[0]:
+        case "zk":
+            from oncelog.znodes.zookeeper.address import ZookeeperAddress
+
+            parts = [server.rpartition(":") for server in ZookeeperAddress.parse(place.url).servers.split(",")]
+            return "ZooKeeper", [(host.strip("[]"), int(port)) for host, _, port in parts]
+        case "postgresql":
+            from oncelog.znodes.postgres.address import PostgresAddress
+
+            return "PostgreSQL", PostgresAddress.parse(place.url).servers
+    return "", ()
 
 
 def _log(root: str, znodes: str | None, place: Place) -> Iterator[Finding]:

@@ -7,18 +7,14 @@ It contains only names and numbers, so that it may be shown, logged, pickled, an
 
 from __future__ import annotations
 
-import difflib
-import re
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from oncelog.errors import InvalidOptionError, InvariantViolation
 from oncelog.limits import ZOOKEEPER_SESSION_MS, ZOOKEEPER_TIMEOUT_MS
 from oncelog.znodes.rules import split_path
+from oncelog.znodes.url_options import Readers, absolute_file, boolean, host_and_port, options, positive
 from oncelog.znodes.zookeeper.credentials import DEFAULT_VARIABLE, Auth, CredentialsPlace
 
 SCHEME = "zk"
@@ -109,7 +105,7 @@ class ZookeeperAddress:
                 f"environment variable {DEFAULT_VARIABLE} or a file that credentials_file names"
             )
         servers, _, chroot = location.partition("/")
-        given = _options(query)
+        given = options(query, _READERS, "ZooKeeper")
         return cls(
             url,
             ",".join(_server(server) for server in servers.split(",")),
@@ -125,12 +121,9 @@ class ZookeeperAddress:
 def _server(text: str) -> str:
     """``host:port`` of one server, with the default port if none is given."""
     try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
+        host, port = host_and_port(text, DEFAULT_PORT)
     except ValueError:
-        host, port = None, 0
-    if host is None or port == 0 or parts.netloc != text:
-        raise InvalidOptionError("not a ZooKeeper server", server=text, expected=_EXAMPLE)
+        raise InvalidOptionError("not a ZooKeeper server", server=text, expected=_EXAMPLE) from None
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -150,28 +143,10 @@ def _chroot(text: str) -> str:
 # Options --------------------------------------------------------------------------------------------------------------
 
 
-def _positive(text: str) -> int:
-    if re.fullmatch("0*[1-9][0-9]{0,11}", text) is None:
-        raise ValueError("a whole number above 0, of 12 digits at most")
-    return int(text)
-
-
-def _boolean(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError("true or false")
-    return text == "true"
-
-
 def _auth(text: str) -> Auth:
     if text not in set(Auth):
         raise ValueError(f"one of {', '.join(Auth)}")
     return Auth(text)
-
-
-def _file(text: str) -> str:
-    if not PurePosixPath(text).is_absolute():
-        raise ValueError("an absolute path, since tasks run in other folders")
-    return text
 
 
 def _variable(text: str) -> str:
@@ -180,38 +155,18 @@ def _variable(text: str) -> str:
     return text
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "timeout_ms": _positive,
-    "session_ms": _positive,
+_READERS: Readers = {
+    "timeout_ms": positive,
+    "session_ms": positive,
     "auth": _auth,
     "credentials_env": _variable,
-    "credentials_file": _file,
-    "tls": _boolean,
-    "tls_ca": _file,
-    "tls_cert": _file,
-    "tls_key": _file,
-    "tls_verify_hostname": _boolean,
+    "credentials_file": absolute_file,
+    "tls": boolean,
+    "tls_ca": absolute_file,
+    "tls_cert": absolute_file,
+    "tls_key": absolute_file,
+    "tls_verify_hostname": boolean,
 }
-
-
-def _options(query: str) -> dict[str, Any]:
-    """The options of a URL. Errors never repeat a value, since it may be a password."""
-    given: dict[str, Any] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
-        reader = _READERS.get(name)
-        if reader is None:
-            near = difflib.get_close_matches(name, _READERS, n=1)
-            suggestion = {"did_you_mean": near[0]} if near else {"known": sorted(_READERS)}
-            raise InvalidOptionError("unknown option in the URL of a ZooKeeper", option=name, **suggestion)
-        if name in given:
-            raise InvalidOptionError("an option is given twice in the URL of a ZooKeeper", option=name)
-        try:
-            given[name] = reader(text)
-        except ValueError as problem:
-            raise InvalidOptionError(
-                "an option in the URL of a ZooKeeper is malformed", option=name, expected=str(problem)
-            ) from None
-    return given
 
 
 def _place(given: dict[str, Any]) -> CredentialsPlace | None:

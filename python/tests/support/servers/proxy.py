@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a ZooKeeper server that knows where requests and replies begin and end.
+"""A TCP proxy between a client and a ZooKeeper or a PostgreSQL that knows where requests and replies begin and end.
 
 It can lose the reply to a write that the server has carried out, lose the request, or deliver it when its client has
 long gone on: what networks do, at the moment that a test chooses.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,62 @@ MULTI = 14
 """The type of a multi in ZooKeeper's protocol."""
 
 SYNC = 9
+
+
+class Wire(ABC):
+    """How clients and servers talk."""
+
+    @abstractmethod
+    def frames(self, source: socket.socket, *, are_requests: bool) -> Iterator[bytes]:
+        """Requests or replies, until the connection ends."""
+
+    @abstractmethod
+    def kind(self, frame: bytes) -> int:
+        """The type of a request."""
+
+    @abstractmethod
+    def write(self, frame: bytes) -> object | None:
+        """What tells a request that writes from others, as its reply does; None for other requests."""
+
+    @abstractmethod
+    def answers(self, frame: bytes) -> object:
+        """The same of the request that a reply answers."""
+
+
+class ZookeeperWire(Wire):
+    """Each frame has its length before it, and behind that the number of the request."""
+
+    def frames(self, source: socket.socket, *, are_requests: bool) -> Iterator[bytes]:
+        while head := _exactly(source, 4):
+            yield head + _exactly(source, struct.unpack(">i", head)[0])
+
+    def kind(self, frame: bytes) -> int:
+        return int(struct.unpack_from(">i", frame, 8)[0])
+
+    def write(self, frame: bytes) -> object | None:
+        return self.answers(frame) if self.kind(frame) == MULTI else None
+
+    def answers(self, frame: bytes) -> object:
+        return struct.unpack_from(">i", frame, 4)[0]
+
+
+class PostgresWire(Wire):
+    """Each frame has its type and its length before it, all but the greeting, which has no type."""
+
+    def frames(self, source: socket.socket, *, are_requests: bool) -> Iterator[bytes]:
+        type_bytes = 0 if are_requests else 1
+        while head := _exactly(source, type_bytes + 4):
+            yield head + _exactly(source, struct.unpack_from(">i", head, type_bytes)[0] - 4)
+            type_bytes = 1
+
+    def kind(self, frame: bytes) -> int:
+        return frame[0]
+
+    def write(self, frame: bytes) -> object | None:
+        return b"COMMIT" if frame.startswith(b"Q") and frame.endswith(b"COMMIT\0") else None
+
+    def answers(self, frame: bytes) -> object:
+        return b"COMMIT" if frame.startswith(b"C") and frame.endswith(b"COMMIT\0") else None
 
 
 class Loss(Enum):
@@ -42,7 +99,8 @@ class Proxy:
         losses: how many of them a loss has struck.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, wire: Wire) -> None:
+        self.wire = wire
         self._server_port = port
         self._lock = threading.Lock()
         self._plan: deque[Loss | None] = deque()
@@ -142,7 +200,7 @@ class _Pair:
         self._proxy = proxy
         self._client = client
         self._server = server
-        self._lost_xid: int | None = None
+        self._lost: object | None = None
         self._answered = threading.Event()
 
     def start(self) -> None:
@@ -161,16 +219,18 @@ class _Pair:
         self.close()
 
     def _pump_requests(self) -> None:
-        for number, frame in enumerate(_frames(self._client)):  # the first one is a greeting
-            loss = self._proxy.loss_of_multi() if number > 0 and _type(frame) == MULTI else None
+        wire = self._proxy.wire
+        for number, frame in enumerate(self._frames(self._client, are_requests=True)):  # the first one is a greeting
+            write = wire.write(frame) if number > 0 else None
+            loss = self._proxy.loss_of_multi() if write is not None else None
             if number == 1:
-                self._proxy.first_requests.append(_type(frame))
+                self._proxy.first_requests.append(wire.kind(frame))
             if loss is Loss.REPLY:
-                self._lost_xid = _xid(frame)
+                self._lost = write
             elif loss is Loss.REQUEST:
                 break
             elif loss is Loss.LATE:
-                self._lost_xid = _xid(frame)
+                self._lost = write
                 self._proxy.hold(self, frame)
                 self._proxy.forget(self)
                 _hang_up(self._client)
@@ -182,32 +242,27 @@ class _Pair:
         self.close()
 
     def _pump_replies(self) -> None:
-        is_greeting = True
-        for frame in _frames(self._server):
-            if not is_greeting and _xid(frame) == self._lost_xid:
+        for number, frame in enumerate(self._frames(self._server, are_requests=False)):
+            if number > 0 and self._lost is not None and self._proxy.wire.answers(frame) == self._lost:
                 break
-            is_greeting = False
             with suppress(OSError):
                 self._client.sendall(frame)
         self._answered.set()
         self.close()
 
+    def _frames(self, source: socket.socket, *, are_requests: bool) -> Iterator[bytes]:
+        with suppress(OSError):
+            yield from self._proxy.wire.frames(source, are_requests=are_requests)
+
 
 @contextmanager
-def proxied(port: int) -> Iterator[Proxy]:
-    """A proxy to the server on `port`, for the time of the block."""
-    proxy = Proxy(port)
+def proxied(port: int, wire: Wire | None = None) -> Iterator[Proxy]:
+    """A proxy to the server on `port`, of ZooKeeper if nothing else is said, for the time of the block."""
+    proxy = Proxy(port, wire or ZookeeperWire())
     try:
         yield proxy
     finally:
         proxy.close()
-
-
-def _frames(source: socket.socket) -> Iterator[bytes]:
-    """Requests or replies, each with the length before it, until the connection ends."""
-    with suppress(OSError):
-        while head := _exactly(source, 4):
-            yield head + _exactly(source, struct.unpack(">i", head)[0])
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
@@ -219,14 +274,6 @@ def _exactly(source: socket.socket, size: int) -> bytes:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
-
-
-def _xid(frame: bytes) -> int:
-    return int(struct.unpack_from(">i", frame, 4)[0])
-
-
-def _type(frame: bytes) -> int:
-    return int(struct.unpack_from(">i", frame, 8)[0])
 
 
 def _hang_up(end: socket.socket) -> None:

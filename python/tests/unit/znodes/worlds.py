@@ -29,6 +29,7 @@ from oncelog.testing.znode_store_contract.worlds import (
 )
 from oncelog.znodes.clock import SYSTEM_TIMING
 from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.postgres import PostgresZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from oncelog.znodes.zookeeper import ZookeeperZnodeStore
 
@@ -81,6 +82,17 @@ class ZookeeperWorld(StoreWorld):
 
     def open(self, timing: Timing) -> ZnodeStore:
         return ZookeeperZnodeStore(self.url, now_ms=timing.now_ms, clock=timing.clock, jitter=timing.jitter)
+
+
+class PostgresWorld(StoreWorld):
+    """In one schema of a running server."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        super().__init__(folder)
+        self.url = url
+
+    def open(self, timing: Timing) -> ZnodeStore:
+        return PostgresZnodeStore(self.url, timing=timing)
 
 
 class SimulatedWorld(StoreWorld):

@@ -1,0 +1,254 @@
+"""The PostgreSQL servers of tests, from the machine's own binaries.
+
+The fixture `postgres` is one server for all tests of a run; each test takes a schema of its own. Tests that stop, pause
+or kill servers start their own by `running_server`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncelog.testing.zookeeper_server import free_ports
+from tests.support.harness.parts import missing_part
+from tests.support.harness.waiting import until
+
+MEMORY = Path("/dev/shm")
+ROLE = "oncelog"
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "shared_buffers": "16MB",
+    "max_wal_size": "64MB",
+    "max_connections": "60",
+    "autovacuum": "off",  # it would be at work behind the tests, also while a server is stopped
+}
+
+
+class PostgresServer:
+    """One server that listens on 127.0.0.1 and has a database. Each role may log in without a password but `locked`.
+
+    Args:
+        folder: for its data; it belongs to the user that runs the server.
+        settings: further ones of postgresql.conf.
+    """
+
+    def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.port = free_ports(1)[0]
+        self._settings = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
+        self._numbers = itertools.count()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, options: str = "", *, port: int | None = None, user: str = ROLE, database: str = "postgres") -> str:
+        """A store that no other test has, on another port if one is given."""
+        schema = "" if "schema=" in options else f"schema=test_{next(self._numbers)}&"
+        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}?{schema}{options}".rstrip("&?")
+
+    def initialise(self) -> None:
+        """Make the data folder of a new server."""
+        options = ["--auth=trust", f"--username={ROLE}", "--encoding=UTF8", "--locale=C", "--wal-segsize=1"]
+        self._run("initdb", "--no-sync", *options)
+        access = self.folder / "pg_hba.conf"
+        access.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
+
+    def copy_of(self, primary: PostgresServer, name: str) -> None:
+        """Become a replica of a server that runs, which knows it by a name."""
+        source = f"host=127.0.0.1 port={primary.port} user={ROLE} application_name={name}"
+        self._run("pg_basebackup", "--dbname", source, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "promote")
+
+    def start(self) -> None:
+        command = [_program("postgres"), "-D", str(self.folder), "-p", str(self.port)]
+        with (self.folder / "server.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, *(part for setting in self._settings for part in ("-c", setting))],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # deaf to Ctrl-C in the terminal
+                **_AS_USER,
+            )
+        until(self._serves, tell=self._last_output)
+
+    def ask(self, sql: str) -> list[tuple[object, ...]]:
+        """Run a statement as the server's owner."""
+        with psycopg.connect(f"host=127.0.0.1 port={self.port} user={ROLE} dbname=postgres", autocommit=True) as asking:
+            cursor = asking.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def stop(self, how: int = signal.SIGINT) -> None:
+        """End it, and wait until it is gone: by an interrupt in order, by SIGQUIT as a crash."""
+        if self._process is not None:
+            self.resume()  # a paused one would not hear of it
+            self._signal(how)
+            self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """Kill every process of the server without any warning."""
+        assert self._process is not None
+        children = self.processes()
+        self._process.kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self._process.wait()
+        until(lambda: not any(Path("/proc", str(child)).exists() for child in children))
+        self._process = None
+
+    def pause(self) -> None:
+        for process in self.processes():
+            os.kill(process, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+        for process in self.processes():
+            os.kill(process, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """Those that serve clients, and the server's helpers."""
+        assert self._process is not None
+        tasks = Path("/proc", str(self._process.pid), "task")
+        return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"ended:\n{self._last_output()}"
+        with suppress(psycopg.OperationalError):
+            self.ask("SELECT 1")
+            return True
+        return False
+
+    def _last_output(self) -> str:
+        return (self.folder / "server.out").read_text()[-2000:]
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [_program(program), "-D", str(self.folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **_AS_USER)
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def new_server(*settings: str) -> Iterator[PostgresServer]:
+    """A server with an empty folder, which is stopped and removed behind the block."""
+    require_postgres()
+    # Not below pytest's folder, which is closed to the server's user; where memory may be a disk, syncs take no time.
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-", dir=MEMORY if MEMORY.is_dir() else None))
+    if _USER is not None:
+        os.chown(folder, _USER.pw_uid, _USER.pw_gid)
+    server = PostgresServer(folder, settings)
+    try:
+        yield server
+    finally:
+        server.stop(signal.SIGQUIT)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running_server(*settings: str) -> Iterator[PostgresServer]:
+    """A server of one's own, for the time of the block."""
+    with new_server(*settings) as server:
+        server.initialise()
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server that all tests of a run share; none of them stops it."""
+    with running_server() as server:
+        yield server
+
+
+def require_postgres() -> None:
+    if _folder_of_programs() is None:
+        missing_part("PostgreSQL", "install its server (on Debian the package postgresql)")
+    if os.geteuid() == 0 and _USER is None:
+        missing_part("PostgreSQL", "its server refuses to run as root, and there is no user postgres or nobody")
+
+
+def _folder_of_programs() -> Path | None:
+    """Where the server's programs are: the newest ones of Debian's packages, or what the PATH has."""
+    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    found = str(packaged[-1]) if packaged else shutil.which("initdb")
+    return Path(found).parent if found else None
+
+
+def _program(name: str) -> str:
+    folder = _folder_of_programs()
+    assert folder is not None
+    return str(folder / name)
+
+
+def _user() -> pwd.struct_passwd | None:
+    """Who runs the server in place of root; None if this process is not root's."""
+    for name in ("postgres", "nobody") if os.geteuid() == 0 else ():
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    return None
+
+
+_USER = _user()
+_AS_USER: Any = {} if _USER is None else {"user": _USER.pw_uid, "group": _USER.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+@contextmanager
+def pooler(server: PostgresServer) -> Iterator[int]:
+    """PgBouncer in front of a server, with two connections that it lends for a transaction each; yields its port."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        missing_part("PgBouncer", "install it (on Debian the package pgbouncer)")
+    port = free_ports(1)[0]
+    settings = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "any",
+        "pool_mode": "transaction",
+        "default_pool_size": 2,
+    }
+    with tempfile.TemporaryDirectory(prefix="oncelog-pgbouncer-") as folder:
+        configuration = Path(folder, "pgbouncer.ini")
+        configuration.write_text(
+            f"[databases]\npostgres = host=127.0.0.1 port={server.port} user={ROLE}\n[pgbouncer]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        Path(folder).chmod(0o755)
+        process = subprocess.Popen(
+            [program, str(configuration)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_AS_USER
+        )
+        try:
+            until(lambda: _accepts(port))
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    return False

@@ -1,0 +1,40 @@
+"""The store on PostgreSQL: the contract of every store, each test in a schema of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.testing.znode_store_contract import (
+    AtomicReadsContract,
+    ManyProcessesContract,
+    StoreWorld,
+    ZnodeStoreContract,
+)
+from oncelog.testing.znode_store_contract.multis import ClientTimeMultiContract
+from tests.support.servers.postgres import PostgresServer
+from tests.unit.znodes.worlds import PostgresWorld
+
+pytestmark = [pytest.mark.servers, pytest.mark.walk("znodes on PostgreSQL")]
+
+
+class TestPostgresStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
+    histories = 5
+
+    test_freshness_is_asked_where_no_other_write_can_come_before = (
+        ClientTimeMultiContract.test_freshness_is_asked_where_no_other_write_can_come_before
+    )
+
+    @pytest.fixture
+    def new_world(self, tmp_path: Path, postgres: PostgresServer) -> Iterator[Callable[[], StoreWorld]]:
+        worlds: list[StoreWorld] = []
+
+        def begin() -> StoreWorld:
+            worlds.append(PostgresWorld(tmp_path, postgres.url()))
+            return worlds[-1]
+
+        yield begin
+        for world in worlds:
+            world.close()
