@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions zookeeper integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -157,6 +157,9 @@ build/flights.html:
 
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
 	$(BIN)/python examples/demonstrations/flights_on_a_cluster.py
+
+run-bucket: $(READY) ## The main example in a bucket that has the whole log, on an S3 server that stands still now and then
+	$(BIN)/python examples/demonstrations/flights_in_a_bucket.py
 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
 	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))

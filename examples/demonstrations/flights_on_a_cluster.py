@@ -20,13 +20,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flights import audit, cluster_experiment, command, data, table, truth
-from flights.audit import Result
+from flights import cluster_experiment, command, data, truth, verdict
 from flights.cluster_experiment import KILLS, NAME
 from flights.folders import Folders
 from flights.processes import PROC
 from flights.progress import Progress
-from flights.reading import TopicReader
 from oncelog.testing.zookeeper_server import running_ensemble
 
 WORK = Path(__file__).resolve().parents[2] / "build" / "cluster"
@@ -50,20 +48,7 @@ async def main(console: Console) -> int:
             ):
                 story = await cluster_experiment.run(ensemble, folders, lane)
 
-            with progress.phase("The audit"), TopicReader(folders) as reader, folders.open_log() as log:
-                findings = audit.judge(expected, reader.look(), len(story.half_batches))
-                problems = log.admin.verify().problems
-
-    table.show(console, [Result(story, findings)])
-    console.print(
-        f"{story.transactions} transactions were loaded, {story.aborted} of them aborted. The reader beside the query "
-        f"looked {story.looks} times. The log's own verification found {len(problems)} problems.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for problem in problems:
-        console.print(f"  {problem}", style="red", markup=False)
-    return 0 if findings.is_exact and not problems else 1
+            return verdict.tell(console, progress, story, folders, expected)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,12 @@ MAX_OFFSET_METADATA_BYTES = 4096
 TRANSACT_DEADLINE_MS = 30_000
 """How long a step is run again after conflicts. A step with older reads must not write (TOMBSTONE_MS)."""
 
+RECENT_MS = 60_000
+"""How much older than a step the reads may be that it is run on at first (znodes/transact.py)."""
+
 TOMBSTONE_MS = 24 * 3600 * 1000
-"""A dead transactional id keeps its znode this long, far beyond TRANSACT_DEADLINE_MS. A znode that is deleted and
-created again starts at version 0, so a slow step that read the old one could otherwise pass its version check."""
+"""A dead transactional id keeps its znode this long, far beyond RECENT_MS and TRANSACT_DEADLINE_MS. A znode that is
+deleted and created again starts at version 0, so a slow step that read the old one could otherwise pass its check."""
 
 CONFLICT_PAUSE_MAX_MS = 1
 """The longest random wait before a step is run again. A conflict means that another step succeeded, so a longer wait

@@ -163,7 +163,8 @@ class ZnodeView(ZnodeReader, Protocol):
 class ZnodeStore(ZnodeReader, Protocol):
     """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
 
-    A backend implements everything except `transact`, which the base class `znodes.transact.Transacting` has.
+    A backend implements everything except `transact`, which the base class `znodes.transact.Transacting` has. That one
+    has a `recent` for backends that read at no cost, or know nothing without asking, too.
     """
 
     @property
@@ -176,6 +177,14 @@ class ZnodeStore(ZnodeReader, Protocol):
 
     def snapshot(self) -> AbstractContextManager[ZnodeReader]:
         """Reads in order of time: a later read is never older. One consistent snapshot if `reads_are_atomic`."""
+
+    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
+        """Reads of one moment that may have passed, at no cost; None if there is no such moment.
+
+        It is not before the end of any earlier call of this process, and at most `limits.RECENT_MS` before this one.
+        So it may be too early to know what others were told before. It is enough where a process could as well have
+        stood still after a snapshot: for a step whose reads are compared when it writes, and for hints.
+        """
 
     def multi(self, ops: Sequence[Op], *, is_fresh: Callable[[], bool] = ...) -> None:
         """Apply all operations atomically under one zxid, or none. Each operation sees the effects of earlier ones.

@@ -1,4 +1,4 @@
-"""The rooms of the main example, `flights_exactly_once.py`, and of `flights_on_a_cluster.py`.
+"""The rooms of the main example, `flights_exactly_once.py`, of `flights_in_a_bucket.py` and `flights_on_a_cluster.py`.
 
 What happens            data       336,776 real flights, as records
                         loader     a process that writes them to the topic `flights`, in transactions
@@ -14,6 +14,7 @@ How it is judged        truth      which rows belong into the output
 How it is told          progress   on the terminal, while it runs
                         table      on the terminal, at the end
                         page       as one HTML page, with `chart` for the timeline
+                        verdict    of a run without a twin: audit, table, and the log's own verification
 How it is held together experiment one pipeline under all kills
                         steps      what an experiment consists of
                         waiting    for what programs do

@@ -157,6 +157,5 @@ class _Experiment:
 
     def _start_query(self) -> Program:
         self._attempt += 1
-        znodes = self._steps.folders.znodes or ""
         name = f"query-{self._attempt}"
-        return self._steps.start(name, "flights.cluster_query", str(self._attempt), znodes, self._spark.master)
+        return self._steps.start(name, "flights.cluster_query", str(self._attempt), self._spark.master)

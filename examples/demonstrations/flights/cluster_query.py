@@ -1,12 +1,11 @@
 """The query of the cluster: the same one into the same sink, and its tasks run on the workers of a Spark master.
 
-Run as ``python -m flights.cluster_query <folder> <attempt> <znodes> <master>``.
+Run as ``python -m flights.cluster_query <folders> <attempt> <master>``.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from flights import pipeline, query
 from flights.cluster import EXECUTOR_MB
@@ -19,8 +18,8 @@ SETTINGS = {
 }
 
 
-def main(root: str, attempt: str, znodes: str, master: str) -> None:
-    folders = Folders(Path(root), znodes)
+def main(argument: str, attempt: str, master: str) -> None:
+    folders = Folders.given(argument)
     pipeline.run(folders, int(attempt), query.batch_writer(folders), master=master, settings=SETTINGS)
 
 

@@ -25,20 +25,33 @@ class Folders:
     Attributes:
         root: the folder of all others; absolute, since the programs of a run are started in it.
         znodes: where the log's metadata is, if not in its folder.
+        bucket: the URL of the log, if it is in a bucket.
     """
 
     root: Path
     znodes: str | None = None
+    bucket: str | None = None
+
+    @classmethod
+    def given(cls, argument: str) -> Folders:
+        """Those that a program was started with."""
+        root, znodes, bucket = json.loads(argument)
+        return cls(Path(root), znodes, bucket)
 
     @property
-    def log(self) -> Path:
+    def argument(self) -> str:
+        """What tells a program of them."""
+        return json.dumps([str(self.root), self.znodes, self.bucket])
+
+    @property
+    def log(self) -> str:
         """The oncelog log: the topic `flights`, and `delayed` where the query writes to it."""
-        return self.root / "log"
+        return self.bucket or str(self.root / "log")
 
     @property
     def log_options(self) -> dict[str, str]:
         """What Spark is told of the log."""
-        return {"path": str(self.log), **({"znodes": self.znodes} if self.znodes else {})}
+        return {"path": self.log, **({"znodes": self.znodes} if self.znodes else {})}
 
     def open_log(self, *, create: bool = False) -> oncelog.Log:
         """Open the log."""

@@ -6,7 +6,7 @@ Each transaction stays open for a while with rows in the log, so that the query 
 The loader slows down as it comes to the end, so that there are flights left at the last kill on a slow machine, too:
 they last for 20 minutes. Told to hurry, it writes what is left at once.
 
-Run as ``python -m flights.loader <folder> [<znodes>]``.
+Run as ``python -m flights.loader <folders>``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ SLOWED_ROWS = 60_000
 """With fewer left, the rate falls with the square of what is left: the fewer there are, the longer they last."""
 
 TRANSACTION_S = 0.25
+IN_A_BUCKET_S = 1.0
+"""How long transactions take there: every file costs requests, so there are fewer and larger ones."""
+
 HURRIED_ROWS = 20_000
 """Rows of a transaction when there is no need to wait."""
 
@@ -60,10 +63,10 @@ def read_report(path: Path) -> Report:
     return Report(**json.loads(whole[-1])) if whole else Report()
 
 
-def rows_of_next_transaction(left: int, *, is_hurried: bool) -> int:
+def rows_of_next_transaction(left: int, *, is_hurried: bool, transaction_s: float = TRANSACTION_S) -> int:
     """How many of the rows that are left go into the next transaction."""
     slowed = ROWS_PER_S * min(1.0, left / SLOWED_ROWS) ** 2
-    wanted = HURRIED_ROWS if is_hurried else int(slowed * TRANSACTION_S)
+    wanted = HURRIED_ROWS if is_hurried else int(slowed * transaction_s)
     return min(left, max(wanted, 1))
 
 
@@ -76,16 +79,18 @@ class Loader:
         self._folders = folders
         self._output = output
         self._parent = os.getppid()
+        self._transaction_s = IN_A_BUCKET_S if folders.bucket else TRANSACTION_S
 
     def load(self, flights: pa.Table) -> None:
         """Write every row of `flights` in a transaction that commits."""
         rows = transactions = aborted = 0
         while rows < flights.num_rows and os.getppid() == self._parent:
             is_hurried = self._folders.hurry.exists()
-            count = rows_of_next_transaction(flights.num_rows - rows, is_hurried=is_hurried)
+            left = flights.num_rows - rows
+            count = rows_of_next_transaction(left, is_hurried=is_hurried, transaction_s=self._transaction_s)
             transactions += 1
             is_aborted = transactions % ABORT_EVERY == 0
-            self._write(flights.slice(rows, count), pause_s=0 if is_hurried else TRANSACTION_S / 2)
+            self._write(flights.slice(rows, count), pause_s=0 if is_hurried else self._transaction_s / 2)
             if is_aborted:
                 self._producer.abort_transaction()
                 aborted += 1
@@ -115,8 +120,8 @@ class Loader:
         self._output.flush()
 
 
-def main(root: str, znodes: str | None = None) -> None:
-    folders = Folders(Path(root), znodes)
+def main(argument: str) -> None:
+    folders = Folders.given(argument)
     flights = data.read()
     with (
         folders.open_log() as log,

@@ -1,6 +1,6 @@
 """The twin that is killed: the same query as people write it today, with foreachBatch appending to parquet files.
 
-Run as ``python -m flights.peer <folder> <attempt> [<moment>]``.
+Run as ``python -m flights.peer <folders> <attempt> [<moment>]``.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def batch_writer(output: Path, trap: Trap) -> pipeline.WriteBatch:
     return write_batch
 
 
-def main(root: str, attempt: str, moment: str = "") -> None:
-    folders = Folders(Path(root))
+def main(argument: str, attempt: str, moment: str = "") -> None:
+    folders = Folders.given(argument)
     mark = folders.mark(int(attempt))
     if moment in set(CrashPoint):
         kills.arm_crash_point(CrashPoint(moment), mark)

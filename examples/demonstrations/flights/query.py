@@ -1,12 +1,11 @@
 """The process that is killed: late departures go to the topic `delayed`, exactly once.
 
-Run as ``python -m flights.query <folder> <attempt> [<crash point>]``.
+Run as ``python -m flights.query <folders> <attempt> [<crash point>]``.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit, struct, to_json
@@ -29,8 +28,8 @@ def batch_writer(folders: Folders) -> pipeline.WriteBatch:
     return write_batch
 
 
-def main(root: str, attempt: str, crash_point: str = "") -> None:
-    folders = Folders(Path(root))
+def main(argument: str, attempt: str, crash_point: str = "") -> None:
+    folders = Folders.given(argument)
     if crash_point:
         kills.arm_crash_point(CrashPoint(crash_point), folders.mark(int(attempt)))
     pipeline.run(folders, int(attempt), batch_writer(folders))

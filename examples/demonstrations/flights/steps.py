@@ -39,12 +39,12 @@ class Steps:
 
     def start(self, name: str, module: str, *arguments: str) -> Program:
         """Start one of the example's programs on the folder of the run."""
-        command = [sys.executable, "-m", module, str(self.folders.root), *arguments]
+        command = [sys.executable, "-m", module, self.folders.argument, *arguments]
         return self._programs.start(name, command, environment(), self.folders.program_log(name))
 
     def start_loader(self) -> Program:
         """Start the program that writes the flights."""
-        return self.start("loader", "flights.loader", *filter(None, [self.folders.znodes]))
+        return self.start("loader", "flights.loader")
 
     async def batches(self, running: Program, seen: int, count: int) -> float:
         """Wait until the reader saw `count` batches beyond batch `seen`; returns when that was."""

@@ -35,7 +35,7 @@ from oncelog.protocol.coordinator_events import ProducerIdNeeded
 from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch, TopicIdPartition
 from oncelog.znodes import paths
 from oncelog.znodes.payloads import OwnerRecord
-from oncelog.znodes.transact import in_parts
+from oncelog.znodes.transact import in_parts, recently
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +252,7 @@ def _number_of(part: PartitionBlocks) -> int:
 
 def forget_old_rounds(store: ZnodeStore, prefix: str) -> None:
     """Delete the znodes of settled rounds that the ledger no longer needs."""
-    old = EMBEDDED.round_numbers(store, prefix)
+    with recently(store) as reader:
+        old = EMBEDDED.round_numbers(reader, prefix)
     if len(old) > REMEMBERED_ROUNDS:
         settler.forget(store, [EMBEDDED.round_path(prefix, number) for number in old])

@@ -30,7 +30,7 @@ from oncelog.ports import Clock, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.partition import OwnerState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
-from oncelog.znodes.transact import in_parts
+from oncelog.znodes.transact import in_parts, recently
 
 PARTITIONS_PER_STEP = 50
 OWNERS_PER_STEP = 200
@@ -68,7 +68,8 @@ class Settler:
         now, sample = self._clock.monotonic_ms(), self._sample
         if sample is not None and now - sample[0] < limits.SETTLE_LAG_MS:
             return 0
-        self._sample = (now, snapshot.commits_zxid(self._store))
+        with recently(self._store) as reader:
+            self._sample = (now, snapshot.commits_zxid(reader))
         if sample is None:
             return 0
         waiting, self._waiting = sorted(self._waiting), set()
@@ -202,13 +203,13 @@ def forget_unlisted(store: ZnodeStore) -> None:
 
 
 def forget(store: ZnodeStore, candidates: Iterable[str]) -> None:
-    """Finish those `candidates` that are decided and that no partition lists.
+    """Finish those `candidates` that are decided and that no partition lists: both stays so, whenever it was read.
 
     The newest rounds of a prefix keep their znodes, since the ledger needs them.
     """
     unlisted: dict[str, OwnerState] = {}
     listed: dict[str, frozenset[str]] = {}
-    with store.snapshot() as reader:
+    with recently(store) as reader:
         for owner in candidates:
             state = partition_reads.read_owner(reader, owner)
             if state is None or state.outcome is Outcome.OPEN:

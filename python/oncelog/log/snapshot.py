@@ -19,6 +19,7 @@ from oncelog.protocol import visibility
 from oncelog.protocol.partition import IndexEntry, OwnerState, PartitionState
 from oncelog.types import BlockSlice, IsolationLevel, TopicIdPartition
 from oncelog.znodes import paths, payloads
+from oncelog.znodes.transact import recently
 
 WINDOW_ENTRIES = 1000
 """Index entries whose markers are looked up together."""
@@ -67,7 +68,7 @@ def take(
 
     Args:
         partitions: are planned together, so that the plan shows a transaction in all of them or in none.
-        snapshot_zxid: an older S to plan with (a settler's); None for the current one.
+        snapshot_zxid: an older S to plan with, which `store` told before (a settler's); None for the current one.
         with_neighbours: also plan over all partitions that share an owner with `partitions`, directly or indirectly,
             and leave out partitions that are gone (for settlers).
 
@@ -78,7 +79,7 @@ def take(
     wanted = list(partitions)
     read = partition_reads.read_existing if with_neighbours else partition_reads.read_partitions
     for _ in range(limits.PLAN_ATTEMPTS):
-        with store.snapshot() as reader:
+        with store.snapshot() if snapshot_zxid is None else recently(store) as reader:  # any moment from S on will do
             zxid = commits_zxid(reader) if snapshot_zxid is None else snapshot_zxid
             found, owners = _read(reader, wanted, read, with_neighbours=with_neighbours)
         overtaken = visibility.is_overtaken(zxid, found.values())

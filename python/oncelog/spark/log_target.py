@@ -19,12 +19,14 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.log import generations, topics
+from oncelog.ports import ZnodeReader
 from oncelog.randomness import random_id
 from oncelog.runtime import Log
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.spark.options import SinkOptions
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block, TopicIdPartition
+from oncelog.znodes.transact import recently
 
 RENEWALS_PER_TIMEOUT = 3
 
@@ -85,7 +87,8 @@ class LogAttempt:
         written = list(self._batch.job(write_task(self._log, self._target.options)))
         report.rows = sum(piece.block.count for piece in written)
         report.size_bytes = sum(piece.block.length for piece in written)
-        self._blocks = by_partition(self._log, written)
+        with recently(self._log.services.store) as reader:
+            self._blocks = by_partition(reader, written)
         report.participants = len({partition.partition for partition in self._blocks})
 
     def prepare(self, report: BatchReport) -> None:
@@ -115,13 +118,12 @@ class LogAttempt:
 
 
 def write_task(log: Log, options: SinkOptions) -> WriteTask:
-    """What the tasks of a batch need to know.
+    """What the tasks of a batch need to know. The caller wrote to `log` (a round, a hold) since the batch began.
 
     Raises:
         UnknownTopicError: the option `topic` names one that does not exist.
     """
-    store = log.services.store
-    with store.snapshot() as reader:
+    with recently(log.services.store) as reader:
         if options.topic is None:
             partitions = {name: topic.partitions for name, topic in topics.states(reader).items()}
         else:
@@ -130,7 +132,7 @@ def write_task(log: Log, options: SinkOptions) -> WriteTask:
     return WriteTask(log.path, generation, options.codec, partitions, options.topic)
 
 
-def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:
+def by_partition(reader: ZnodeReader, written: Iterable[Written]) -> dict[TopicIdPartition, list[Block]]:
     """Blocks by log partition, in the order of the rows.
 
     Raises:
@@ -141,7 +143,7 @@ def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition,
     found: dict[TopicIdPartition, list[Block]] = {}
     for piece in written:
         if piece.topic not in identified:
-            identified[piece.topic] = topics.partitions_of(log.services.store, piece.topic)
+            identified[piece.topic] = topics.partitions_of(reader, piece.topic)
         places = identified[piece.topic]
         if piece.partition >= len(places):
             raise UnknownPartitionError(
@@ -156,7 +158,8 @@ def by_partition(log: Log, written: Iterable[Written]) -> dict[TopicIdPartition,
 
 def commit_once(log: Log, written: Iterable[Written]) -> None:
     """Commit what the tasks of a batch write wrote, in one transaction with a new transactional id."""
-    blocks = by_partition(log, written)
+    with log.services.store.snapshot() as reader:
+        blocks = by_partition(reader, written)
     if not blocks:
         return
     transactional_id = f"batch-write.{random_id()}"

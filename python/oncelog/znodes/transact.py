@@ -6,11 +6,16 @@ A znode that is deleted and created again starts at version 0, so an old version
 old znode would pass its check. Assumptions: a znode that can be created again stays as a tombstone for
 limits.TOMBSTONE_MS. A step writes only while its snapshot is younger than its deadline, which is far shorter; this is
 checked under the store's lock, since a process may be suspended anywhere before. Hence no version comes back in time.
+
+The first run of a step may read a moment that has passed (`ports.ZnodeStore.recent`), limits.RECENT_MS ago at most. It
+counts only if it writes, and is committed: then all that it read was still so at that time. What it returns without
+writing, or raises, nobody has compared, so that the step is run again on a snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -24,7 +29,7 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS, TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, ZnodeStore, ZnodeView
+from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
 
@@ -60,6 +65,17 @@ class Transacting:
         """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
         return _transact(self, step, deadline_ms)
 
+    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
+        """None: only a snapshot will do. See `ports.ZnodeStore.recent`."""
+        return None
+
+
+@contextmanager
+def recently(store: ZnodeStore) -> Iterator[ZnodeReader]:
+    """Reads of `store.recent()`, or else of a snapshot: of one moment if those are atomic."""
+    with store.recent() or store.snapshot() as reader:
+        yield reader
+
 
 def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: int) -> T:
     ensure(0 < deadline_ms < TOMBSTONE_MS // 2, "a step ends long before a tombstone does", deadline_ms=deadline_ms)
@@ -67,6 +83,8 @@ def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: in
     began_ms = timing.clock.monotonic_ms()
     attempts = 0
     refused: ReadSet | None = None
+    if (done := _on_recent_reads(store, step, deadline_ms)) is not None:
+        return done.believed()
     while True:
         attempts += 1
         is_fresh = _freshness(timing, deadline_ms)
@@ -93,6 +111,20 @@ def _transact(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: in
             )
         if pause_ms:
             timing.clock.sleep_ms(pause_ms)
+
+
+def _on_recent_reads(store: ZnodeStore, step: Callable[[ZnodeView], T], deadline_ms: int) -> _Result[T] | None:
+    """Run and commit a step on reads that cost nothing; None if it must be run on a snapshot."""
+    is_fresh = _freshness(store.timing, deadline_ms)
+    recent = store.recent()
+    if recent is None:
+        return None
+    with recent as reader:
+        view = BufferedView(reader, reads_are_atomic=True)
+        result = _Result.of(step, view)
+    if result.error is not None or not view.has_writes:
+        return None
+    return result if _commit(store, view, result, is_fresh) is None else None
 
 
 def resolving(step: Callable[[], T], *, also: tuple[type[RetriableError], ...] = ()) -> T:

@@ -2027,6 +2027,34 @@ BUCKETS = [
         "if len(winners) > PROBING:",
         ("unit/znodes/test_objects.py",),
     ),
+    Fault(
+        "what a step says of a moment that has passed is believed",
+        "znodes/transact.py",
+        "    if result.error is not None or not view.has_writes:\n        return None\n    return result",
+        "    if result.error is not None or not view.has_writes:\n        return result\n    return result",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "a step that was refused on old reads counts as carried out",
+        "znodes/transact.py",
+        "return result if _commit(store, view, result, is_fresh) is None else None",
+        "return result if _commit(store, view, result, is_fresh) is not view else None",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "reads stay recent for ever",
+        "znodes/replicated/store.py",
+        "if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):",
+        "if not recent_ms:",
+        ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "reads are recent by one of the clocks",
+        "znodes/replicated/store.py",
+        "if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):",
+        "if not any(0 <= age_ms < recent_ms for age_ms in ages_ms):",
+        ("unit/znodes/test_objects.py",),
+    ),
 ]
 
 FAULTS = [

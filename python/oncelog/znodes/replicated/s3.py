@@ -46,7 +46,7 @@ def store(url: str, *, create: bool) -> ZnodeStore:
     """
     if create:
         _try_out(url)
-    return ReplicatedZnodeStore(partial(opened, url), saved_every=SAVED_EVERY)
+    return ReplicatedZnodeStore(partial(opened, url), saved_every=SAVED_EVERY, recent_ms=limits.RECENT_MS)
 
 
 def opened(url: str) -> ObjectLog:

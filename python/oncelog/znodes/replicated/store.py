@@ -1,7 +1,7 @@
 """The znode store on a command log.
 
 Reads replay the log to its end first, so that they see every write that was acknowledged before. Multis that wait
-together share one append.
+together share one append. Where a request is dear, a step is first run on what was replayed already (`recent`).
 
 `is_fresh` is asked right before a command is given to the log, hence not where no other write could come
 before it: a log has no lock to ask it under. What delays an append after that is the log's time-out of a request, and
@@ -74,6 +74,7 @@ class ReplicatedZnodeStore(Transacting):
         timing: of `transact`; the times of znodes are the log's.
         lock: makes the locks between threads.
         saved_every: entries between two snapshots; None for `SAVED_EVERY`.
+        recent_ms: how old reads are at most for `recent`; 0 for a log whose end is quickly found.
     """
 
     reads_are_atomic = True
@@ -84,13 +85,15 @@ class ReplicatedZnodeStore(Transacting):
         timing: Timing = SYSTEM_TIMING,
         lock: Locks = threading.Lock,
         saved_every: int | None = None,
+        recent_ms: int = 0,
     ) -> None:
         self.timing = timing
         self._connect = connect
         self._lock = lock
         self._saved_every = saved_every
+        self._recent_ms = recent_ms
         self._is_closed = False
-        self._connection = _Connection(connect(), lock, saved_every)
+        self._connection = self._connected()
 
     def get(self, path: str) -> Znode | None:
         with self.snapshot() as tree:
@@ -111,11 +114,13 @@ class ReplicatedZnodeStore(Transacting):
     @contextmanager
     def snapshot(self) -> Iterator[Tree]:
         connection = self._open()
-        tree = connection.begin_reading()
-        try:
+        with _reading(connection, connection.begin_reading()) as tree:
             yield tree
-        finally:
-            connection.end_reading(tree)
+
+    def recent(self) -> AbstractContextManager[Tree] | None:
+        connection = self._open()
+        tree = connection.begin_recent(self._recent_ms)
+        return None if tree is None else _reading(connection, tree)
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         ensure_acceptable(ops)
@@ -137,14 +142,26 @@ class ReplicatedZnodeStore(Transacting):
             self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(ReplicatedZnodeStore, saved_every=self._saved_every), (self._connect, self.timing)
+        opened = partial(ReplicatedZnodeStore, saved_every=self._saved_every, recent_ms=self._recent_ms)
+        return opened, (self._connect, self.timing)
 
     def _open(self) -> _Connection:
         if self._is_closed:
             raise IllegalStateTransitionError("the znode store is closed")
         if not self._connection.is_of_this_process:
-            self._connection = _Connection(self._connect(), self._lock, self._saved_every)
+            self._connection = self._connected()
         return self._connection
+
+    def _connected(self) -> _Connection:
+        return _Connection(self._connect(), self.timing, self._lock, self._saved_every)
+
+
+@contextmanager
+def _reading(connection: _Connection, tree: Tree) -> Iterator[Tree]:
+    try:
+        yield tree
+    finally:
+        connection.end_reading(tree)
 
 
 class _Connection:
@@ -153,9 +170,12 @@ class _Connection:
     Nothing of it survives a fork: its locks may be held by threads that the child does not have.
     """
 
-    def __init__(self, log: CommandLog, lock: Locks, saved_every: int | None) -> None:
+    def __init__(self, log: CommandLog, timing: Timing, lock: Locks, saved_every: int | None) -> None:
         self._log = log
+        self._timing = timing
         self._saved_every = saved_every
+        self._read_at = self._clocks()
+        """The replica was at the end of the log at this time, or later."""
         try:
             self._replica = load(log)
         except BaseException:
@@ -176,6 +196,16 @@ class _Connection:
         """The tree at the end of the log. It stays as it is until `end_reading`."""
         with self._using:
             self._replay()
+            tree = self._replica.tree
+            tree.readers += 1
+            return tree
+
+    def begin_recent(self, recent_ms: int) -> Tree | None:
+        """The tree as it was replayed, if that is not too long ago by either clock. It stays so until `end_reading`."""
+        with self._using:
+            ages_ms = [now - then for now, then in zip(self._clocks(), self._read_at, strict=True)]
+            if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):
+                return None
             tree = self._replica.tree
             tree.readers += 1
             return tree
@@ -225,9 +255,11 @@ class _Connection:
         self._number += 1
         replica = self._replica
         body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
+        asked_at = self._clocks()
         known = self._log.append(replica.position, body)
         try:
             self._replay(known)
+            self._read_at = asked_at  # the entry came right behind what was replayed, so that it was the end
         except RetriableError as problem:
             raise OutcomeUnknownError(
                 "the command log was written to, and cannot be read: run the same step again", reason=str(problem)
@@ -266,6 +298,7 @@ class _Connection:
 
     def _replay(self, known: Sequence[Entry] | None = None) -> None:
         """Apply the entries that are known to come next, or read the log to its end."""
+        asked_at = self._clocks()
         try:
             for entry in self._log.read(self._replica.position) if known is None else known:
                 self._replica.apply(entry, decode(entry))
@@ -273,3 +306,9 @@ class _Connection:
             found = load(self._log)
             ensure(found.position >= self._replica.position, "a replica never goes back", position=found.position)
             self._replica = found
+        if known is None:
+            self._read_at = asked_at
+
+    def _clocks(self) -> tuple[int, int]:
+        """Durations may stop while a virtual machine is paused, and the wall clock may be set back."""
+        return self._timing.clock.monotonic_ms(), self._timing.now_ms()

@@ -14,7 +14,8 @@ from oncelog.errors import (
     StoreAccessError,
     StoreUnavailableError,
 )
-from oncelog.ports import Create, Timing, ZnodeStore
+from oncelog.limits import RECENT_MS
+from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
 from oncelog.testing.znode_store_contract import (
     AtomicReadsContract,
     FakeTime,
@@ -28,7 +29,9 @@ from oncelog.znodes.replicated.objects import LOOK_MS, REMOVED_AFTER_MS, Listed,
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog.znodes.replicated.replica import Replica
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
+from oncelog.znodes.transact import recently
 from tests.unit.znodes.buckets import CarelessBucket, FolderBucket, LossyBucket, MemoryBucket
+from tests.unit.znodes.worlds import increment, number_at
 
 FIRST, SECOND = "entries/00000000000000000000", "entries/00000000000000000001"
 LONG_MS = 2 * REMOVED_AFTER_MS
@@ -40,12 +43,13 @@ def opened(kind: type[FolderBucket], folder: Path) -> ObjectLog:
 
 class FolderWorld(StoreWorld):
     def open(self, timing: Timing) -> ZnodeStore:
-        return ReplicatedZnodeStore(partial(opened, FolderBucket, self.folder), timing)
+        return ReplicatedZnodeStore(partial(opened, FolderBucket, self.folder), timing, recent_ms=RECENT_MS)
 
 
 class LossyWorld(StoreWorld):
     def open(self, timing: Timing) -> ZnodeStore:
-        return ReplicatedZnodeStore(partial(opened, LossyBucket, self.folder), timing, saved_every=3)
+        connect = partial(opened, LossyBucket, self.folder)
+        return ReplicatedZnodeStore(connect, timing, saved_every=3, recent_ms=RECENT_MS)
 
 
 class TestStoreInABucket(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
@@ -323,6 +327,111 @@ def listings(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
     monkeypatch.setattr(bucket, "names", listed)
     return asked
+
+
+# Reads that cost nothing
+
+
+@pytest.fixture
+def stores(log: Callable[[], ObjectLog], time: FakeTime) -> tuple[ZnodeStore, ZnodeStore]:
+    """Two processes' stores, which both know the counter."""
+    ReplicatedZnodeStore(log).multi([Create("/counter", b"0")])
+    timing = Timing(time.now_ms, time, lambda: 0.0)
+    one, other = (ReplicatedZnodeStore(log, timing, recent_ms=RECENT_MS) for _ in range(2))
+    return one, other
+
+
+def asked(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is got from now on."""
+    names: list[str] = []
+    get = bucket.get
+    monkeypatch.setattr(bucket, "get", lambda wanted: (names.extend(wanted), get(wanted))[1])
+    return names
+
+
+def test_steps_of_one_writer_ask_for_nothing(
+    stores: tuple[ZnodeStore, ZnodeStore], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = stores
+    got = asked(bucket, monkeypatch)
+    for _ in range(3):
+        one.transact(increment)
+    assert got == []
+    assert bucket.puts == 4
+
+    assert number_at(one) == 3
+    assert len(got) == 1
+
+
+def test_a_step_on_reads_that_others_changed_is_run_again(stores: tuple[ZnodeStore, ZnodeStore]) -> None:
+    one, other = stores
+    for store in (other, one, other, other, one):
+        store.transact(increment)
+
+    assert number_at(one) == number_at(other) == 5
+
+
+def test_what_a_step_returns_or_raises_without_a_write_is_of_a_snapshot(
+    stores: tuple[ZnodeStore, ZnodeStore],
+) -> None:
+    one, other = stores
+    other.transact(increment)
+
+    def refused(view: ZnodeView) -> None:
+        found = number_at(view)
+        if found == 0:
+            raise KeyError(found)
+        view.create("/done", b"%d" % found)
+
+    assert one.transact(number_at) == 1
+    other.transact(increment)
+    other.transact(lambda view: view.set("/counter", b"0"))
+    with pytest.raises(KeyError):
+        one.transact(refused)
+    other.transact(increment)
+    one.transact(refused)
+    done = other.get("/done")
+    assert done is not None
+    assert done.data == b"1"
+
+
+@pytest.mark.parametrize("clock", ["durations_ms", "wall_ms"])
+def test_reads_are_no_longer_recent_when_either_clock_says_so(
+    stores: tuple[ZnodeStore, ZnodeStore],
+    time: FakeTime,
+    bucket: MemoryBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: str,
+) -> None:
+    """A version comes back when a znode was deleted long ago, and is created again."""
+    one, _ = stores
+    listed = listings(bucket, monkeypatch)
+    setattr(time, clock, getattr(time, clock) + RECENT_MS - 1)
+    one.transact(increment)
+    assert listed == []
+    for later_ms in (RECENT_MS, -1):
+        setattr(time, clock, getattr(time, clock) + later_ms)
+        one.transact(increment)
+        assert listed == ["entries", "floors"]
+        listed.clear()
+
+
+def test_reads_that_cost_nothing_are_behind_all_that_the_process_did(
+    stores: tuple[ZnodeStore, ZnodeStore],
+) -> None:
+    one, other = stores
+    other.transact(increment)
+    with recently(one) as reader:
+        assert number_at(reader) == 0
+    assert number_at(one) == 1
+    one.transact(increment)
+    with recently(one) as reader:
+        assert number_at(reader) == 2
+        other.transact(increment)
+        assert number_at(one) == 3
+        assert number_at(reader) == 2
+    with recently(ReplicatedZnodeStore(one._connect)) as reader:
+        assert number_at(reader) == 3
 
 
 # Trims
