@@ -12,10 +12,10 @@ from typing import Any
 
 from oncelog import metadata
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import ledger_store
+from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.options import LedgerPlace, SinkOptions
 
 _stores: dict[tuple[int, str], ZnodeStore] = {}
 _brokers: dict[tuple[int, str], Brokers] = {}
@@ -27,6 +27,23 @@ def open_store(options: SinkOptions) -> ZnodeStore:
     key = (os.getpid(), place)
     if key not in _stores:
         _stores[key] = _opened(options)
+    return _stores[key]
+
+
+def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
+    """The store of the sinks' ledger, for somebody who only reads it and may have no right to do more.
+
+    Raises:
+        UsageError: there is none.
+        BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
+    """
+    key = (os.getpid(), f"to read {place.znodes or f'{_told(place.admin)} {place.topic}'}")
+    if key not in _stores:
+        _stores[key] = (
+            ledger_store.open_ledger(place.admin, place.topic, create=False, rights=ledger_topic.RIGHTS_TO_READ)
+            if place.znodes is None
+            else metadata.open_metadata(place.znodes, create=False)
+        )
     return _stores[key]
 
 

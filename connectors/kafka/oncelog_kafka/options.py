@@ -84,25 +84,29 @@ def _on_timed_out(text: str) -> OnTimedOut:
     return OnTimedOut(values.choice(*OnTimedOut)(text))
 
 
+_LEDGER_TOPIC = Option(
+    "ledgerTopic",
+    SINKS,
+    topic_name,
+    "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
+    "none. Many queries can share it.",
+    default=DEFAULT_LEDGER_TOPIC,
+)
+
+_ZNODES = Option(
+    "znodes",
+    SINKS,
+    values.text,
+    "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
+    "`zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, or `kafka://host:port,.../topic`. "
+    "It must outlive the query's checkpoint. Many queries can share it.",
+    default_doc="the `ledgerTopic`",
+)
+
 OPTIONS: tuple[Option, ...] = (
     SERVERS,
-    Option(
-        "ledgerTopic",
-        SINKS,
-        topic_name,
-        "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
-        "none. Many queries can share it.",
-        default=DEFAULT_LEDGER_TOPIC,
-    ),
-    Option(
-        "znodes",
-        SINKS,
-        values.text,
-        "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
-        "`zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, or `kafka://host:port,.../topic`. "
-        "It must outlive the query's checkpoint. Many queries can share it.",
-        default_doc="the `ledgerTopic`",
-    ),
+    _LEDGER_TOPIC,
+    _ZNODES,
     Option(
         "topic",
         SINKS,
@@ -214,6 +218,32 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
         admin=admin_settings.derive(kafka, admin),
         **history(given),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """Where a reader finds the ledger of the sinks.
+
+    Attributes:
+        znodes: None if it is in the cluster.
+        topic: that keeps it then.
+        admin: settings of the driver's client.
+    """
+
+    znodes: str | None
+    topic: str
+    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
+
+
+def parse_ledger_place(options: Mapping[str, str]) -> LedgerPlace:
+    """Read and check the options of a read that say where the ledger is; the jar has checked the others.
+
+    Raises:
+        InvalidOptionError: one of them is malformed.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    topic, znodes = (option.value(given.get(option.name.lower())) for option in (_LEDGER_TOPIC, _ZNODES))
+    return LedgerPlace(znodes, topic, admin_settings.derive(_below(KAFKA, options), _below(ADMIN, options)))
 
 
 def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
