@@ -1,32 +1,37 @@
 """Where the rows of decided batches are: first and last offset in each partition, for readers of whole batches.
 
-    /kafka_extents/<prefix>/<n>     of round n, or of several rounds that ended with n
+    /kafka/<prefix>/extents-<n>-<lease>             of round n
+    /kafka_batch_writes/<prefix>/extents-<n>-0      of batch writes that are over, whose ledgers are deleted
 
 A decision writes the extents of its round in the same multi. So they are there before a row of it can be visible, and
-those of a round that is not decided never are. They outlive the round's record: a batch that is over may be cut by the
-ends of a reader that is behind, that has a limit, or that another batch holds back.
+those of a round that is not decided never are. What is rewritten under another lease adds its own. Extents outlive the
+round's record: a batch that is over can still be cut by the ends of a reader that is behind, that has a limit, or that
+another batch holds back.
 
 To keep them few, old ones are merged. A reader takes merged batches for one batch, and sees them at one moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from oncelog.errors import CorruptDataError, UsageError
+from oncelog.errors import UsageError
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.types import TopicIdPartition
 from oncelog.znodes import fields, paths
 from oncelog.znodes.transact import resolving
+from oncelog.znodes.walking import paths_below
 
-ROOT = "/kafka_extents"
+BATCH_WRITES = "/kafka_batch_writes"
 
-MAX_PARTITIONS = 12_000
-"""A batch's extents are one znode of at most 512 kB, at up to 40 bytes a partition."""
+MAX_PARTITIONS = 10_000
+"""A batch's extents are one znode of at most 512 kB, at up to 50 bytes a partition. Of merged ones, those beyond are
+dropped that were not written to for longest, such as those of topics that are gone."""
 
 KEPT = 4_000
 """How many extents of a prefix are kept before old ones are merged; those of the newest batch always are."""
@@ -61,20 +66,22 @@ class Batch:
 
 
 def merged(several: Iterable[Extents]) -> dict[TopicIdPartition, Extent]:
-    """From the first row of any to the last row of any."""
+    """From the first row of any to the last row of any; partitions in the order in which they were written to last."""
     found: dict[TopicIdPartition, Extent] = {}
     for extents in several:
         for partition, extent in extents.items():
-            known = found.get(partition, extent)
+            known = found.pop(partition, extent)
             found[partition] = Extent(min(known.first, extent.first), max(known.last, extent.last))
-    return found
+    return dict(list(found.items())[-MAX_PARTITIONS:])
 
 
 # Within a step --------------------------------------------------------------------------------------------------------
 
 
-def put(view: ZnodeView, prefix: str, number: int, extents: Extents) -> None:
-    """Record the extents of a round, in addition to those that are recorded already.
+def put(view: ZnodeView, folder: str, number: int, lease: int, extents: Extents) -> None:
+    """Record the extents of a round that is being decided, or of what is rewritten of it under a new lease.
+
+    It reads nothing but the folder, which is the ledger that the step has read already.
 
     Raises:
         UsageError: the batch has rows in more partitions than one znode can name.
@@ -85,80 +92,108 @@ def put(view: ZnodeView, prefix: str, number: int, extents: Extents) -> None:
             partitions=len(extents),
             maximum=MAX_PARTITIONS,
         )
-    if not extents:
-        return
-    path = _path(prefix, number)
-    known = view.get(path)
-    if known is None:
-        view.create(path, encode(extents))
-    else:
-        view.set(path, encode(merged([decode(path, known.data), extents])))
+    if extents:
+        view.create_blind(_Name(number, lease).below(folder), encode(extents))
 
 
-def _path(prefix: str, number: int) -> str:
-    return f"{paths.named(ROOT, prefix)}/{number}"
+def put_over(view: ZnodeView, folder: str, extents: Extents) -> None:
+    """Add those of a batch that is over, and merge all if they are many."""
+    known = _named(view.children(folder))
+    if len(known) >= MERGED_EVERY:
+        found = [decode(path, data) for path, data in _data(view, folder, known)]
+        for name in known:
+            view.delete(name.below(folder))
+        extents = merged([*found, extents])
+    if extents:
+        number = max((name.number for name in known), default=0) + 1
+        view.create(_Name(number, 0).below(folder), encode(extents))
+
+
+def delete(view: ZnodeView, folder: str) -> dict[TopicIdPartition, Extent]:
+    """Delete the extents in a folder; returns them, merged."""
+    known = _named(view.children(folder))
+    found = [decode(path, data) for path, data in _data(view, folder, known)]
+    for name in known:
+        view.delete(name.below(folder))
+    return merged(found)
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read(reader: ZnodeReader, prefix: str) -> dict[int, dict[TopicIdPartition, Extent]]:
-    """The extents of a prefix by round, oldest first."""
-    folder = paths.named(ROOT, prefix)
+def read(reader: ZnodeReader, folder: str) -> dict[int, dict[TopicIdPartition, Extent]]:
+    """The extents in a folder by round, oldest first."""
     while True:
-        names = reader.children(folder)
-        found = {name: decode(f"{folder}/{name}", znode.data) for name, znode in reader.children_data(folder)}
-        if list(found) == names:  # otherwise some were merged meanwhile, in a store whose reads are not atomic
-            return dict(sorted((_number(folder, name), extents) for name, extents in found.items()))
+        known = _named(reader.children(folder))
+        data = _data(reader, folder, known)
+        if len(data) == len(known):  # otherwise some were merged meanwhile, in a store whose reads are not atomic
+            break
+    found: dict[int, list[Extents]] = {}
+    for name, (path, content) in zip(known, data, strict=True):
+        found.setdefault(name.number, []).append(decode(path, content))
+    return {number: merged(several) for number, several in found.items()}
 
 
-def _number(folder: str, name: str) -> int:
-    if not paths.is_number(name):
-        raise CorruptDataError("not the path of extents", path=f"{folder}/{name}")
-    return int(name)
+def folders_of_batch_writes(reader: ZnodeReader) -> list[str]:
+    """Where the extents of batch writes that are over are."""
+    return paths_below(reader, BATCH_WRITES)
 
 
-def prefixes(reader: ZnodeReader) -> list[str]:
-    """All prefixes with extents."""
-    return [paths.name_of(name) for name in reader.children(ROOT)]
+class _Name(NamedTuple):
+    number: int
+    lease: int
+
+    def below(self, folder: str) -> str:
+        return f"{folder}/extents-{self.number}-{self.lease}"
+
+
+_NAME = re.compile("extents-([0-9]{1,19})-([0-9]{1,19})")
+
+
+def _named(children: Iterable[str]) -> list[_Name]:
+    """The extents among a folder's children, oldest first."""
+    return sorted(_Name(int(one[1]), int(one[2])) for one in map(_NAME.fullmatch, children) if one is not None)
+
+
+def _data(reader: ZnodeReader, folder: str, names: Iterable[_Name]) -> list[tuple[str, bytes]]:
+    """Path and data of those that are there."""
+    wanted = [name.below(folder) for name in names]
+    return [
+        (path, znode.data) for path, znode in zip(wanted, reader.get_many(wanted), strict=True) if znode is not None
+    ]
 
 
 # Merging --------------------------------------------------------------------------------------------------------------
 
 
-def merge_old(store: ZnodeStore, prefix: str, before: int, kept: int = KEPT) -> None:
-    """Merge the oldest extents of a prefix if there are more than are kept.
+def merge_old(store: ZnodeStore, folder: str, before: int, kept: int = KEPT) -> None:
+    """Merge the oldest extents of a folder if there are more than are kept.
 
     Args:
         before: the oldest round that may not be over; it and later ones are left alone.
         kept: how many extents are kept.
     """
-    old = _beyond(read(store, prefix), kept)
-    numbers = [number for number in old if number < before]
-    if len(numbers) < 2:
-        return
+    old = {number for number in _beyond(read(store, folder), kept) if number < before}
 
     def step(view: ZnodeView) -> None:
-        there = {number: path for number in numbers if view.get(path := _path(prefix, number)) is not None}
-        if len(there) < len(numbers):
-            return  # somebody else merged them
-        several = [decode(path, znode.data) for path in there.values() if (znode := view.get(path)) is not None]
-        view.set(there[numbers[-1]], encode(merged(several)))
-        for number in numbers[:-1]:
-            view.delete(there[number])
+        names = [name for name in _named(view.children(folder)) if name.number in old]
+        found = [decode(path, data) for path, data in _data(view, folder, names)]
+        for name in names[:-1]:
+            view.delete(name.below(folder))
+        if names:
+            view.set(names[-1].below(folder), encode(merged(found)))
 
-    resolving(lambda: store.transact(step))
+    if len(old) > 1:
+        resolving(lambda: store.transact(step))
 
 
-def _beyond(found: Mapping[int, Extents], kept: int) -> Sequence[int]:
-    """The rounds beyond the newest ones that have `kept` extents together, oldest first."""
+def _beyond(found: Mapping[int, Extents], kept: int) -> Iterator[int]:
+    """The rounds beyond the newest ones that have `kept` extents together."""
     count, newest = 0, max(found, default=0)
-    old = []
     for number, extents in sorted(found.items(), reverse=True):
         count += len(extents)
         if count > kept and number != newest:
-            old.append(number)
-    return old[::-1]
+            yield number
 
 
 # In a znode -----------------------------------------------------------------------------------------------------------
@@ -166,10 +201,9 @@ def _beyond(found: Mapping[int, Extents], kept: int) -> Sequence[int]:
 
 def encode(extents: Extents) -> bytes:
     """Extents as their znode's data."""
-    found = sorted(extents.items())
     topics = [
         [*topic, [[partition.partition, *extent] for partition, extent in rows]]
-        for topic, rows in groupby(found, key=lambda row: (row[0].topic, row[0].topic_id))
+        for topic, rows in groupby(extents.items(), key=lambda row: (row[0].topic, row[0].topic_id))
     ]
     return paths.encode({"topics": topics})
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from oncelog.errors import CorruptDataError, UsageError
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import LedgerKind
-from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.types import Outcome
 from oncelog.znodes.clock import store_now_ms
@@ -33,6 +33,7 @@ class Ledger:
         self._store = store
         self._steps = BatchSteps(KAFKA_LEDGERS, store, request)
         self.request = request
+        self._folder = KAFKA_LEDGERS.path(request.prefix)
 
     def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound[KafkaRound] | None:
         """Plan the batch, and abort the previous undecided round in the same step.
@@ -118,7 +119,7 @@ class Ledger:
             )
 
         def complete(view: ZnodeView, _: QueryLedger, record: KafkaRound) -> KafkaRound:
-            extents.put(view, self.request.prefix, round_.number, written)
+            extents.put(view, self._folder, round_.number, record.lease, written)
             check()
             return kafka_rounds.naming(record, participants)
 
@@ -175,7 +176,7 @@ class Ledger:
                 raise self._steps.aborted(number)
             check()
             replaced = kafka_rounds.with_rewritten(found, rewritten)
-            extents.put(view, self.request.prefix, number, written)
+            extents.put(view, self._folder, number, lease, written)
             KAFKA_LEDGERS.put_round(view, self.request.prefix, number, replaced)
             return replaced
 
@@ -196,30 +197,28 @@ class Ledger:
     def merge_old_extents(self, number: int) -> None:
         """Keep the extents of batches few, now and then. `number` is of the newest round, which is over."""
         if number % extents.MERGED_EVERY == 0:
-            extents.merge_old(self._store, self.request.prefix, min(self.unfinished(), default=number))
+            extents.merge_old(self._store, self._folder, min(self.unfinished(), default=number))
 
 
-def decided_batches(store: ZnodeStore) -> list[Batch]:
+def decided_batches(reader: ZnodeReader) -> list[Batch]:
     """All batches of all prefixes of which a row may be visible, as far as they are kept apart.
+
+    Args:
+        reader: of a store that was synced after it was asked how far the partitions can be read.
 
     Raises:
         UsageError: a decided batch has rows, and nobody recorded where.
     """
-    store.sync()
     found = []
-    with store.snapshot() as reader:
-        # Rounds come first: in a store whose reads are not atomic, a round that is decided meanwhile is no problem.
-        unfinished = {
-            prefix: {n: one for n, one in KAFKA_LEDGERS.read_rounds(reader, prefix).items() if one.is_unfinished}
-            for prefix in KAFKA_LEDGERS.prefixes(reader)
-        }
-        for prefix in extents.prefixes(reader):
-            rounds = unfinished.pop(prefix, {})
-            there = extents.read(reader, prefix)
-            _check_recorded(prefix, rounds, there)
-            found += [Batch(written, number not in rounds) for number, written in there.items()]
-    for prefix, rounds in unfinished.items():
-        _check_recorded(prefix, rounds, ())
+    for prefix in KAFKA_LEDGERS.prefixes(reader):
+        # Rounds come first: in a store whose reads are not atomic, one that is decided meanwhile is no problem.
+        rounds = KAFKA_LEDGERS.read_rounds(reader, prefix)
+        unfinished = {number: record for number, record in rounds.items() if record.is_unfinished}
+        there = extents.read(reader, KAFKA_LEDGERS.path(prefix))
+        _check_recorded(prefix, unfinished, there)
+        found += [Batch(written, number not in unfinished) for number, written in there.items()]
+    for folder in extents.folders_of_batch_writes(reader):
+        found += [Batch(written, is_over=True) for written in extents.read(reader, folder).values()]
     return found
 
 

@@ -28,7 +28,10 @@ def answer(request: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, An
         for number, offsets in topic["partitions"].items()
     }
     starts, wanted, *last = ({p: offsets[at] for p, offsets in asked.items()} for at in range(_count(asked)))
-    batches = decided_batches(connections.open_ledger_to_read(options.parse_ledger_place(given)))
+    store = connections.open_ledger_to_read(options.parse_ledger_place(given))
+    store.sync()
+    with store.snapshot() as reader:
+        batches = decided_batches(reader)
     ends = limited_ends(batches, starts, wanted, *last) if last else last_ends(batches, starts, wanted)
     found: dict[str, dict[str, int]] = {}
     for partition, end in ends.items():

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, SECOND, World
 from oncelog.crash_points import CrashPoint
-from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog.testing.target_contract import at
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from reads import EARLIEST, Source
 from tests.support.harness.waiting import until
