@@ -50,7 +50,7 @@ def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str]
     except _MissingTopicError:
         if not create:
             raise
-    requests = _requests(settings)
+    requests = requests_of(settings)
     try:
         ledger_topic.create(requests, topic)
     finally:
@@ -68,7 +68,7 @@ def open_ledger(
 
 def opened(settings: Settings, topic: str, rights: Sequence[str] = ledger_topic.RIGHTS) -> PartitionLog:
     """The command log in a topic that exists. Raises as `store`."""
-    requests = _requests(settings)
+    requests = requests_of(settings)
     try:
         if not ledger_topic.is_there(requests, topic, rights=rights):
             raise _MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
@@ -82,7 +82,7 @@ class _MissingTopicError(UsageError):
     """A store without its topic."""
 
 
-def _requests(settings: Settings) -> PartitionRequests:
+def requests_of(settings: Settings) -> PartitionRequests:
     return ControlPartitions(settings) if isinstance(settings, JavaClient) else KafkaPartitions(settings)
 
 

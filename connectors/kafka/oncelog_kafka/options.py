@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from oncelog.errors import InvalidOptionError
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
-from oncelog.spark.kit.options import SINKS, STREAMING_SINKS, Given, HistoryOptions, Option, Use, as_text, history
+from oncelog.spark.kit.options import (
+    SINKS,
+    SOURCE,
+    STREAMING_SINKS,
+    Given,
+    HistoryOptions,
+    Option,
+    Use,
+    as_text,
+    history,
+)
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_kafka import admin_settings
 from oncelog_kafka.admin_settings import ADMIN, KAFKA, SERVERS
@@ -200,11 +210,7 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
     """
-    texts = {name: as_text(name, raw) for name, raw in options.items() if raw is not None}
-    kafka, admin = _below(KAFKA, texts), _below(ADMIN, texts)
-    if SERVERS.name.removeprefix(KAFKA) not in kafka:
-        raise InvalidOptionError("a required option is missing", option=SERVERS.name)
-    own = {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
+    kafka, admin, own = _divided(options)
     given = Given(own, OPTIONS, use)
     given.only_one_of("znodes", "ledgerTopic")
     _check_producer(kafka)
@@ -235,15 +241,25 @@ class LedgerPlace:
     admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
 
 
-def parse_ledger_place(options: Mapping[str, str]) -> LedgerPlace:
-    """Read and check the options of a read that say where the ledger is; the jar has checked the others.
+def parse_ledger_place(options: Mapping[str, object]) -> LedgerPlace:
+    """Read and check the options that say a reader where the ledger is.
 
     Raises:
-        InvalidOptionError: one of them is malformed.
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
     """
-    given = {name.lower(): text for name, text in options.items()}
-    topic, znodes = (option.value(given.get(option.name.lower())) for option in (_LEDGER_TOPIC, _ZNODES))
-    return LedgerPlace(znodes, topic, admin_settings.derive(_below(KAFKA, options), _below(ADMIN, options)))
+    kafka, admin, own = _divided(options)
+    given = Given(own, [replace(option, uses=SOURCE) for option in (_LEDGER_TOPIC, _ZNODES)], Use.BATCH_READ)
+    given.only_one_of("znodes", "ledgerTopic")
+    return LedgerPlace(given.value("znodes"), given.value("ledgerTopic"), admin_settings.derive(kafka, admin))
+
+
+def _divided(options: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """The settings of Kafka's client and of the driver's, without their prefixes, and oncelog's own options."""
+    texts = {name: as_text(name, raw) for name, raw in options.items() if raw is not None}
+    kafka, admin = _below(KAFKA, texts), _below(ADMIN, texts)
+    if SERVERS.name.removeprefix(KAFKA) not in kafka:
+        raise InvalidOptionError("a required option is missing", option=SERVERS.name)
+    return kafka, admin, {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
 
 
 def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:
