@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from oncelog.extras import extras
@@ -11,7 +12,7 @@ from oncelog_kafka.packaging import configure, jars
 if TYPE_CHECKING:
     from oncelog_kafka.batch_sink import KafkaSink
 
-__all__ = ["configure", "jars", "sink"]
+__all__ = ["configure", "jars", "sink", "whole_ends"]
 
 FORMAT_NAME = "oncelog-kafka"
 
@@ -46,3 +47,34 @@ def sink(**options: Any) -> KafkaSink:
     from oncelog_kafka.batch_sink import KafkaSink
 
     return KafkaSink(options)
+
+
+@checked
+def whole_ends(
+    stable: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], **options: Any
+) -> dict[tuple[str, int], int]:
+    """Up to where a consumer without Spark may use records, so that it has all of a sink's batch or nothing.
+
+    Args:
+        stable: the last stable offset of each partition that is read, by topic and number. Ask the brokers for it
+            before each call: only then the ledger has every batch of which a record may be visible.
+        starts: the offset of the next record to be used, where it is not 0.
+        options: ``kafka.bootstrap.servers`` and other settings of the client; the sinks' ledgerTopic or znodes.
+
+    Returns:
+        the ends, not behind the starts; records at or behind them belong to a later call.
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+        UsageError: there is no ledger, or a sink of an older oncelog wrote to it.
+        UnknownTopicError: there is no such topic.
+        BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
+
+    Example:
+        stable = consumer.end_offsets(partitions)  # a KafkaConsumer with isolation_level="read_committed"
+        ends = oncelog_kafka.whole_ends(stable, {}, **{"kafka.bootstrap.servers": "host:9092"})
+    """
+    with extras("kafka", part="oncelog_kafka"):
+        from oncelog_kafka import whole_reads
+
+    return whole_reads.whole_ends(stable, starts, options)

@@ -11,7 +11,9 @@ from contextlib import suppress
 from oncelog.errors import ensure
 from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.znodes import paths
 from oncelog.znodes.transact import resolving
+from oncelog_kafka import extents
 from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS
@@ -55,14 +57,20 @@ def _is_finished(brokers: Brokers, store: ZnodeStore, prefix: str) -> bool:
 
 
 def forget(store: ZnodeStore, prefix: str) -> None:
-    """Delete the ledger of a batch write that is over."""
+    """Delete the ledger of a batch write that is over; where its rows are is kept for readers of whole batches."""
 
     def step(view: ZnodeView) -> None:
         for number, record in KAFKA_LEDGERS.read_rounds(view, prefix).items():
             ensure(not record.is_unfinished, "a ledger is deleted only when nothing is left to do", prefix=prefix)
             view.delete(KAFKA_LEDGERS.round_path(prefix, number))
+        extents.put_over(view, _folder_of_those_over(prefix), extents.delete(view, KAFKA_LEDGERS.path(prefix)))
         for path in (KAFKA_LEDGERS.rounds_path(prefix), KAFKA_LEDGERS.path(prefix)):
             if view.get(path) is not None:
                 view.delete(path)
 
     resolving(lambda: store.transact(step))
+
+
+def _folder_of_those_over(prefix: str) -> str:
+    """The same for all batch writes under a prefix of the user."""
+    return paths.named(extents.BATCH_WRITES, prefix.rpartition(".")[0])

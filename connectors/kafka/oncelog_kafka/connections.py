@@ -11,11 +11,12 @@ from dataclasses import astuple
 from typing import Any
 
 from oncelog import metadata
+from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
-from oncelog_kafka import ledger_store
+from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.options import LedgerPlace, SinkOptions
 
 _stores: dict[tuple[int, str], ZnodeStore] = {}
 _brokers: dict[tuple[int, str], Brokers] = {}
@@ -28,6 +29,35 @@ def open_store(options: SinkOptions) -> ZnodeStore:
     if key not in _stores:
         _stores[key] = _opened(options)
     return _stores[key]
+
+
+def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
+    """The store of the sinks' ledger, for somebody who only reads it and may have no right to do more.
+
+    Raises:
+        UsageError: there is none.
+        BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
+    """
+    key = (os.getpid(), f"to read {place.znodes or f'{_told(place.admin)} {place.topic}'}")
+    if key not in _stores:
+        try:
+            _stores[key] = _opened_to_read(place)
+        except InvalidOptionError:
+            raise
+        except UsageError as problem:
+            raise UsageError(
+                "there is no ledger of a sink here; give a read of whole batches the same ledgerTopic or znodes as the "
+                "sinks, and start one of them first",
+                **({"ledgerTopic": place.topic} if place.znodes is None else {"znodes": place.znodes}),
+                problem=str(problem),
+            ) from problem
+    return _stores[key]
+
+
+def _opened_to_read(place: LedgerPlace) -> ZnodeStore:
+    if place.znodes is not None:
+        return metadata.open_metadata(place.znodes, create=False)
+    return ledger_store.open_ledger(place.admin, place.topic, create=False, rights=ledger_topic.RIGHTS_TO_READ)
 
 
 def _opened(options: SinkOptions) -> ZnodeStore:

@@ -7,18 +7,19 @@ out at its next step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from oncelog.errors import CorruptDataError, UsageError
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import LedgerKind
-from oncelog.ports import ZnodeStore, ZnodeView
+from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
 from oncelog.types import Outcome
 from oncelog.znodes.clock import store_now_ms
 from oncelog.znodes.transact import resolving
-from oncelog_kafka import kafka_rounds
+from oncelog_kafka import extents, kafka_rounds
+from oncelog_kafka.extents import NOWHERE, Batch, Extents
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound, decode_round, encode_round
 from oncelog_kafka.participants import Participant
 
@@ -32,6 +33,7 @@ class Ledger:
         self._store = store
         self._steps = BatchSteps(KAFKA_LEDGERS, store, request)
         self.request = request
+        self._folder = KAFKA_LEDGERS.path(request.prefix)
 
     def begin(self, *, lease: int | None, buckets: int | None) -> OpenRound[KafkaRound] | None:
         """Plan the batch, and abort the previous undecided round in the same step.
@@ -92,6 +94,7 @@ class Ledger:
         round_: OpenRound[KafkaRound],
         participants: Sequence[Participant],
         check: Callable[[], None] = lambda: None,
+        written: Extents = NOWHERE,
     ) -> KafkaRound:
         """Decide the round, in one write. Afterwards nobody can undo it (I6).
 
@@ -99,13 +102,14 @@ class Ledger:
             round_: the open round.
             participants: all participants of the batch.
             check: called right before the write; if it raises, nothing is decided.
+            written: where the batch's rows are.
 
         Returns:
             The decided round.
 
         Raises:
             RunSupersededError, RoundAbortedError: a newer driver took over; nothing was decided.
-            UsageError: the batch has more participants than one decision can name.
+            UsageError: the batch has more participants, or rows in more partitions, than one decision can name.
         """
         if len(participants) > MAX_PARTICIPANTS:
             raise UsageError(
@@ -114,7 +118,8 @@ class Ledger:
                 maximum=MAX_PARTICIPANTS,
             )
 
-        def complete(_: ZnodeView, __: QueryLedger, record: KafkaRound) -> KafkaRound:
+        def complete(view: ZnodeView, _: QueryLedger, record: KafkaRound) -> KafkaRound:
+            extents.put(view, self._folder, round_.number, record.lease, written)
             check()
             return kafka_rounds.naming(record, participants)
 
@@ -143,11 +148,16 @@ class Ledger:
         return self._steps.run(step)
 
     def replace_lost(
-        self, number: int, lease: int, rewritten: Sequence[Participant], check: Callable[[], None] = lambda: None
+        self,
+        number: int,
+        lease: int,
+        rewritten: Sequence[Participant],
+        check: Callable[[], None] = lambda: None,
+        written: Extents = NOWHERE,
     ) -> KafkaRound:
         """Replace lost participants in the decision by rewritten ones, which may be ended only after this.
 
-        `check` is as in `decide`.
+        `check` and `written` are as in `decide`.
 
         Returns:
             The round with its new decision.
@@ -166,6 +176,7 @@ class Ledger:
                 raise self._steps.aborted(number)
             check()
             replaced = kafka_rounds.with_rewritten(found, rewritten)
+            extents.put(view, self._folder, number, lease, written)
             KAFKA_LEDGERS.put_round(view, self.request.prefix, number, replaced)
             return replaced
 
@@ -182,6 +193,44 @@ class Ledger:
     def forget_old_rounds(self) -> None:
         """Delete rounds that are over and older than the last decided one, a few at a time."""
         self._steps.forget(lambda found: not found.is_unfinished)
+
+    def merge_old_extents(self, number: int) -> None:
+        """Keep the extents of batches few, now and then. `number` is of the newest round, which is over."""
+        if number % extents.MERGED_EVERY == 0:
+            extents.merge_old(self._store, self._folder, min(self.unfinished(), default=number))
+
+
+def decided_batches(reader: ZnodeReader) -> list[Batch]:
+    """All batches of all prefixes of which a row may be visible, as far as they are kept apart.
+
+    Args:
+        reader: of a store that was synced after it was asked how far the partitions can be read.
+
+    Raises:
+        UsageError: a decided batch has rows, and nobody recorded where.
+    """
+    found = []
+    for prefix in KAFKA_LEDGERS.prefixes(reader):
+        # Rounds come first: in a store whose reads are not atomic, one that is decided meanwhile is no problem.
+        rounds = KAFKA_LEDGERS.read_rounds(reader, prefix)
+        unfinished = {number: record for number, record in rounds.items() if record.is_unfinished}
+        there = extents.read(reader, KAFKA_LEDGERS.path(prefix))
+        _check_recorded(prefix, unfinished, there)
+        found += [Batch(written, number not in unfinished) for number, written in there.items()]
+    for folder in extents.folders_of_batch_writes(reader):
+        found += [Batch(written, is_over=True) for written in extents.read(reader, folder).values()]
+    return found
+
+
+def _check_recorded(prefix: str, unfinished: Mapping[int, KafkaRound], recorded: Container[int]) -> None:
+    for number, found in unfinished.items():
+        if number not in recorded and any(participant.rows for participant in found.participants):
+            raise UsageError(
+                "a sink of an older oncelog decided a batch and did not record where its rows are; finish the batch "
+                "(start its query, or `oncelog kafka batch complete`), and update the sink's oncelog",
+                prefix=prefix,
+                batch_id=found.batch_id,
+            )
 
 
 def abort_open(store: ZnodeStore, prefix: str) -> int:

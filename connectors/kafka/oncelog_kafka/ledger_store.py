@@ -7,7 +7,7 @@ none.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,25 +31,26 @@ _EXAMPLE = "kafka://h1:9092,h2:9092/oncelog-ledger"
 _URL = re.compile(r"kafka://(?P<servers>[^/@?\s]+:\d+(?:,[^/@?\s,]+:\d+)*)/(?P<topic>[^/]+)")
 
 
-def store(settings: Settings, topic: str, *, create: bool) -> ZnodeStore:
+def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str] = ledger_topic.RIGHTS) -> ZnodeStore:
     """The store in a topic.
 
     Args:
         settings: with which its cluster is reached.
         topic: its name.
         create: whether it may be created. It is not created anew if it is deleted later.
+        rights: that this user needs on the topic.
 
     Raises:
         UsageError: there is no such topic. StoreAccessError: with its settings it would lose entries.
         BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
     """
-    connect = partial(opened, settings, topic)
+    connect = partial(opened, settings, topic, rights)
     try:
         return ReplicatedZnodeStore(connect)
     except _MissingTopicError:
         if not create:
             raise
-    requests = _requests(settings)
+    requests = requests_of(settings)
     try:
         ledger_topic.create(requests, topic)
     finally:
@@ -57,16 +58,19 @@ def store(settings: Settings, topic: str, *, create: bool) -> ZnodeStore:
     return ReplicatedZnodeStore(connect)
 
 
-def open_ledger(settings: Settings, topic: str, *, create: bool = True) -> ZnodeStore:
+def open_ledger(
+    settings: Settings, topic: str, *, create: bool = True, rights: Sequence[str] = ledger_topic.RIGHTS
+) -> ZnodeStore:
     """The store in a topic, as `metadata.open_metadata` opens those that a text names. Raises as `store`."""
-    return metadata.checked_store(store(settings, topic, create=create), topic, None, create=create)
+    found = store(settings, topic, create=create, rights=rights)
+    return metadata.checked_store(found, topic, None, create=create)
 
 
-def opened(settings: Settings, topic: str) -> PartitionLog:
+def opened(settings: Settings, topic: str, rights: Sequence[str] = ledger_topic.RIGHTS) -> PartitionLog:
     """The command log in a topic that exists. Raises as `store`."""
-    requests = _requests(settings)
+    requests = requests_of(settings)
     try:
-        topic_id = ledger_topic.id_of(requests, topic)
+        topic_id = ledger_topic.id_of(requests, topic, rights=rights)
         if topic_id is None:
             raise _MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
     except BaseException:
@@ -79,7 +83,7 @@ class _MissingTopicError(UsageError):
     """A store without its topic."""
 
 
-def _requests(settings: Settings) -> PartitionRequests:
+def requests_of(settings: Settings) -> PartitionRequests:
     return ControlPartitions(settings) if isinstance(settings, JavaClient) else KafkaPartitions(settings)
 
 

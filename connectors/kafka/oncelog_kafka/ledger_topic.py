@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.errors import StoreAccessError
@@ -29,16 +29,22 @@ SAFE: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "unclean.leader.el
 RIGHTS: Final = ("DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
 """ACL operations on the topic that its users need. DELETE is for DeleteRecords, which keeps the log short."""
 
+RIGHTS_TO_READ: Final = ("DESCRIBE", "DESCRIBE_CONFIGS", "READ")
+"""Operations that somebody needs who only reads the log."""
+
 _ABSENT = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def id_of(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK) -> str | None:
+def id_of(
+    partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK, rights: Sequence[str] = RIGHTS
+) -> str | None:
     """The id of the topic; None if there is none. Checks what this user may do with it, and its settings.
 
     Args:
         partitions: requests to its cluster.
         topic: its name.
         clock: to wait by, until brokers answer.
+        rights: that this user needs.
 
     Raises:
         StoreAccessError: with its settings it would lose entries.
@@ -48,7 +54,7 @@ def id_of(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOCK
     found = patiently(clock, "the ledger's topic could not be described", lambda: partitions.describe(topic))
     if found.answer == _ABSENT:
         return None
-    _check_rights(found, topic)
+    _check_rights(found, topic, rights)
     settings = partitions.settings_of(topic)
     wrong = {name: settings.get(name) for name, value in NEEDED.items() if settings.get(name) != value}
     if wrong:
@@ -89,13 +95,13 @@ def create(partitions: PartitionRequests, topic: str, clock: Clock = SYSTEM_CLOC
     )
 
 
-def _check_rights(found: LedgerTopic, topic: str) -> None:
+def _check_rights(found: LedgerTopic, topic: str, rights: Sequence[str]) -> None:
     if found.answer == "TOPIC_AUTHORIZATION_FAILED":
-        missing = list(RIGHTS)
+        missing = list(rights)
     elif found.answer not in {"NONE", "LEADER_NOT_AVAILABLE"}:
         raise refusal(found.answer, "the ledger's topic cannot be used", topic=topic)
     else:
-        missing = [right for right in RIGHTS if found.operations and right not in found.operations]
+        missing = [right for right in rights if found.operations and right not in found.operations]
     if missing:
         raise BrokerAccessError(
             "this user may not do with the ledger's topic what a ledger needs; allow these operations on the topic",

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from oncelog.errors import InvalidOptionError
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
-from oncelog.spark.kit.options import SINKS, STREAMING_SINKS, Given, HistoryOptions, Option, Use, as_text, history
+from oncelog.spark.kit.options import (
+    SINKS,
+    SOURCE,
+    STREAMING_SINKS,
+    Given,
+    HistoryOptions,
+    Option,
+    Use,
+    as_text,
+    history,
+)
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_kafka import admin_settings
 from oncelog_kafka.admin_settings import ADMIN, KAFKA, SERVERS
@@ -84,25 +94,29 @@ def _on_timed_out(text: str) -> OnTimedOut:
     return OnTimedOut(values.choice(*OnTimedOut)(text))
 
 
+_LEDGER_TOPIC = Option(
+    "ledgerTopic",
+    SINKS,
+    topic_name,
+    "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
+    "none. Many queries can share it.",
+    default=DEFAULT_LEDGER_TOPIC,
+)
+
+_ZNODES = Option(
+    "znodes",
+    SINKS,
+    values.text,
+    "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
+    "`zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, or `kafka://host:port,.../topic`. "
+    "It must outlive the query's checkpoint. Many queries can share it.",
+    default_doc="the `ledgerTopic`",
+)
+
 OPTIONS: tuple[Option, ...] = (
     SERVERS,
-    Option(
-        "ledgerTopic",
-        SINKS,
-        topic_name,
-        "Topic of the same cluster that keeps the ledger, which says which batches are done. It is created if there is "
-        "none. Many queries can share it.",
-        default=DEFAULT_LEDGER_TOPIC,
-    ),
-    Option(
-        "znodes",
-        SINKS,
-        values.text,
-        "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
-        "`zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, or `kafka://host:port,.../topic`. "
-        "It must outlive the query's checkpoint. Many queries can share it.",
-        default_doc="the `ledgerTopic`",
-    ),
+    _LEDGER_TOPIC,
+    _ZNODES,
     Option(
         "topic",
         SINKS,
@@ -196,11 +210,7 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, forbidden, or contradicts another one.
     """
-    texts = {name: as_text(name, raw) for name, raw in options.items() if raw is not None}
-    kafka, admin = _below(KAFKA, texts), _below(ADMIN, texts)
-    if SERVERS.name.removeprefix(KAFKA) not in kafka:
-        raise InvalidOptionError("a required option is missing", option=SERVERS.name)
-    own = {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
+    kafka, admin, own = _divided(options)
     given = Given(own, OPTIONS, use)
     given.only_one_of("znodes", "ledgerTopic")
     _check_producer(kafka)
@@ -214,6 +224,42 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
         admin=admin_settings.derive(kafka, admin),
         **history(given),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """Where a reader finds the ledger of the sinks.
+
+    Attributes:
+        znodes: None if it is in the cluster.
+        topic: that keeps it then.
+        admin: settings of the driver's client.
+    """
+
+    znodes: str | None
+    topic: str
+    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
+
+
+def parse_ledger_place(options: Mapping[str, object]) -> LedgerPlace:
+    """Read and check the options that say a reader where the ledger is.
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+    """
+    kafka, admin, own = _divided(options)
+    given = Given(own, [replace(option, uses=SOURCE) for option in (_LEDGER_TOPIC, _ZNODES)], Use.BATCH_READ)
+    given.only_one_of("znodes", "ledgerTopic")
+    return LedgerPlace(given.value("znodes"), given.value("ledgerTopic"), admin_settings.derive(kafka, admin))
+
+
+def _divided(options: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """The settings of Kafka's client and of the driver's, without their prefixes, and oncelog's own options."""
+    texts = {name: as_text(name, raw) for name, raw in options.items() if raw is not None}
+    kafka, admin = _below(KAFKA, texts), _below(ADMIN, texts)
+    if SERVERS.name.removeprefix(KAFKA) not in kafka:
+        raise InvalidOptionError("a required option is missing", option=SERVERS.name)
+    return kafka, admin, {name: text for name, text in texts.items() if not name.lower().startswith((KAFKA, ADMIN))}
 
 
 def _below(prefix: str, texts: Mapping[str, str]) -> dict[str, str]:

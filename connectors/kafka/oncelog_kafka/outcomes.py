@@ -14,7 +14,10 @@ from oncelog.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from oncelog.types import TopicIdPartition
+from oncelog_kafka import extents
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
+from oncelog_kafka.extents import Extent
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.target import Written
 
@@ -63,7 +66,16 @@ def written(outcomes: Iterable[Mapping[str, Any]]) -> Written:
             kind, what = _ERRORS[one["kind"]]
             raise kind(what, problem=one["problem"].strip())
     prepared = [one["prepared"] for one in found]
-    return Written(tuple(map(_participant, prepared)), not all(one["isFirstAttempt"] for one in prepared))
+    is_retried = not all(one["isFirstAttempt"] for one in prepared)
+    return Written(tuple(map(_participant, prepared)), is_retried, extents.merged(map(_extents, prepared)))
+
+
+def _extents(found: Mapping[str, Any]) -> dict[TopicIdPartition, Extent]:
+    return dict(
+        row
+        for topic in found["written"]
+        for row in extents.of_topic(topic["topic"], topic["topicId"], topic["partitions"]).items()
+    )
 
 
 def _participant(found: Mapping[str, Any]) -> Participant:

@@ -22,7 +22,7 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import batch_request
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise
+from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.options import SinkOptions
 from oncelog_kafka.stepwise import Held, Planned
@@ -45,6 +45,8 @@ def take(request: Mapping[str, Any], options: Mapping[str, str], schema: StructT
     if request["step"] == "warm":
         _target(options, sink_options.parse(options, Use.STREAM_WRITE))
         return {}
+    if request["step"] == "whole":
+        return whole_reads.answer(request, options)
     return {"plan": _plan, "commit": _complete, "abort": _abort}[request["step"]](_Asked(request, options, schema))
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from oncelog.crash_points import reach
@@ -40,6 +40,7 @@ from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
+from oncelog_kafka.extents import Extents
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.group_check import check_group
 from oncelog_kafka.kafka_rounds import KafkaRound
@@ -69,10 +70,12 @@ class Written:
     Attributes:
         participants: one for each task that had rows.
         is_retried: whether Spark ran a task or a stage more than once.
+        extents: where their rows are.
     """
 
     participants: tuple[Participant, ...]
     is_retried: bool
+    extents: Extents = field(default_factory=dict)
 
 
 TaskSettings = Mapping[str, Any]
@@ -204,7 +207,9 @@ class KafkaAttempt:
         opened, participants = self._round, self._written.participants
         with self._or_superseded():
             record, found = self._look.decide(
-                participants, self._began, lambda check: self._ledger.decide(opened, participants, check)
+                participants,
+                self._began,
+                lambda check: self._ledger.decide(opened, participants, check, self._written.extents),
             )
         self._decided = DecidedRound(self._request.prefix, opened.number, record), found
 
@@ -225,6 +230,7 @@ class KafkaAttempt:
     def finish(self) -> None:
         if self._opened is not None:
             self._ledger.forget_old_rounds()
+            self._ledger.merge_old_extents(self._opened.number)
             if not self._may_have_zombies:
                 self._target.keep_lease(self._request.run_id, self._opened.record.lease)
 
@@ -349,7 +355,7 @@ class KafkaAttempt:
         replaced, _ = self._look.decide(
             written.participants,
             began,
-            lambda check: self._ledger.replace_lost(number, lease, written.participants, check),
+            lambda check: self._ledger.replace_lost(number, lease, written.participants, check, written.extents),
         )
         reach(KafkaCrashPoint.REPLACED)
         return replaced

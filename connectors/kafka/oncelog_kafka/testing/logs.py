@@ -132,6 +132,15 @@ class PartitionLog(Generic[V]):
         self._attempts.pop(producer_id, None)
         self.entries.append(Entry(None, producer_id, now_ms))
 
+    def extent(self, producer_id: int, values: Sequence[V]) -> tuple[int, int]:
+        """The first and the last offset of records that a producer added: what the answers to its requests said."""
+        found = [
+            offset
+            for offset, entry in enumerate(self.entries)
+            if entry.producer_id == producer_id and entry.value in values
+        ]
+        return found[0], found[-1]
+
     @property
     def stable_end(self) -> int:
         """Where a `read_committed` reader stops: the first record of an open transaction, or the end."""

@@ -12,7 +12,9 @@ from functools import partial
 
 from oncelog.errors import NotPreparedError
 from oncelog.ports import Clock
+from oncelog.types import TopicIdPartition
 from oncelog_kafka import end_txn
+from oncelog_kafka.extents import Extent
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.patience import turns
 from oncelog_kafka.ports import Answer, CommittedOffset
@@ -50,6 +52,11 @@ class Work:
     content_hash: int = 0
 
 
+def topic_id(topic: str) -> str:
+    """The id of a simulated topic, which is never created again."""
+    return f"id-of-{topic}"
+
+
 class TaskProducer:
     """One attempt of a task.
 
@@ -57,6 +64,9 @@ class TaskProducer:
         line: carries the requests of its process.
         clock: of its process.
         timeout_ms: of its transaction.
+
+    Attributes:
+        extents: where the rows are that it prepared.
     """
 
     def __init__(self, cluster: Cluster, line: Line, clock: Clock, timeout_ms: int) -> None:
@@ -64,6 +74,7 @@ class TaskProducer:
         self._line = line
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self.extents: dict[TopicIdPartition, Extent] = {}
 
     def prepare(self, work: Work) -> Participant:
         """Write everything into a transaction, and leave it open.
@@ -110,6 +121,9 @@ class TaskProducer:
                 some = values[first : first + BATCH_SIZE]
                 request = partial(self._cluster.produce, who, partition, some, first, version=version)
                 self._taken(f"produce {partition} {first} {who}", request)
+            self.extents[TopicIdPartition(partition[0], topic_id(partition[0]), partition[1])] = Extent(
+                *self._cluster.logs[partition].extent(who.producer_id, values)
+            )
 
     def _taken(self, what: str, request: Callable[[], Answer]) -> None:
         """Send a request until it succeeds, or fails permanently."""

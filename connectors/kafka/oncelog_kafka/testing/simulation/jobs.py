@@ -11,6 +11,7 @@ from oncelog.errors import AbortableError, OncelogError
 from oncelog.testing.simulation.clients import value_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
+from oncelog_kafka.extents import Extents, merged
 from oncelog_kafka.participants import Participant, ParticipantId
 from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.target import Written
@@ -86,8 +87,8 @@ class SimulatedJob:
             tasks = [_Task(self, settings, number, rows, stage) for number, rows in works.items()]
             if self._finish(tasks, may_give_up=not stage and not self._is_calm):
                 winners = [task.winners[0] for task in tasks]
-                is_retried = bool(stage) or any(attempt for attempt, _ in winners)
-                return Written(tuple(participant for _, participant in winners), is_retried)
+                attempts, participants, written = zip(*winners, strict=True) if winners else ((), (), ())
+                return Written(participants, bool(stage) or any(attempts), merged(written))
             self.world.counts["stages tried again"] += 1
             stage += 1
 
@@ -122,7 +123,7 @@ class _Task:
     def __init__(
         self, job: SimulatedJob, settings: Mapping[str, Any], number: int, rows: list[int], stage: int
     ) -> None:
-        self.winners: list[tuple[int, Participant]] = []
+        self.winners: list[tuple[int, Participant, Extents]] = []
         self._job = job
         self._settings = settings
         self._number = number
@@ -164,7 +165,7 @@ class _Task:
                 self._running.remove(process)
                 return
             job.prepared[work.transactional_id] = self._rows
-            self.winners.append((attempt, participant))
+            self.winners.append((attempt, participant, producer.extents))
 
         process.start(body, job.world.latency_ms())
 

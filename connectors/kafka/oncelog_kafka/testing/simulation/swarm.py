@@ -13,6 +13,7 @@ from oncelog_kafka.testing.simulation.jobs import Place
 from oncelog_kafka.testing.simulation.laws import Auditor, Watcher, judge
 from oncelog_kafka.testing.simulation.operators import AWAY_MS, LOADS_MS
 from oncelog_kafka.testing.simulation.queries import TIMEOUT_MAX_MS, SinkQuery, Traits
+from oncelog_kafka.testing.simulation.whole_reader import WholeReader
 
 RATES: dict[Fault, tuple[float, ...]] = {
     Fault.CRASH_BEFORE: (0.002, 0.01, 0.03),
@@ -43,6 +44,9 @@ LASTS_MS = 300_000
 
 LOOKS = 20
 
+WHOLE_LOOKS = 60
+"""Of a reader of whole batches."""
+
 
 def run(
     seed: int, *, steps_kept: int | None = None, is_stepwise: bool | None = None, is_on_log: bool | None = None
@@ -72,7 +76,8 @@ def run(
     with world.entered(), limits_replaced(log_limits):
         try:
             drawn = Random(f"steps of {seed}").random() < STEPWISE  # a separate Random, so that all else stays the same
-            _play(world, faults, is_stepwise=drawn if is_stepwise is None else is_stepwise)
+            readers = Random(f"reads of {seed}")
+            _play(world, faults, readers, is_stepwise=drawn if is_stepwise is None else is_stepwise)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
         finally:
@@ -80,13 +85,16 @@ def run(
     return Outcome(seed, failure, world, faults.counts, "oncelog_kafka.testing.simulation")
 
 
-def _play(world: World, faults: RandomFaults, *, is_stepwise: bool) -> None:
+def _play(world: World, faults: RandomFaults, readers: Random, *, is_stepwise: bool) -> None:
     query = _query(world, is_stepwise=is_stepwise)
     watcher = Watcher(world, query)
+    whole = WholeReader(world, query, readers)
     Auditor(world, query.place.cluster, query.fall, has_sound_clocks=Fault.CLOCK_JUMP not in faults.kinds)
     world.faults = faults
     query.start()
     _disturb(world, query, watcher)
+    for _ in range(WHOLE_LOOKS):
+        world.scheduler.start(whole.look, int(LASTS_MS ** readers.random()))
     world.scheduler.run()
     world.faults = NoFaults()
 
@@ -98,6 +106,7 @@ def _play(world: World, faults: RandomFaults, *, is_stepwise: bool) -> None:
     world.scheduler.start(end)
     world.scheduler.run()
     judge(query)
+    whole.look_at_the_end()
 
 
 def _query(world: World, *, is_stepwise: bool) -> SinkQuery:

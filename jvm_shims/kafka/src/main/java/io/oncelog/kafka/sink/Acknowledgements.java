@@ -2,24 +2,35 @@ package io.oncelog.kafka.sink;
 
 import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 
 /**
- * Counts the acknowledged records. All sends of a task share this callback, so no memory is needed per record.
+ * Counts the acknowledged records, and notes their offsets. All sends of a task share this callback, so no memory is
+ * needed per record.
  *
  * <p>Kafka's client calls it from its own thread, and from the sending thread for records that it refuses immediately.
- * Only the client's thread writes the count, and {@code flush} returns after its last call for a batch. Hence the count
- * is complete after {@code flush}.
+ * Only the client's thread writes the count and the offsets, and {@code flush} returns after its last call for a batch.
+ * Hence they are complete after {@code flush}.
  */
 final class Acknowledgements implements Callback {
+  private final Written written;
   private long count;
   private volatile Exception failure;
 
+  /**
+   * @param written gets the offsets
+   */
+  Acknowledgements(Written written) {
+    this.written = written;
+  }
+
   @Override
   public void onCompletion(RecordMetadata metadata, Exception problem) {
-    if (problem == null) {
+    if (problem == null && metadata.hasOffset()) {
       count++;
+      written.add(metadata.topic(), metadata.partition(), metadata.offset());
     } else if (failure == null) {
-      failure = problem;
+      failure = problem != null ? problem : new KafkaException("a record was acknowledged without its offset");
     }
   }
 

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.oncelog.kafka.KafkaProvider;
+import io.oncelog.kafka.PythonSteps;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;

@@ -67,7 +67,8 @@ final class Participant {
     ProducerInternals internals = new ProducerInternals(producer);
     producer.initTransactions();
     producer.beginTransaction();
-    Acknowledgements acknowledged = new Acknowledgements();
+    Written written = new Written(internals::topicId);
+    Acknowledgements acknowledged = new Acknowledgements(written);
     ContentHash hash = settings.isHashed() ? new ContentHash() : null;
     Rows reader = new Rows(settings);
     String tokenTopic = settings.topic();
@@ -102,6 +103,7 @@ final class Participant {
         sent,
         hash == null ? 0 : hash.sum(),
         tokenTopic,
+        written.topics(),
         isFirstAttempt);
   }
 

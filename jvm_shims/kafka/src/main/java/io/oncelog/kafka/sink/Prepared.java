@@ -1,5 +1,7 @@
 package io.oncelog.kafka.sink;
 
+import java.util.List;
+
 /**
  * One prepared participant: an open transaction with all rows of one task. The driver reads it as JSON, with the names
  * of the components.
@@ -11,6 +13,7 @@ package io.oncelog.kafka.sink;
  * @param rows number of rows
  * @param contentHash sum of the rows' hashes; 0 if they were not hashed
  * @param tokenTopic the token is an offset of this topic's partition 0, in the participant's group
+ * @param written where its rows are
  * @param isFirstAttempt false if Spark ran this task, or its stage, before
  */
 public record Prepared(
@@ -22,5 +25,6 @@ public record Prepared(
     long rows,
     long contentHash,
     String tokenTopic,
+    List<Written.Topic> written,
     boolean isFirstAttempt)
     implements java.io.Serializable {}

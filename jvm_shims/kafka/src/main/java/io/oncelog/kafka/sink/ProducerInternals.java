@@ -2,25 +2,27 @@ package io.oncelog.kafka.sink;
 
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import org.apache.kafka.clients.Metadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
- * Reads internals of Kafka's producer: its producer id, epoch and transaction version, and whether it is in an error
- * state. All reflection on the client is here.
+ * Reads internals of Kafka's producer: its producer id, epoch and transaction version, whether it is in an error state,
+ * and the ids of topics. All reflection on the client is here.
  *
  * <p>KIP-939 will add these to the public API. Until a release has it, an unknown client fails here with a clear error,
  * before any row is sent.
  */
 final class ProducerInternals {
   private final Object transactionManager;
+  private final Metadata metadata;
 
   ProducerInternals(KafkaProducer<?, ?> producer) {
     try {
-      Field field = KafkaProducer.class.getDeclaredField("transactionManager");
-      field.setAccessible(true);
-      transactionManager = field.get(producer);
-    } catch (ReflectiveOperationException problem) {
+      transactionManager = field("transactionManager").get(producer);
+      metadata = (Metadata) field("metadata").get(producer);
+    } catch (ReflectiveOperationException | ClassCastException problem) {
       throw unknownClient(problem);
     }
     // Find out now, and not after the rows were sent, whether something is missing.
@@ -50,6 +52,17 @@ final class ProducerInternals {
 
   RuntimeException lastError() {
     return (RuntimeException) call("lastError");
+  }
+
+  /** The id of a topic that the producer has just written to; otherwise the client may have forgotten it. */
+  String topicId(String topic) {
+    return metadata.topicIds().getOrDefault(topic, Uuid.ZERO_UUID).toString();
+  }
+
+  private static Field field(String name) throws NoSuchFieldException {
+    Field field = KafkaProducer.class.getDeclaredField(name);
+    field.setAccessible(true);
+    return field;
   }
 
   private Object identity(String name) {

@@ -1,6 +1,7 @@
 package io.oncelog.kafka.sink;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.oncelog.kafka.PythonSteps;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;

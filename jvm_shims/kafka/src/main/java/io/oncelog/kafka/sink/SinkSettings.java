@@ -3,6 +3,7 @@ package io.oncelog.kafka.sink;
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.oncelog.kafka.PythonSteps;
 import java.io.Serializable;
 import java.util.Map;
 import java.util.Set;

@@ -1,6 +1,7 @@
 package io.oncelog.kafka.sink;
 
 import io.oncelog.kafka.KafkaProvider;
+import io.oncelog.kafka.PythonSteps;
 import java.io.UncheckedIOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.Map;

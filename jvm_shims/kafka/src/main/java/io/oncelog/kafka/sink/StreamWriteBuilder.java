@@ -1,5 +1,6 @@
 package io.oncelog.kafka.sink;
 
+import io.oncelog.kafka.PythonSteps;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

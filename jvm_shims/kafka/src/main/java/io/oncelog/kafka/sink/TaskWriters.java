@@ -1,6 +1,7 @@
 package io.oncelog.kafka.sink;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.oncelog.kafka.PythonSteps;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
 import org.apache.spark.TaskContext;

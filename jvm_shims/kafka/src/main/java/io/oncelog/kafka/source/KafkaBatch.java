@@ -1,6 +1,8 @@
 package io.oncelog.kafka.source;
 
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
@@ -45,7 +47,19 @@ final class KafkaBatch implements Batch {
     starts.putAll(positions.starting(partitions));
     Map<TopicPartition, Long> ends = positions.ending(partitions);
     checkOrder(starts, ends);
+    Optional<WholeBatches> whole = WholeBatches.of(options);
+    if (whole.isPresent()) {
+      ends = whole.get().ends(topics, starts, readable(cluster, starts, ends));
+    }
     return new Ranges(options, cluster, topics).plan(starts, ends).toArray(new InputPartition[0]);
+  }
+
+  /** How far the partitions can be read now, up to {@code ends}, but at least from {@code starts}. */
+  private static Map<TopicPartition, Long> readable(
+      Cluster cluster, Map<TopicPartition, Long> starts, Map<TopicPartition, Long> ends) {
+    Map<TopicPartition, Long> stable = new HashMap<>(cluster.latest(ends.keySet()));
+    stable.replaceAll((partition, end) -> Math.max(starts.get(partition), Math.min(end, ends.get(partition))));
+    return stable;
   }
 
   private static void checkOrder(Map<TopicPartition, Long> starts, Map<TopicPartition, Long> ends) {

@@ -43,6 +43,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private final TopicWatch watch;
   private final OpenTransactions transactions;
   private final Optional<GroupProgress> progress;
+  private final Optional<WholeBatches> whole;
 
   private Map<TopicPartition, Long> latest; // null before the first look at the cluster
   private Map<TopicPartition, Long> ends = Map.of();
@@ -58,6 +59,7 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     watch = new TopicWatch(options, checkpoint);
     transactions = new OpenTransactions(cluster);
     progress = options.groupId.map(group -> new GroupProgress(cluster, group));
+    whole = WholeBatches.of(options);
   }
 
   @Override
@@ -69,6 +71,9 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
               watch.look(cluster.topics(), Set.of(), Set.of());
               Positions positions = new Positions(options, cluster);
               Map<TopicPartition, Long> starts = positions.starting(cluster.partitions(watch.topics()));
+              if (options.starting instanceof Position.Latest) {
+                starts = whole(Map.of(), starts);
+              }
               KafkaOffset initial = watch.offset(starts, KafkaOffset.NONE);
               checkpoint.writeInitialOffsets(initial);
               return initial;
@@ -103,10 +108,13 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
     watch.look(cluster.topics(), known.partitions().keySet(), known.positions().keySet());
     watch.checkSame(known);
     latest = frozen == null ? readable(known) : leftOf(frozen);
+    Map<TopicPartition, Long> from = startsOf(watch.starts(known), latest.keySet());
+    if (frozen == null) {
+      latest = whole(from, latest);
+    }
     if (isAvailableNow && frozen == null) {
       frozen = watch.offset(latest, KafkaOffset.NONE);
     }
-    Map<TopicPartition, Long> from = startsOf(watch.starts(known), latest.keySet());
     List<ReadLimit> limits =
         limit instanceof CompositeReadLimit several ? Arrays.asList(several.getReadLimits()) : List.of(limit);
     for (ReadLimit each : limits) {
@@ -119,6 +127,9 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       if (each instanceof ReadMaxRows most) {
         to = Admission.limit(most.maxRows(), from, to);
       }
+    }
+    if (whole.isPresent() && !to.equals(latest)) {
+      to = whole.get().limited(watch.topics(), from, to, latest);
     }
     KafkaOffset end = watch.offset(to, known);
     return end.partitions().isEmpty() ? start : end;
@@ -198,6 +209,11 @@ final class KafkaMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       ends = found;
     }
     return found;
+  }
+
+  /** {@code stable}, or if the query reads whole batches, the last ends up to there that cut none. */
+  private Map<TopicPartition, Long> whole(Map<TopicPartition, Long> from, Map<TopicPartition, Long> stable) {
+    return whole.map(batches -> batches.ends(watch.topics(), from, stable)).orElse(stable);
   }
 
   /** What is left of {@code wanted}, without topics that were created again or are not seen now. */

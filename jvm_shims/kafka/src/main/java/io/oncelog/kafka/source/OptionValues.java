@@ -1,5 +1,6 @@
 package io.oncelog.kafka.source;
 
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
@@ -18,6 +19,11 @@ final class OptionValues {
   OptionValues(CaseInsensitiveStringMap options, boolean isStream) {
     this.options = options;
     this.isStream = isStream;
+  }
+
+  /** All options, also those that are no {@link Option}. */
+  Map<String, String> asGiven() {
+    return options.asCaseSensitiveMap();
   }
 
   boolean isGiven(Option option) {

@@ -35,6 +35,7 @@ final class SourceOptions {
   final boolean isLatestWithoutMatch;
   final boolean failOnDataLoss;
   final boolean includeHeaders;
+  final boolean readsWholeBatches;
   final OptionalInt minPartitions;
   final OptionalLong maxRecordsPerPartition;
   final OptionalLong maxOffsetsPerTrigger;
@@ -54,6 +55,7 @@ final class SourceOptions {
     subscription = parseSubscription();
     failOnDataLoss = values.flag(Option.FAIL_ON_DATA_LOSS);
     includeHeaders = values.flag(Option.INCLUDE_HEADERS);
+    readsWholeBatches = values.flag(Option.WHOLE_BATCHES);
     minPartitions = values.count(Option.MIN_PARTITIONS);
     maxRecordsPerPartition = values.positive(Option.MAX_RECORDS_PER_PARTITION);
     maxOffsetsPerTrigger = values.positive(Option.MAX_OFFSETS_PER_TRIGGER);
@@ -89,6 +91,19 @@ final class SourceOptions {
   IsolationLevel isolationLevel() {
     return IsolationLevel.valueOf(
         clientSettings.get(ConsumerConfig.ISOLATION_LEVEL_CONFIG).trim().toUpperCase(Locale.ROOT));
+  }
+
+  /** What Python needs to find the sinks' ledger, as the user gave it. */
+  Map<String, String> ledgerOptions() {
+    Map<String, String> found = new TreeMap<>(values.asGiven());
+    found.keySet().removeIf(name -> !isOfLedger(name));
+    return found;
+  }
+
+  private static boolean isOfLedger(String name) {
+    return name.toLowerCase(Locale.ROOT).startsWith(ClientSettings.PREFIX)
+        || name.equalsIgnoreCase(Option.LEDGER_TOPIC.text)
+        || name.equalsIgnoreCase(Option.ZNODES.text);
   }
 
   /** What is read, as the plan in Spark's UI shows it. */
@@ -246,6 +261,7 @@ final class SourceOptions {
     if (starting instanceof Position.Group && groupId.isEmpty()) {
       throw Problems.option("startingOffsets=group needs the option groupId", "missing", "groupId");
     }
+    checkLedger();
     if (isStream) {
       for (Option end : List.of(Option.ENDING_OFFSETS, Option.ENDING_TIMESTAMP, Option.ENDING_OFFSETS_BY_TIMESTAMP)) {
         if (values.isGiven(end)) {
@@ -269,6 +285,22 @@ final class SourceOptions {
         && ending instanceof Position.AtTimestamp to
         && from.timestampMs() > to.timestampMs()) {
       throw Problems.option("the read starts after its end", "start", from.timestampMs(), "end", to.timestampMs());
+    }
+  }
+
+  private void checkLedger() {
+    for (Option option : List.of(Option.LEDGER_TOPIC, Option.ZNODES)) {
+      if (!readsWholeBatches && values.isGiven(option)) {
+        throw Problems.option("only a read with wholeBatches=true reads the ledger", "option", option.text);
+      }
+    }
+    if (values.isGiven(Option.LEDGER_TOPIC) && values.isGiven(Option.ZNODES)) {
+      throw Problems.option("give one of ledgerTopic and znodes: a ledger has one place");
+    }
+    if (readsWholeBatches && !isReadCommitted()) {
+      throw Problems.option(
+          "wholeBatches=true needs committed rows: under read_uncommitted, batches are seen while they are written",
+          "option", "kafka.isolation.level");
     }
   }
 

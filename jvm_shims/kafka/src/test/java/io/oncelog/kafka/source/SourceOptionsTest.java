@@ -36,6 +36,24 @@ class SourceOptionsTest {
   }
 
   @Test
+  void pythonGetsWhatItNeedsToFindTheLedgerAsTheUserGaveIt() {
+    SourceOptions options =
+        stream(
+            "wholeBatches", "true",
+            "LEDGERTOPIC", "ledger",
+            "kafka.sasl.jaas.config", "org.apache.kafka.Login required;",
+            "maxOffsetsPerTrigger", "5");
+
+    Map<String, String> found = options.ledgerOptions();
+
+    assertTrue(options.readsWholeBatches);
+    assertEquals("ledger", found.get("LEDGERTOPIC"));
+    assertEquals("org.apache.kafka.Login required;", found.get("kafka.sasl.jaas.config"));
+    assertTrue(found.keySet().stream().noneMatch(name -> name.equals("maxOffsetsPerTrigger")));
+    assertTrue(found.keySet().stream().noneMatch(name -> name.equals("subscribe")));
+  }
+
+  @Test
   void numbersMayBeAsLargeAsJavasLong() {
     SourceOptions options =
         stream(

@@ -1,11 +1,9 @@
-package io.oncelog.kafka.sink;
+package io.oncelog.kafka;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import io.oncelog.kafka.KafkaProvider;
-import io.oncelog.kafka.Version;
 import io.oncelog.spark.MissingPython;
 import java.io.IOException;
 import java.util.HashMap;
@@ -23,7 +21,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Python data source for a writer, and the writer that comes back contains the answer as text. Unlike foreachBatch,
  * this needs no running Python program to call back, so it also works on Spark Connect's servers.
  */
-final class PythonSteps {
+public final class PythonSteps {
   private static final String REQUEST = "@request";
 
   /** Where a user's own login module is looked for, because Python's processes do not know Spark's jars. */
@@ -51,13 +49,13 @@ final class PythonSteps {
    * @param schema of the rows
    * @param options as the user gave them
    */
-  PythonSteps(StructType schema, Map<String, String> options) {
+  public PythonSteps(StructType schema, Map<String, String> options) {
     this.schema = schema;
     this.options = options;
   }
 
   /** Takes a step; returns its answer. */
-  JsonNode ask(String step, ObjectNode request) {
+  public JsonNode ask(String step, ObjectNode request) {
     Map<String, String> all = new HashMap<>(options);
     all.put(REQUEST, request.put("step", step).put("jar", Version.get()).toString());
     all.putIfAbsent(LOGIN_JARS, jarsOfSpark());
@@ -90,7 +88,7 @@ final class PythonSteps {
    * Lets a Python process import its modules and connect. Errors are ignored: the first real step shows them, and none
    * follows when the program ends meanwhile. Some are checked exceptions, which Scala does not declare.
    */
-  void warmUp() {
+  public void warmUp() {
     try {
       ask("warm", newObject());
     } catch (Exception shownLater) {
@@ -98,11 +96,11 @@ final class PythonSteps {
     }
   }
 
-  static ObjectNode newObject() {
+  public static ObjectNode newObject() {
     return JSON.createObjectNode();
   }
 
-  static JsonNode parse(String text) {
+  public static JsonNode parse(String text) {
     try {
       return JSON.readTree(text);
     } catch (JsonProcessingException problem) {
@@ -110,7 +108,7 @@ final class PythonSteps {
     }
   }
 
-  static JsonNode orNull(JsonNode node) {
+  public static JsonNode orNull(JsonNode node) {
     return node == null || node.isNull() ? null : node;
   }
 
