@@ -13,6 +13,7 @@ from typing import Any
 
 from oncelog import metadata
 from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.limits import RECENT_MS
 from oncelog.ports import ZnodeStore
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Scheme
@@ -44,9 +45,9 @@ def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str]
         UsageError: there is no such topic. StoreAccessError: with its settings it would lose entries.
         BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
     """
-    connect = partial(opened, settings, topic, rights)
+    open_store = partial(ReplicatedZnodeStore, partial(opened, settings, topic, rights), recent_ms=RECENT_MS)
     try:
-        return ReplicatedZnodeStore(connect)
+        return open_store()
     except _MissingTopicError:
         if not create:
             raise
@@ -55,7 +56,7 @@ def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str]
         ledger_topic.create(requests, topic)
     finally:
         requests.close()
-    return ReplicatedZnodeStore(connect)
+    return open_store()
 
 
 def open_ledger(

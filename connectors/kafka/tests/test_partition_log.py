@@ -12,6 +12,7 @@ import pytest
 
 import oncelog
 from oncelog.errors import CorruptDataError, InvalidOptionError, OutcomeUnknownError, StoreAccessError, UsageError
+from oncelog.limits import RECENT_MS
 from oncelog.ports import Create, Timing, ZnodeStore
 from oncelog.testing import invariants
 from oncelog.testing.kafka_broker import running_broker
@@ -46,7 +47,7 @@ class PartitionWorld(StoreWorld):
 
     def open(self, timing: Timing) -> ZnodeStore:
         ledger_store.store(self.settings, self.topic, create=True).close()
-        return ReplicatedZnodeStore(partial(opened, self.settings, self.topic), timing)
+        return ReplicatedZnodeStore(partial(opened, self.settings, self.topic), timing, recent_ms=RECENT_MS)
 
 
 class JavasWorld(PartitionWorld):
