@@ -16,7 +16,8 @@ from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
 from tests.support.servers.postgres import postgres
-from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
+from tests.support.servers.shared import start_before_leak_check
+from tests.support.servers.zookeeper import zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
 # green commit stays green; desks draw new ones, and HYPOTHESIS_PROFILE=deep draws them for minutes.

@@ -31,13 +31,14 @@ from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
-from tests.support.log.logs import LogWorld
+from tests.support.log.logs import STORES, LogWorld
+from tests.support.servers.shared import SHARED
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
-    if request.param == "zookeeper":
-        place = request.getfixturevalue("zookeeper").url()
+    if request.param in SHARED:
+        place = request.getfixturevalue(request.param).url()
     else:
         place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
     opened = metadata.open_metadata(place)

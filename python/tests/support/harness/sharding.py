@@ -1,6 +1,6 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
 
-Only what repeats a law is left out: walks, and the tests of the log once more on ZooKeeper. The law itself is tested in
+Only what repeats a law is left out: walks, and the tests of the log once more on ZooKeeper and PostgreSQL. The law itself is tested in
 every shard, by the test without these markers, or else by some variants of the test. Tests whose ``walk`` names the
 same law, as in ``walk("a copy is exact")``, count as variants of one test.
 """
@@ -14,12 +14,12 @@ import pytest
 
 from oncelog.testing.shards import Shard
 
-REPEATED = ("walk", "on_zookeeper")
+REPEATED = ("walk", "on_zookeeper", "on_postgres")
 """Markers of tests that come in shards."""
 
 
 def add_option(parser: pytest.Parser) -> None:
-    parser.addoption("--shard", type=Shard.parse, help="run one shard of walks and of tests on ZooKeeper, as in 2/4")
+    parser.addoption("--shard", type=Shard.parse, help="run one shard of walks and of tests on other stores, as in 2/4")
 
 
 def configure(config: pytest.Config) -> None:
@@ -35,7 +35,7 @@ class ShardedRun:
         self._shard = shard
 
     def pytest_report_header(self) -> str:
-        return f"shard {self._shard} of walks and of tests on ZooKeeper; to repeat it: --shard={self._shard}"
+        return f"shard {self._shard} of walks and of tests on other stores; to repeat it: --shard={self._shard}"
 
     @pytest.hookimpl(tryfirst=True)  # before -m deselects: the rule needs all variants of a test
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,7 +34,12 @@ from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 
 TOPIC = "flights"
-STORES = ("memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper))
+STORES = (
+    "memory",
+    "sqlite",
+    pytest.param("zookeeper", marks=pytest.mark.on_zookeeper),
+    pytest.param("postgres", marks=pytest.mark.on_postgres),
+)
 CAUGHT_UP_MS = 1_000
 """Beyond every pause that upkeep keeps between two looks."""
 
@@ -261,6 +266,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
         opened: AbstractContextManager[LogWorld] = zookeeper_log_world(
             tmp_path, request.getfixturevalue("zookeeper").url()
         )
+    elif request.param == "postgres":
+        from tests.support.log.postgres_logs import postgres_log_world
+
+        opened = postgres_log_world(tmp_path, request.getfixturevalue("postgres").url())
     else:
         opened = log_world(tmp_path, request.param)
     with opened as found:

@@ -45,6 +45,11 @@ class ServerTime(DrivenTime):
         at = bisect_right(self._leaps, stamp_ms, key=lambda leap: leap[0]) - 1
         return self._leaps[max(at, 0)][1]
 
+    def driven(self, znode: Znode) -> Znode:
+        """A znode of the server, with the test's times."""
+        times = {"ctime_ms": self.of(znode.stat.ctime_ms), "mtime_ms": self.of(znode.stat.mtime_ms)}
+        return znode._replace(stat=znode.stat._replace(**times))
+
 
 class DrivenZookeeperStore(ZookeeperZnodeStore):
     """The store, with the times of znodes read by the test's clock."""
@@ -54,11 +59,7 @@ class DrivenZookeeperStore(ZookeeperZnodeStore):
         self._time = time
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return [znode and self._driven(znode) for znode in super().get_many(paths)]
-
-    def _driven(self, znode: Znode) -> Znode:
-        times = {"ctime_ms": self._time.of(znode.stat.ctime_ms), "mtime_ms": self._time.of(znode.stat.mtime_ms)}
-        return znode._replace(stat=znode.stat._replace(**times))
+        return [znode and self._time.driven(znode) for znode in super().get_many(paths)]
 
 
 class ZookeeperLogWorld(LogWorld):

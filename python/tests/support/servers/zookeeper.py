@@ -45,18 +45,6 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperSer
         yield server
 
 
-def start_before_leak_check(item: pytest.Item) -> None:
-    """Let a test with the parameter ``zookeeper`` depend on the server, which then is up before leaks are looked for.
-
-    The fixtures that take the parameter cannot name the server: the tests of other stores would start it too.
-    """
-    callspec = getattr(item, "callspec", None)
-    if callspec is not None and "zookeeper" in callspec.params.values():
-        names: list[str] = item.fixturenames  # type: ignore[attr-defined]
-        # A new list: the old one is shared with the tests of the other parameters.
-        item.fixturenames = ["zookeeper", *names]  # type: ignore[attr-defined]
-
-
 def require_zookeeper() -> None:
     require_java()
     if importlib.util.find_spec("pyspark") is None:
