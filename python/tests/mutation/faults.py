@@ -1983,14 +1983,14 @@ BUCKETS = [
         "znodes/replicated/objects.py",
         "if not self._looked_lately() and position <=",
         "if False and position <=",
-        ("unit/znodes/test_objects.py",),
+        ("simulation/test_command_log.py",),
     ),
     Fault(
         "who stood still reads on where entries were removed",
         "znodes/replicated/objects.py",
         "if not self._looked_lately() and after <",
         "if False and after <",
-        ("unit/znodes/test_objects.py",),
+        ("simulation/test_command_log.py",),
     ),
     Fault(
         "a look at a bucket tells for ever what is free",
@@ -1998,6 +1998,20 @@ BUCKETS = [
         "0 <= self._bucket.now_ms() - self._looked_ms < LOOK_MS",
         "self._bucket.now_ms() >= self._looked_ms",
         ("unit/znodes/test_objects.py",),
+    ),
+    Fault(
+        "a log in a bucket is trimmed without a floor",
+        "znodes/replicated/objects.py",
+        'self._bucket.put_new(_floor_name(position), b"")',
+        "self._bucket.delete([entry_name(position)])",
+        ("simulation/test_command_log.py",),
+    ),
+    Fault(
+        "the entries of a bucket are not compared",
+        "znodes/replicated/replica.py",
+        "if chain != batch.chain:\n                    break",
+        "if chain != batch.chain:\n                    return",
+        ("simulation/test_command_log.py",),
     ),
     Fault(
         "an object that another put counts as one's own",

@@ -13,9 +13,9 @@ from oncelog.testing.simulation import run
 from oncelog.testing.simulation.clients import Client, persevere
 from oncelog.testing.simulation.command_log import SharedLog
 from oncelog.testing.simulation.errors import LawBrokenError
-from oncelog.testing.simulation.faults import RandomFaults
+from oncelog.testing.simulation.faults import Fault, RandomFaults
 from oncelog.testing.simulation.processes import Process
-from oncelog.testing.simulation.swarm import RATES, STORY_STEPS, limits_replaced
+from oncelog.testing.simulation.swarm import IN_A_SMALL_BUCKET, RATES, STORY_STEPS, limits_replaced
 from oncelog.testing.simulation.world import Nature, World
 from oncelog.testing.znode_store_contract.worlds import increment
 from oncelog.znodes.replicated import store
@@ -24,6 +24,9 @@ from oncelog.znodes.replicated.port import Entry
 SEEDS = 10
 COUNTS = 4
 DAMAGED_SEEDS = 150
+OFTEN = 0.05
+
+LOOK_MS, REMOVED_AFTER_MS = IN_A_SMALL_BUCKET["LOOK_MS"], IN_A_SMALL_BUCKET["REMOVED_AFTER_MS"]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -40,6 +43,8 @@ class Counter(Client):
         opened = process.store()
         for _ in range(COUNTS):
             persevere(process, lambda: self._count(opened))
+            if self.world.nature.is_in_bucket:
+                process.wait(self.world.chance.choice((0, 0, LOOK_MS, REMOVED_AFTER_MS)))
         self.is_done = True
 
     def _count(self, opened: ZnodeStore) -> None:
@@ -47,14 +52,23 @@ class Counter(Client):
             opened.transact(increment)
 
 
-def play(seed: int) -> World:
+def play(seed: int, *, is_in_bucket: bool = False) -> World:
     """A few processes that count, with any faults; they are killed, stopped and started again."""
     chance = Random(seed)
-    nature = Nature(is_on_log=True, latency_max_ms=3, slow=chance.choice((0.0, 0.1)), pause_max_ms=2_000)
+    nature = Nature(
+        is_on_log=True,
+        is_in_bucket=is_in_bucket,
+        latency_max_ms=3,
+        slow=chance.choice((0.0, 0.1)),
+        pause_max_ms=20_000 if is_in_bucket else 2_000,
+    )
     world = World(chance, nature, steps_kept=STORY_STEPS)
     share = chance.choice((0.2, 0.8))
     rates = {fault: chance.choice(some) for fault, some in RATES.items() if chance.random() < share}
     small = {"SAVED_EVERY": chance.choice((1, 3, 9)), "PART_BYTES": chance.choice((60, 900_000)), "STARTS": 1}
+    if is_in_bucket:
+        small |= {**IN_A_SMALL_BUCKET, "STARTS": 5}
+        rates[Fault.PAUSE] = OFTEN
     with world.entered(), limits_replaced(small):
         world.process("first").store().multi([Create("/counter", b"0")])
         for number in range(chance.randint(2, 4)):
@@ -71,6 +85,15 @@ def play(seed: int) -> World:
 @pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 2_000), marks=pytest.mark.walk("many seeds"))])
 def test_no_process_reads_or_is_told_what_is_not_so(seeds: range) -> None:
     assert sum(play(seed).counts["trims"] for seed in seeds) > len(seeds)
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2_000), marks=pytest.mark.walk("many seeds"))])
+def test_no_process_reads_or_is_told_what_is_not_so_in_a_bucket(seeds: range) -> None:
+    """Some stand still while what they are about to put becomes a zombie."""
+    worlds = [play(seed, is_in_bucket=True) for seed in seeds]
+
+    assert sum(world.counts["trims"] for world in worlds) > len(seeds)
+    assert sum(world.counts["zombies' entries"] for world in worlds) > len(seeds) // 20
 
 
 def _without_one(entries: list[Entry], chance: Random) -> list[Entry]:
@@ -96,7 +119,10 @@ def _with_those_of_another_log(entries: list[Entry], chance: Random) -> list[Ent
         return list(world.znodes.read(world.znodes.start))
 
 
-DAMAGES = [_without_one, _without_the_last, _with_one_changed, _with_those_of_another_log]
+IN_A_BUCKET = [_without_one, _without_the_last, _with_one_changed]
+"""What a lifecycle rule does, a bucket that is restored, and a store that lets two writers win."""
+
+DAMAGES = [*IN_A_BUCKET, _with_those_of_another_log]
 
 
 class Appender:
@@ -138,11 +164,28 @@ def test_who_goes_on_upon_a_damaged_log_sees_what_all_others_see_who_go_on(
     change: Callable[[list[Entry], Random], list[Entry]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some have read what was lost, some have not, and somebody comes new."""
+    damaged(change, Nature(is_on_log=True), DAMAGED_SEEDS, monkeypatch)
+
+
+@pytest.mark.parametrize("change", IN_A_BUCKET, ids=lambda change: change.__name__.strip("_"))
+def test_who_goes_on_upon_a_damaged_bucket_sees_what_all_others_see_who_go_on(
+    change: Callable[[list[Entry], Random], list[Entry]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged(change, Nature(is_on_log=True, is_in_bucket=True), DAMAGED_SEEDS // 5, monkeypatch)
+
+
+def damaged(
+    change: Callable[[list[Entry], Random], list[Entry]],
+    nature: Nature,
+    seeds: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Let processes add znodes to a log, damage it, and let them and a newcomer go on."""
     told = 0
-    for seed in range(DAMAGED_SEEDS):
+    for seed in range(seeds):
         chance = Random(seed)
         monkeypatch.setattr(store, "SAVED_EVERY", chance.choice((3, 5_000)))
-        world = World(chance, Nature(is_on_log=True))
+        world = World(chance, nature)
         assert isinstance(world.znodes, SharedLog)
         with world.entered():
             appenders = [Appender(world, "appender") for _ in range(3)]
@@ -158,4 +201,4 @@ def test_who_goes_on_upon_a_damaged_log_sees_what_all_others_see_who_go_on(
         found = [appender.shown for appender in appenders if appender.shown is not None]
         told += len(found) < len(appenders)
         assert all(shown == found[0] for shown in found), f"seed {seed}: they go on, and see different znodes"
-    assert told > DAMAGED_SEEDS // 2
+    assert told > seeds // 2

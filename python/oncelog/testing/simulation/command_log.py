@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError
 from oncelog.ports import Check, Op, Timing
@@ -21,7 +21,7 @@ from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.replicated.command import Part, decode
-from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
+from oncelog.znodes.replicated.port import BEGINNING, CommandLog, Entry, TrimmedError
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.transact import IsFresh, always_fresh
 from oncelog.znodes.tree import Tree
@@ -56,7 +56,7 @@ class SharedLog:
 
     def opened_by(self, process: Process) -> JudgedStore:
         """A process's store."""
-        return JudgedStore(process, self)
+        return JudgedStore(process, self, ProcessLog(process, self))
 
     def read(self, after: int) -> Sequence[Entry]:
         """See `CommandLog`."""
@@ -70,6 +70,9 @@ class SharedLog:
         """Append an entry, and do what it says."""
         entry = Entry(self._end() + 1 + (self._world.chance.random() < GAPS), self._world.wall_ms(), body)
         self._entries.append(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: Entry) -> None:
         self._time_ms = max(self._time_ms, entry.time_ms)
         found = decode(entry)
         if isinstance(found, Part):
@@ -100,8 +103,8 @@ class SharedLog:
         self._entries = change(self._entries)
         self._is_damaged = True
 
-    def compare(self, tree: Tree) -> None:
-        """What a process has read is what the log says.
+    def compare(self, tree: Tree, since: int) -> None:
+        """What a process has read is what the log says; `since` is the zxid when it began to read.
 
         Raises:
             LawBrokenError: it is not.
@@ -202,19 +205,27 @@ class ProcessLog:
         return fault
 
 
+class JudgedLog(CommandLog, Protocol):
+    """`CommandLog` of a simulated process."""
+
+    def is_still_fresh(self, ops: Sequence[Op], is_fresh: IsFresh) -> bool:
+        """Ask whether a multi may still be written."""
+
+
 class JudgedStore(ReplicatedZnodeStore):
     """The product's store, compared with the log's own tree whenever it is read or written."""
 
-    def __init__(self, process: Process, shared: SharedLog) -> None:
+    def __init__(self, process: Process, shared: SharedLog, log: JudgedLog, recent_ms: int = 0) -> None:
         self._shared = shared
+        self._log = log
         timing = Timing(process.world.wall_ms, process, process.world.chance.random)
-        self._log = ProcessLog(process, shared)
-        super().__init__(lambda: self._log, timing, process.lock)
+        super().__init__(lambda: self._log, timing, process.lock, recent_ms=recent_ms)
 
     @contextmanager
     def snapshot(self) -> Iterator[Tree]:
+        since = self._shared.store.zxid
         with super().snapshot() as tree:
-            self._shared.compare(tree)
+            self._shared.compare(tree, since)
             shown = dict(tree.znodes)
             yield tree
             if shown != dict(tree.znodes):

@@ -28,6 +28,7 @@ from oncelog.testing.simulation.sinks import BatchWriteClient, QueryClient
 from oncelog.testing.simulation.upkeep import DeletingClient, UpkeepClient
 from oncelog.testing.simulation.world import Nature, World
 from oncelog.types import IsolationLevel
+from oncelog.znodes.replicated import objects
 from oncelog.znodes.replicated import snapshot as log_snapshots
 from oncelog.znodes.replicated import store as log_store
 
@@ -64,6 +65,13 @@ OF_A_NETWORK = (Fault.STALE_READ, Fault.DELAYED_REQUEST, Fault.REPEATED_REQUEST)
 
 ON_LOG = 0.5
 """The share of the seeds with atomic reads whose znodes are on a command log."""
+
+
+IN_BUCKET = 0.5
+"""The share of those whose command log is in a bucket."""
+
+IN_A_SMALL_BUCKET: Mapping[str, int] = {"LOOK_MS": 2_000, "REMOVED_AFTER_MS": 6_000, "PATIENCE_MS": 4_000}
+"""Times that are short enough for a run, in the proportions of the real ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,8 @@ def on_log(seed: int, nature: Nature, is_on_log: bool | None) -> tuple[Nature, d
         "PART_BYTES": chance.choice((300, 900_000)),
         "STARTS": chance.choice((1, 5)),
     }
-    return replace(nature, reads_are_atomic=True, is_on_log=True), dict(small)
+    nature = replace(nature, reads_are_atomic=True, is_on_log=True, is_in_bucket=chance.random() < IN_BUCKET)
+    return nature, {**small, **(IN_A_SMALL_BUCKET if nature.is_in_bucket else {})}
 
 
 def _faults(world: World) -> RandomFaults:
@@ -190,6 +199,9 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "SAVED_EVERY": log_store,
     "PART_BYTES": log_snapshots,
     "STARTS": log_snapshots,
+    "LOOK_MS": objects,
+    "REMOVED_AFTER_MS": objects,
+    "PATIENCE_MS": objects,
 }
 """Limits that are not in the module `limits`."""
 

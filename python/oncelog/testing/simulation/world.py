@@ -16,6 +16,7 @@ from oncelog import randomness
 from oncelog.ports import Check, Create, Op, Set
 from oncelog.runtime import Log
 from oncelog.testing.history import Event, Recorder
+from oncelog.testing.simulation.bucket import SharedBucket
 from oncelog.testing.simulation.command_log import SharedLog
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Faults, NoFaults, Operation
@@ -54,6 +55,7 @@ class Nature:
     Attributes:
         reads_are_atomic: whether a snapshot shows one moment (SQLite), or reads one znode after another (ZooKeeper).
         is_on_log: whether each process has the product's own store on a command log, whose reads are atomic.
+        is_in_bucket: whether that log is one of objects in a bucket.
         latency_max_ms: of one operation.
         slow: the probability that an operation takes much longer.
         pause_max_ms: the longest pause of a process.
@@ -62,6 +64,7 @@ class Nature:
 
     reads_are_atomic: bool = True
     is_on_log: bool = False
+    is_in_bucket: bool = False
     latency_max_ms: int = 0
     slow: float = 0.0
     pause_max_ms: int = 20_000
@@ -121,7 +124,12 @@ class World:
         self._processes: list[Process] = []
         self._recorders: dict[str, Recorder] = {}
         self._numbers: Counter[str] = Counter()
-        self.znodes = SharedLog(self) if nature.is_on_log else SharedZnodes(self)
+        self.znodes = self._new_znodes()
+
+    def _new_znodes(self) -> SharedZnodes | SharedLog:
+        if self.nature.is_in_bucket:
+            return SharedBucket(self)
+        return SharedLog(self) if self.nature.is_on_log else SharedZnodes(self)
 
     # Processes
 

@@ -55,7 +55,8 @@ PROBES: Final = 5
 PROBING: Final = 4
 """Objects of a probe, and threads that put each of them at once."""
 
-_ENTRIES, _FLOORS = "entries", "floors"
+ENTRIES: Final = "entries"
+FLOORS: Final = "floors"
 _TIME = struct.Struct(">Q")
 
 
@@ -139,7 +140,7 @@ class ObjectLog:
         if len(entries) < len(found):
             raise CorruptDataError(
                 "objects of the command log are gone that oncelog did not remove: does a lifecycle rule of the bucket?",
-                missing=_entry_name(after + 1 + found.index(None)),
+                missing=entry_name(after + 1 + found.index(None)),
             )
         self._stand_at(after + len(entries), asked_ms)
         return entries
@@ -147,7 +148,7 @@ class ObjectLog:
     def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
         if after != self._position:
             self._stand_at(after, None)
-        data = _TIME.pack(self._bucket.now_ms()) + body
+        data = data_of(Entry(BEGINNING, self._bucket.now_ms(), body))
         deadline_ms = self._clock.monotonic_ms() + PATIENCE_MS
         pause_ms = PAUSE_MS
         reason = None
@@ -171,13 +172,13 @@ class ObjectLog:
 
     def trim(self, position: int) -> None:
         with suppress(NoAnswerError, StoreAccessError):
-            floors = list(self._numbered(_FLOORS))
+            floors = list(self._numbered(FLOORS))
             if position > max((floor for floor, _ in floors), default=BEGINNING):
                 self._bucket.put_new(_floor_name(position), b"")
             since_ms = self._bucket.now_ms() - REMOVED_AFTER_MS
             old = max((floor for floor, time_ms in floors if time_ms <= since_ms), default=BEGINNING)
-            gone = takewhile(lambda found: found[0] <= old, self._numbered(_ENTRIES))
-            self._bucket.delete([_entry_name(number) for number, _ in gone])
+            gone = takewhile(lambda found: found[0] <= old, self._numbered(ENTRIES))
+            self._bucket.delete([entry_name(number) for number, _ in gone])
             self._bucket.delete([_floor_name(floor) for floor, _ in floors if floor < old])
 
     def close(self) -> None:
@@ -187,14 +188,14 @@ class ObjectLog:
         """Try to put an entry at the first position that is not known to be taken."""
         position = self._position + len(self._known) + 1
         asked_ms = self._bucket.now_ms()
-        is_new = self._bucket.put_new(_entry_name(position), data)
+        is_new = self._bucket.put_new(entry_name(position), data)
         found = data if is_new else self._get([position])[0]
         if not self._looked_lately() and position <= (floor := self._floor()):
             self._stand_at(self._last(floor), asked_ms)
             return False
         if found is None:
-            raise NoAnswerError("an object is there, and cannot be read", name=_entry_name(position))
-        self._known[position] = _entry(position, found)
+            raise NoAnswerError("an object is there, and cannot be read", name=entry_name(position))
+        self._known[position] = entry_of(position, found)
         if is_new:  # at the end of the log, so that nothing behind it was trimmed
             self._looked_ms = asked_ms
         return found == data
@@ -222,26 +223,26 @@ class ObjectLog:
         """The entries after a position, asked for one by one: mostly there is none."""
         found: list[Entry | None] = list(self._known.values())
         while (data := self._get([after + 1 + len(found)])[0]) is not None:
-            found.append(_entry(after + 1 + len(found), data))
+            found.append(entry_of(after + 1 + len(found), data))
         return found
 
     def _listed(self, after: int) -> list[Entry | None]:
         """The entries up to the last that is listed. A listing may leave out one that is put meanwhile."""
         positions = range(after + 1, self._last(after) + 1)
         return [
-            None if data is None else _entry(position, data)
+            None if data is None else entry_of(position, data)
             for position, data in zip(positions, self._get(positions), strict=True)
         ]
 
     def _get(self, positions: Iterable[int]) -> Sequence[bytes | None]:
-        return self._bucket.get([_entry_name(position) for position in positions])
+        return self._bucket.get([entry_name(position) for position in positions])
 
     def _last(self, after: int) -> int:
         """The last position that is taken, or `after` if none is behind it."""
-        return max((position for position, _ in self._numbered(_ENTRIES, after)), default=after)
+        return max((position for position, _ in self._numbered(ENTRIES, after)), default=after)
 
     def _floor(self) -> int:
-        return max((position for position, _ in self._numbered(_FLOORS)), default=BEGINNING)
+        return max((position for position, _ in self._numbered(FLOORS)), default=BEGINNING)
 
     def _numbered(self, folder: str, after: int = BEGINNING) -> Iterator[tuple[int, int]]:
         """Positions and times of a folder's objects, from the one after a position on."""
@@ -287,15 +288,26 @@ def _digits(position: int) -> str:
     return f"{position:020}"  # ordered as the numbers are
 
 
-def _entry_name(position: int) -> str:
-    return f"{_ENTRIES}/{_digits(position)}"
+def entry_name(position: int) -> str:
+    """The name of an entry's object."""
+    return f"{ENTRIES}/{_digits(position)}"
 
 
 def _floor_name(position: int) -> str:
-    return f"{_FLOORS}/{_digits(position)}"
+    return f"{FLOORS}/{_digits(position)}"
 
 
-def _entry(position: int, data: bytes) -> Entry:
+def data_of(entry: Entry) -> bytes:
+    """What the object of an entry holds."""
+    return _TIME.pack(entry.time_ms) + entry.body
+
+
+def entry_of(position: int, data: bytes) -> Entry:
+    """What an object holds.
+
+    Raises:
+        CorruptDataError: it is too short.
+    """
     if len(data) < _TIME.size:
-        raise CorruptDataError("an object of the command log is damaged", name=_entry_name(position))
+        raise CorruptDataError("an object of the command log is damaged", name=entry_name(position))
     return Entry(position, _TIME.unpack_from(data)[0], data[_TIME.size :])
