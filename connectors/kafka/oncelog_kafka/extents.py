@@ -166,7 +166,7 @@ def _data(reader: ZnodeReader, folder: str, names: Iterable[_Name]) -> list[tupl
 # Merging --------------------------------------------------------------------------------------------------------------
 
 
-def merge_old(store: ZnodeStore, folder: str, before: int, kept: int = KEPT) -> None:
+def merge_old(store: ZnodeStore, folder: str, before: int, kept: int) -> None:
     """Merge the oldest extents of a folder if there are more than are kept.
 
     Args:

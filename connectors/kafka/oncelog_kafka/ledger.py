@@ -197,7 +197,8 @@ class Ledger:
     def merge_old_extents(self, number: int) -> None:
         """Keep the extents of batches few, now and then. `number` is of the newest round, which is over."""
         if number % extents.MERGED_EVERY == 0:
-            extents.merge_old(self._store, self._folder, min(self.unfinished(), default=number))
+            oldest = min(self.unfinished(), default=number)
+            extents.merge_old(self._store, self._folder, oldest, extents.KEPT)
 
 
 def decided_batches(reader: ZnodeReader) -> list[Batch]:

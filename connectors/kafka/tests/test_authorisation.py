@@ -309,3 +309,21 @@ def test_a_source_with_a_wrong_password_says_so_at_once(reader: Reader, guarded:
 def test_a_query_whose_group_it_may_not_commit_to_reads_on(reader: Reader, guarded: Guarded, tmp_path: Path) -> None:
     with guarded.allowed([(TOPIC, reader.topic, READ)]):
         assert reader.available(tmp_path / "checkpoint", groupId=reader.group, maxOffsetsPerTrigger=1) == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("missing", [None, "READ", "DESCRIBE_CONFIGS"])
+def test_a_source_of_whole_batches_needs_to_read_the_ledger_and_its_settings(
+    reader: Reader, guarded: Guarded, missing: str | None
+) -> None:
+    ledger = fresh_name("ledger")
+    ledger_store.open_ledger({"bootstrap_servers": [guarded.broker.address]}, ledger).close()
+    wanted = {"READ": ACLOperation.READ, "DESCRIBE_CONFIGS": ACLOperation.DESCRIBE_CONFIGS}
+    rights = [(TOPIC, reader.topic, READ), *((TOPIC, ledger, one) for name, one in wanted.items() if name != missing)]
+    whole = {"wholeBatches": True, "ledgerTopic": ledger}
+
+    with guarded.allowed(rights):
+        if missing is None:
+            assert reader.values(**whole) == ["a", "b"]
+        else:
+            with pytest.raises(Exception, match=rf"BrokerAccessError: .*allow these.*{ledger}.*{missing}"):
+                reader.values(**whole)

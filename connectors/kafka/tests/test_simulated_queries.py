@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog.testing.simulation.runner import Report, run_seeds
-from oncelog_kafka import end_txn, finishing, inspection, ledger, looks, target
+from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.target import KafkaAttempt, KafkaTarget
@@ -44,6 +44,8 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
         "losers aborted",
         "participants given up",
         "participants rewritten",
+        "plans of whole batches",
+        "plans that hold a batch back",
         "rounds aborted by an operator",
         "speculative tasks",
         "stages tried again",
@@ -57,6 +59,18 @@ def test_the_runs_meet(report: Report, what: str) -> None:
 def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(seed: int) -> None:
     """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
     assert run(seed, is_stepwise=False).failure is None
+
+
+def test_readers_of_whole_batches_see_them_whole_where_old_ones_are_merged_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extents, "MERGED_EVERY", 1)
+    monkeypatch.setattr(extents, "KEPT", 1)
+
+    merging = run_seeds(range(40), run)
+
+    assert merging.failures == {}
+    assert merging.counts["plans that hold a batch back"] > 0
 
 
 def test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused() -> None:

@@ -14,7 +14,7 @@ from oncelog.ports import Znode, ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.types import TopicIdPartition
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog_kafka import extents, ledger
+from oncelog_kafka import batch_writes, extents, ledger
 from oncelog_kafka.extents import MAX_PARTITIONS, MERGED_EVERY, Batch, Extent, merge_old, merged
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger, decided_batches
@@ -124,6 +124,20 @@ def test_batch_writes_that_are_over_share_a_folder_whose_extents_are_merged(stor
     assert [batch.extents for batch in decided_batches(store)] == [
         at({1: (1, MERGED_EVERY - 1), 0: (0, MERGED_EVERY)}),
     ]
+
+
+def test_a_batch_write_that_is_over_leaves_where_its_rows_are(store: ZnodeStore) -> None:
+    for name in ("first", "second"):
+        prefix = f"writes.{name}"
+        asked = Ledger(store, BatchRequest(prefix, name, "sink", name, 0, name))
+        opened = asked.begin(lease=None, buckets=None)
+        assert opened is not None
+        asked.decide(opened, [participant()], written=at({0: (3, 5)}))
+        ledger.complete(store, prefix, opened.number)
+        batch_writes.forget(store, prefix)
+
+    assert KAFKA_LEDGERS.prefixes(store) == []
+    assert decided_batches(store) == [Batch(at({0: (3, 5)}), is_over=True)] * 2
 
 
 def test_merged_ones_keep_the_partitions_that_were_written_to_last() -> None:

@@ -2071,6 +2071,124 @@ BUCKETS = [
     ),
 ]
 
+PLANS = KAFKA + "tests/test_whole_plans.py"
+EXTENTS = KAFKA + "tests/test_sink_extents.py"
+
+WHOLE_BATCHES = [
+    Fault(
+        "a batch is shown before it is carried out",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "    if is_over and _is_before(extents, ends):\n",
+        "    if _is_before(extents, ends):\n",
+        (PLANS,),
+    ),
+    Fault(
+        "a batch without its last row is whole",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "return all(extent.last < ends[partition]",
+        "return all(extent.last <= ends[partition]",
+        (PLANS,),
+    ),
+    Fault(
+        "a batch that is over is not held back",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "    if is_over and _is_before(extents, ends):\n",
+        "    if is_over:\n",
+        (PLANS,),
+    ),
+    Fault(
+        "ends that moved are not looked at again",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "while sum(_lower(left, ends, is_over=is_over) for left, is_over in ahead):\n        pass",
+        "if sum(_lower(left, ends, is_over=is_over) for left, is_over in ahead):\n        pass",
+        (PLANS,),
+    ),
+    Fault(
+        "ends that moved behind a batch are not looked at again",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "while sum(_raise(left, ends) for left in ahead):\n        pass",
+        "if sum(_raise(left, ends) for left in ahead):\n        pass",
+        (PLANS,),
+    ),
+    Fault(
+        "what was read of a batch is to be read again",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "partition: Extent(max(first, starts[partition]), last)",
+        "partition: Extent(first, last)",
+        (PLANS,),
+    ),
+    Fault(
+        "a limit lets a reader go further than without one",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "return {partition: min(end, last[partition]) for",
+        "return {partition: end for",
+        (PLANS,),
+    ),
+    Fault(
+        "a batch that is larger than the limit is never read",
+        KAFKA + "oncelog_kafka/whole_batches.py",
+        "    if before != dict(starts):\n        return before\n",
+        "    return before\n",
+        (PLANS,),
+    ),
+    Fault(
+        "a decision does not say where the rows are",
+        KAFKA + "oncelog_kafka/target.py",
+        "self._ledger.decide(opened, participants, check, self._written.extents)",
+        "self._ledger.decide(opened, participants, check)",
+        (SEEDS,),
+    ),
+    Fault(
+        "nobody learns where the rows are that were written again",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "            extents.put(view, self._folder, number, lease, written)\n",
+        "",
+        (EXTENTS,),
+    ),
+    Fault(
+        "merged batches begin where the newest does",
+        KAFKA + "oncelog_kafka/extents.py",
+        "Extent(min(known.first, extent.first), max",
+        "Extent(extent.first, max",
+        (EXTENTS,),
+    ),
+    Fault(
+        "a batch is merged that may not be over",
+        KAFKA + "oncelog_kafka/extents.py",
+        "kept) if number < before}",
+        "kept)}",
+        (EXTENTS,),
+    ),
+    Fault(
+        "the newest batch is merged",
+        KAFKA + "oncelog_kafka/extents.py",
+        "if count > kept and number != newest:",
+        "if count > kept:",
+        (EXTENTS,),
+    ),
+    Fault(
+        "who reads while batches are merged misses some",
+        KAFKA + "oncelog_kafka/extents.py",
+        "if len(data) == len(known):",
+        "if True:",
+        (EXTENTS,),
+    ),
+    Fault(
+        "a batch write takes along where its rows are",
+        KAFKA + "oncelog_kafka/batch_writes.py",
+        "extents.put_over(view, _folder_of_those_over(prefix), extents.delete(view, KAFKA_LEDGERS.path(prefix)))",
+        "extents.delete(view, KAFKA_LEDGERS.path(prefix))",
+        (EXTENTS,),
+    ),
+    Fault(
+        "a batch of an older oncelog is cut",
+        KAFKA + "oncelog_kafka/ledger.py",
+        "if number not in recorded and any(",
+        "if False and any(",
+        (EXTENTS,),
+    ),
+]
+
 FAULTS = [
     *ARGUMENTS,
     *IDENTITY,
@@ -2087,6 +2205,7 @@ FAULTS = [
     *CHECKER,
     *LEDGER,
     *SINK,
+    *WHOLE_BATCHES,
     *CONNECTOR,
     *COMMAND_LOG,
     *BUCKETS,
