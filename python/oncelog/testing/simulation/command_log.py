@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError
+from oncelog.limits import RECENT_MS
 from oncelog.ports import Check, Op, Timing
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.faults import Fault, Operation
@@ -215,7 +216,7 @@ class JudgedLog(CommandLog, Protocol):
 class JudgedStore(ReplicatedZnodeStore):
     """The product's store, compared with the log's own tree whenever it is read or written."""
 
-    def __init__(self, process: Process, shared: SharedLog, log: JudgedLog, recent_ms: int = 0) -> None:
+    def __init__(self, process: Process, shared: SharedLog, log: JudgedLog, recent_ms: int = RECENT_MS) -> None:
         self._shared = shared
         self._log = log
         timing = Timing(process.world.wall_ms, process, process.world.chance.random)
