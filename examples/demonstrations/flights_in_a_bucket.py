@@ -2,8 +2,8 @@
 
 An S3 server keeps the log's files and, by puts of which one wins, its metadata, so that nothing else is needed. The
 query of `flights_exactly_once.py` reads what a loader writes in transactions, every fifth of which is aborted, and
-writes the late departures with oncelog's sink. It dies at the same seven moments of a micro-batch, and three times a
-minute the server stands still for two seconds. At the end every row is compared with the CSV of the flights.
+writes the late departures with oncelog's sink. It dies at the same seven moments of a micro-batch. At the end every
+row is compared with the CSV of the flights.
 
     python examples/demonstrations/flights_in_a_bucket.py        # or: make run-bucket
 
@@ -13,7 +13,6 @@ Exits with 1 unless the query's output is exactly right.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from dataclasses import replace
@@ -23,15 +22,20 @@ from rich.console import Console
 
 from flights import command, data, experiment, truth, verdict
 from flights.folders import Folders
-from flights.kills import KILLS
+from flights.kills import KILLS, Kill
 from flights.progress import Progress
-from oncelog.testing.s3_server import S3Server, running_server
+from oncelog.crash_points import CrashPoint
+from oncelog.testing.s3_server import running_server
 
 WORK = Path(__file__).resolve().parents[2] / "build" / "bucket"
-PIPELINE = replace(experiment.ONCELOG, name="bucket")
 
-SERVES_S = 18.0
-STANDS_STILL_S = 2.0
+
+def moment(kill: Kill) -> str:
+    """Where a kill hits the query. In a bucket, where steps are dear, one appends and decides."""
+    return CrashPoint.ROUND_APPEND if kill.oncelog is CrashPoint.ROUND_APPENDED else kill.oncelog
+
+
+PIPELINE = replace(experiment.ONCELOG, name="bucket", moment=moment)
 
 
 async def main(console: Console) -> int:
@@ -47,21 +51,8 @@ async def main(console: Console) -> int:
                 progress.phase(f"A pipeline on a bucket, killed {len(KILLS)} times"),
                 progress.lane(PIPELINE.name, flights.num_rows, expected.num_rows) as lane,
             ):
-                disturbing = asyncio.create_task(disturb(server))
                 story = await experiment.run(PIPELINE, folders, lane)
-                disturbing.cancel()
             return verdict.tell(console, progress, story, folders, expected)
-
-
-async def disturb(server: S3Server) -> None:
-    """Have the server stand still now and then, until this is cancelled."""
-    while True:
-        await asyncio.sleep(SERVES_S)
-        server.pause()
-        try:
-            await asyncio.sleep(STANDS_STILL_S)
-        finally:
-            server.resume()
 
 
 if __name__ == "__main__":

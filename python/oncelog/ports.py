@@ -164,12 +164,16 @@ class ZnodeStore(ZnodeReader, Protocol):
     """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
 
     A backend implements everything except `transact`, which the base class `znodes.transact.Transacting` has. That one
-    has a `recent` for backends that read at no cost, or know nothing without asking, too.
+    has `recent` and `joins_steps` for backends whose requests are cheap, too.
     """
 
     @property
     def reads_are_atomic(self) -> bool:
         """Whether all reads of a `snapshot` show one moment. If not, even a read-only step has its checks committed."""
+
+    @property
+    def joins_steps(self) -> bool:
+        """Whether a step costs so much that what others do in several steps is done in one, or later with others."""
 
     @property
     def timing(self) -> Timing:

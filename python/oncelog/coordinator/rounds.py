@@ -7,22 +7,26 @@ one small multi (ledger/batches.py). Crash points, and what follows after a cras
   decide   everything is visible, or nothing                               a restart skips the batch
   settle   some partitions do not list the round any more                  any settler continues
 
+Where steps are dear (`ZnodeStore.joins_steps`), a batch that fits into one step is appended, staged and decided in it,
+as a producer's commit is. So write is a part of decide.
+
 The participant of log partition number p has the transactional id ``<prefix>-<p>``. So readers and tools see the usual
 terms: producer id, epoch, sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TypeVar
 
 from oncelog import limits
 from oncelog.coordinator import groups, settler, transactional_ids
 from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
-from oncelog.errors import BatchRefusedError
+from oncelog.errors import BatchRefusedError, StepTooLargeError
 from oncelog.ledger.batches import REMEMBERED_ROUNDS, BatchSteps, OpenRound
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ledger.progress import GroupProgress
@@ -36,6 +40,8 @@ from oncelog.types import Block, OffsetAndMetadata, Outcome, ProducerIdAndEpoch,
 from oncelog.znodes import paths
 from oncelog.znodes.payloads import OwnerRecord
 from oncelog.znodes.transact import in_parts, recently
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,10 @@ class Round:
         self._prefix = steps.request.prefix
         self._nonce = opened.record.nonce or ""
         self._has_staged = False
+        self._joined: list[PartitionBlocks] = []
+        """What the step that decides appends."""
+        self._progress: GroupProgress[TopicIdPartition] | None = None
+        """What the step that decides stages."""
         self.number = opened.number
         self.path = EMBEDDED.round_path(self._prefix, opened.number)
         self.partitions: tuple[TopicIdPartition, ...] = ()
@@ -113,16 +123,36 @@ class Round:
             RoundAbortedError: the round was aborted; run the batch again.
             RunSupersededError: a newer run took over.
         """
-        for chunk in partition_log.in_steps(self._by_number(blocks)):
-            reach(CrashPoint.ROUND_APPEND)
-            participants = [list(parts) for _, parts in groupby(chunk, key=_number_of)]
-            appended: dict[TopicIdPartition, int] = {}
-            for tails in in_parts(participants, self._write_participants):
-                appended |= tails
-            reach(CrashPoint.ROUND_APPENDED)
-            self.partitions += tuple(part.partition for part in chunk)
-            for partition, tail_nodes in appended.items():
-                partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
+        chunks: Iterable[list[PartitionBlocks]] = partition_log.in_steps(self._by_number(blocks))
+        if self._joined:
+            self._take_apart()
+        elif self._store.joins_steps and not self.partitions:
+            chunks = list(chunks)
+            if len(chunks) == 1:
+                self._joined = chunks[0]
+                return
+        for chunk in chunks:
+            self._append(chunk)
+
+    def _append(self, chunk: Sequence[PartitionBlocks]) -> None:
+        """Append what fits into a step, or in several if it turns out to be too large."""
+        reach(CrashPoint.ROUND_APPEND)
+        appended: dict[TopicIdPartition, int] = {}
+        for tails in in_parts(_participants(chunk), self._write_participants):
+            appended |= tails
+        reach(CrashPoint.ROUND_APPENDED)
+        self._has_appended(chunk, appended)
+
+    def _has_appended(self, chunk: Sequence[PartitionBlocks], appended: Mapping[TopicIdPartition, int]) -> None:
+        """Roll long tails.
+
+        Args:
+            chunk: what was appended.
+            appended: the lengths of the partitions' tails.
+        """
+        self.partitions += tuple(part.partition for part in chunk)
+        for partition, tail_nodes in appended.items():
+            partition_log.roll_if_long(self._store, self._services.index_files, partition, tail_nodes)
 
     def _write_participants(self, participants: Sequence[Sequence[PartitionBlocks]]) -> dict[TopicIdPartition, int]:
         """Append the blocks of some participants in one step; returns the lengths of the partitions' tails."""
@@ -130,10 +160,16 @@ class Round:
         def write(fresh_ids: Sequence[int | None]) -> dict[TopicIdPartition, int]:
             return self._steps.run(lambda view: self._write(view, participants, fresh_ids))
 
+        return self._with_fresh_ids(participants, write)
+
+    def _with_fresh_ids(
+        self, participants: Sequence[Sequence[PartitionBlocks]], run: Callable[[Sequence[int | None]], T]
+    ) -> T:
+        """Run a step, with a new producer id for each participant if it asks for one."""
         try:
-            return write([None] * len(participants))
+            return run([None] * len(participants))
         except ProducerIdNeeded:
-            return write([self._services.producer_ids.take() for _ in participants])
+            return run([self._services.producer_ids.take() for _ in participants])
 
     def stage_offsets(self, offsets: GroupProgress[TopicIdPartition]) -> None:
         """Stage the batch's source offsets; they become current with the decision.
@@ -141,17 +177,56 @@ class Round:
         Raises:
             BatchRefusedError: the group's offsets are not those at which the batch starts.
         """
+        if self._joined and len(offsets.end) <= groups.PARTITIONS_PER_STEP:
+            self._progress = offsets
+            return
 
         def stage(some: GroupOffsets) -> None:
             self._steps.run(lambda view: self._stage(view, offsets, some))
 
-        for _ in groups.step_by_step({p: OffsetAndMetadata(end) for p, end in offsets.end.items()}, stage):
+        if self._joined:
+            self._take_apart()
+        for _ in groups.step_by_step(_ends(offsets), stage):
             self._has_staged = True
         reach(CrashPoint.ROUND_STAGED)
 
     def decide(self) -> None:
-        """Make everything that the round wrote visible, in one small multi. It cannot be undone afterwards (I6)."""
+        """Make everything that the round wrote visible, in one multi. It cannot be undone afterwards (I6)."""
+        if self._joined:
+            try:
+                self._decide_at_once(self._joined)
+                return
+            except StepTooLargeError:
+                self._take_apart()
         self._steps.decide(self._opened, self._complete)
+
+    def _decide_at_once(self, chunk: Sequence[PartitionBlocks]) -> None:
+        """Append, stage and decide in one step: nothing lists the round before it, and all of it is visible after it."""
+        participants = _participants(chunk)
+        appended: dict[TopicIdPartition, int] = {}
+
+        def decide(fresh_ids: Sequence[int | None]) -> None:
+            def complete(view: ZnodeView, ledger: QueryLedger, _: OwnerRecord) -> OwnerRecord:
+                nonlocal appended
+                appended = self._write(view, participants, fresh_ids)
+                if self._progress is not None:
+                    self._stage(view, self._progress, _ends(self._progress))
+                    self._check_group_unmoved(view, ledger.group_id or "")
+                return self._steps.check_open(view, self.number)[1]
+
+            self._steps.decide(self._opened, complete)
+
+        reach(CrashPoint.ROUND_APPEND)
+        self._with_fresh_ids(participants, decide)
+        self._has_appended(chunk, appended)
+
+    def _take_apart(self) -> None:
+        """Append and stage in steps of their own, because one that decides, too, is too large."""
+        chunk, progress = self._joined, self._progress
+        self._joined, self._progress = [], None
+        self._append(chunk)
+        if progress is not None:
+            self.stage_offsets(progress)
 
     def abort(self) -> None:
         """Abort the round if it is still open. Then nothing of it ever becomes visible."""
@@ -244,6 +319,15 @@ class Round:
                 group_id=group_id,
                 prefix=self._prefix,
             )
+
+
+def _participants(chunk: Sequence[PartitionBlocks]) -> list[list[PartitionBlocks]]:
+    """What a step appends, by participant."""
+    return [list(parts) for _, parts in groupby(chunk, key=_number_of)]
+
+
+def _ends(offsets: GroupProgress[TopicIdPartition]) -> dict[TopicIdPartition, OffsetAndMetadata]:
+    return {partition: OffsetAndMetadata(end) for partition, end in offsets.end.items()}
 
 
 def _number_of(part: PartitionBlocks) -> int:

@@ -30,6 +30,9 @@ from oncelog.znodes.transact import recently
 
 RENEWALS_PER_TIMEOUT = 3
 
+SETTLED_EVERY = 8
+"""Batches between two settlings, where steps are dear."""
+
 Job = Callable[[WriteTask], Iterable[Written]]
 """Runs the tasks of a batch and returns what they wrote, in the order of the rows."""
 
@@ -44,8 +47,20 @@ class LogTarget:
         self.services = log.services.new_round_services()
         self.upkeep = Upkeep(log.services)
 
+        self._written: set[TopicIdPartition] = set()
+        self._batches = 0
+
     def attempt(self, batch: Batch[Job]) -> LogAttempt:
         return LogAttempt(self, batch)
+
+    def after_batch(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Settle owners if upkeep is due; where steps are dear, those of a few batches together."""
+        self._written.update(partitions)
+        self._batches += 1
+        if self._batches % SETTLED_EVERY and self.log.services.store.joins_steps:
+            return
+        self.upkeep.after_writing(self._written)
+        self._written.clear()
 
 
 class LogAttempt:
@@ -102,7 +117,11 @@ class LogAttempt:
             self._round.stage_offsets(self._batch.progress)
 
     def decide(self, report: BatchReport) -> None:
-        self._round.decide()
+        try:
+            self._round.decide()
+        except PartitionPinnedError:  # by a step that appends, too; nothing was decided
+            self._target.upkeep.unblock(self._blocks)
+            self._round.decide()
 
     def commit(self, report: BatchReport) -> None:
         """Nothing to do: the decision made the data visible."""
@@ -112,7 +131,7 @@ class LogAttempt:
 
     def finish(self) -> None:
         """Settle owners if upkeep is due. A failure is ignored: the next batch tries again."""
-        self._target.upkeep.after_writing(() if self._opened is None else self._opened.partitions)
+        self._target.after_batch(() if self._opened is None else self._opened.partitions)
         with suppress(RetriableError, OutcomeUnknownError):
             rounds.forget_old_rounds(self._log.services.store, self._batch.request.prefix)
 

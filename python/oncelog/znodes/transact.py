@@ -61,6 +61,8 @@ def ensure_fresh(is_fresh: IsFresh) -> None:
 class Transacting:
     """The base class of all stores: implements `transact` with the store's other methods."""
 
+    joins_steps = False
+
     def transact(self: ZnodeStore, step: Callable[[ZnodeView], T], *, deadline_ms: int = TRANSACT_DEADLINE_MS) -> T:
         """Run `step` and commit it; see `ports.ZnodeStore.transact`."""
         return _transact(self, step, deadline_ms)

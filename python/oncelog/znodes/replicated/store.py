@@ -95,6 +95,10 @@ class ReplicatedZnodeStore(Transacting):
         self._is_closed = False
         self._connection = self._connected()
 
+    @property
+    def joins_steps(self) -> bool:  # type: ignore[override]
+        return self._recent_ms > 0
+
     def get(self, path: str) -> Znode | None:
         with self.snapshot() as tree:
             return tree.get(path)

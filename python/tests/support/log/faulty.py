@@ -65,6 +65,10 @@ class FaultyStore(Transacting):
         return self._store.reads_are_atomic
 
     @property
+    def joins_steps(self) -> bool:  # type: ignore[override]
+        return self._store.joins_steps
+
+    @property
     def timing(self) -> Timing:
         return self._store.timing
 
