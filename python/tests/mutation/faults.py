@@ -2056,6 +2056,13 @@ BUCKETS = [
         ("unit/znodes/test_objects.py",),
     ),
     Fault(
+        "reads are recent though nobody knows whether an own write is among them",
+        "znodes/replicated/store.py",
+        "asked_at, self._read_at = self._clocks(), None",
+        "asked_at = self._clocks()",
+        ("unit/znodes/test_replica.py",),
+    ),
+    Fault(
         "reads stay recent for ever",
         "znodes/replicated/store.py",
         "if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):",

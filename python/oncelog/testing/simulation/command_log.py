@@ -187,7 +187,6 @@ class ProcessLog:
             if self._process.world.chance.random() < RESENT:
                 self._shared.append(body)
                 return
-            self._process.unknown_outcomes += 1
             raise OutcomeUnknownError("the answer was lost")
 
     def trim(self, position: int) -> None:
@@ -217,6 +216,7 @@ class JudgedStore(ReplicatedZnodeStore):
     """The product's store, compared with the log's own tree whenever it is read or written."""
 
     def __init__(self, process: Process, shared: SharedLog, log: JudgedLog, recent_ms: int = RECENT_MS) -> None:
+        self._process = process
         self._shared = shared
         self._log = log
         timing = Timing(process.world.wall_ms, process, process.world.chance.random)
@@ -238,5 +238,8 @@ class JudgedStore(ReplicatedZnodeStore):
             super().multi(ops, is_fresh=lambda: self._log.is_still_fresh(ops, is_fresh))
         except MultiFailedError as refused:
             self._shared.ensure_told(ops, str(refused), since)
+            raise
+        except OutcomeUnknownError:
+            self._process.unknown_outcomes += 1
             raise
         self._shared.ensure_told(ops, None, since)

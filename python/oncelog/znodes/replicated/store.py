@@ -178,8 +178,8 @@ class _Connection:
         self._log = log
         self._timing = timing
         self._saved_every = saved_every
-        self._read_at = self._clocks()
-        """The replica was at the end of the log at this time, or later."""
+        self._read_at: tuple[int, int] | None = self._clocks()
+        """The replica was at the end of the log at this time, or later; None behind an append of unknown outcome."""
         try:
             self._replica = load(log)
         except BaseException:
@@ -207,6 +207,8 @@ class _Connection:
     def begin_recent(self, recent_ms: int) -> Tree | None:
         """The tree as it was replayed, if that is not too long ago by either clock. It stays so until `end_reading`."""
         with self._using:
+            if self._read_at is None:
+                return None
             ages_ms = [now - then for now, then in zip(self._clocks(), self._read_at, strict=True)]
             if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):
                 return None
@@ -259,7 +261,7 @@ class _Connection:
         self._number += 1
         replica = self._replica
         body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
-        asked_at = self._clocks()
+        asked_at, self._read_at = self._clocks(), None
         known = self._log.append(replica.position, body)
         try:
             self._replay(known)

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from oncelog.errors import CorruptDataError, OutcomeUnknownError, StoreUnavailableError, UnsupportedFormatError
-from oncelog.limits import TOMBSTONE_MS
+from oncelog.limits import RECENT_MS, TOMBSTONE_MS
 from oncelog.ports import Create, Delete, Op, Set
 from oncelog.znodes.replicated import snapshot
 from oncelog.znodes.replicated.command import Batch, Part, decode, encode, packed
@@ -321,6 +321,31 @@ def test_a_log_that_is_trimmed_whenever_it_is_read_is_unavailable_and_an_append_
         store.multi([Create("/a")])
     with pytest.raises(StoreUnavailableError, match="trimmed faster than it can be read"):
         store.get("/a")
+
+
+def test_no_reads_are_recent_behind_an_append_of_unknown_outcome_until_the_log_was_read() -> None:
+    class UnreadableLog(MemoryLog):
+        is_away = False
+
+        def append(self, after: int, body: bytes) -> None:
+            super().append(after, body)
+            self.is_away = True
+
+        def read(self, after: int) -> Sequence[Entry]:
+            if self.is_away:
+                raise StoreUnavailableError("away")
+            return super().read(after)
+
+    log = UnreadableLog()
+    store = ReplicatedZnodeStore(lambda: log, recent_ms=RECENT_MS)
+    assert store.recent() is not None
+    with pytest.raises(OutcomeUnknownError):
+        store.multi([Create("/a")])
+    assert store.recent() is None
+
+    log.is_away = False
+    assert store.children("/") == ["a"]
+    assert store.recent() is not None
 
 
 def test_who_stood_still_until_it_was_forgotten_does_not_know_how_its_append_went(writer: Writer) -> None:
