@@ -23,6 +23,7 @@ DOORS = {
     "import oncelog.testing.target_contract": "testing",
     "import oncelog.testing.znode_store_contract": "testing",
     "import oncelog.znodes.zookeeper": "zookeeper",
+    "import oncelog.znodes.postgres": "postgres",
     "import oncelog.znodes.replicated.s3": "s3",
 }
 """What a user types, and the extras that the error must name."""

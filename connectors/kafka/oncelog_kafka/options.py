@@ -108,8 +108,8 @@ _ZNODES = Option(
     SINKS,
     values.text,
     "Another place for the ledger: a folder or `sqlite:/a/file` if one host runs the query's driver, "
-    "`zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, or `kafka://host:port,.../topic`. "
-    "It must outlive the query's checkpoint. Many queries can share it.",
+    "`postgresql://user@host:port/database`, `zk://host:port,.../chroot`, `s3://bucket/folder` for one or two queries, "
+    "or `kafka://host:port,.../topic`. It must outlive the query's checkpoint. Many queries can share it.",
     default_doc="the `ledgerTopic`",
 )
 

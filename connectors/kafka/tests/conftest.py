@@ -14,7 +14,9 @@ from tests.conftest import (
     pytest_runtest_makereport,
 )
 from tests.support.servers.kafka import KafkaBroker, kafka, kafka_tv1, topic
-from tests.support.servers.zookeeper import start_before_leak_check, zookeeper
+from tests.support.servers.postgres import postgres
+from tests.support.servers.shared import start_before_leak_check
+from tests.support.servers.zookeeper import zookeeper
 from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "_leaves_nothing_behind",
     "kafka",
     "kafka_tv1",
+    "postgres",
     "pytest_collection_modifyitems",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",

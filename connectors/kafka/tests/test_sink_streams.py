@@ -38,6 +38,7 @@ from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.support.connectors.kafka_sink import options, read, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.postgres import PostgresServer
 from tests.support.spark.faults import failing_always, failing_once
 from tests.support.spark.queries import forget_last_commit, run_available
 
@@ -158,6 +159,20 @@ def test_each_batch_arrives_once_over_batches_and_runs(query: Query) -> None:
 
     assert query.values() == ["a", "b", "c", "d", "e", "f"]
     assert [report.rows for report in query.reports] == [2]
+
+
+@pytest.mark.walk("znodes on PostgreSQL")
+def test_the_ledger_may_be_in_a_database(query: Query, postgres: PostgresServer) -> None:
+    ledger = postgres.url()
+    for rows in (("a", "b", "c"), ("d",)):
+        query.add(*some(*rows))
+        query.run(znodes=ledger)
+    forget_last_commit(query.checkpoint)
+    query.add(*some("e"))
+    query.run(znodes=ledger)
+
+    assert query.values() == ["a", "b", "c", "d", "e"]
+    assert not (query.folder / "ledger").exists()
 
 
 @of_foreach_batch

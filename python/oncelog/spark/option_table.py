@@ -69,8 +69,8 @@ OPTIONS: tuple[Option, ...] = (
         "znodes",
         EVERYWHERE,
         values.text,
-        "Where the metadata is: `zk://host:port,.../chroot` for several hosts, `s3` beside the files of a log in a "
-        "bucket that has one or two writers, or `sqlite:/a/file`.",
+        "Where the metadata is: `postgresql://user@host:port/database` or `zk://host:port,.../chroot` for several "
+        "hosts, `s3` beside the files of a log in a bucket that has one or two writers, or `sqlite:/a/file`.",
         default_doc="SQLite in `path`",
     ),
     Option("subscribe", SOURCE, values.words, "Topics to read, separated by commas.", default_doc="one of these three"),

@@ -173,8 +173,8 @@ def _unknown(name: str) -> UsageError:
     known = sorted({*BUILT_IN, *(claim.name for claim in _claims(tuple(sys.path)))})
     near = difflib.get_close_matches(name, known, n=1)
     return UsageError(
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another "
-        "installed store",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, "
+        "postgresql://user@host/database, or the URL of another installed store",
         scheme=name,
         known=known,
         **({"did_you_mean": near[0]} if near else {}),
@@ -191,8 +191,8 @@ def _sqlite_url(url: str, root: str) -> str:
     if "://" in root:
         raise UsageError(
             "say where the metadata of a log in a bucket is: znodes=s3 keeps it beside the files, for one or two "
-            "writers; otherwise write znodes=zk://host:port/chroot, or znodes=sqlite:/a/file if a single host uses the "
-            "log",
+            "writers; otherwise write znodes=postgresql://user@host/database or znodes=zk://host:port/chroot, or "
+            "znodes=sqlite:/a/file if a single host uses the log",
             path=root,
         )
     return f"sqlite:{Path(root) / ZNODES_FILE}"

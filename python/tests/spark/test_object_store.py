@@ -35,9 +35,14 @@ def write(log: Log, run: str) -> None:
 
 
 @pytest.mark.walk
-def test_a_stream_is_copied_exactly_through_both_doors_again_and_again(s3: S3Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_stream_is_copied_exactly_through_both_doors_again_and_again(
+    s3: S3Server, tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
     require_java()
-    path, znodes, checkpoints = s3.url(), f"sqlite:{tmp_path / 'znodes.sqlite'}", tmp_path / "checkpoints"
+    is_here = store == "sqlite"
+    znodes = f"sqlite:{tmp_path / 'znodes.sqlite'}" if is_here else request.getfixturevalue(store).url()
+    path, checkpoints = s3.url(), tmp_path / "checkpoints"
     with oncelog.open(path, znodes) as log:
         for topic in ("in", *DOORS):
             log.create_topic(topic, partitions=PARTITIONS)

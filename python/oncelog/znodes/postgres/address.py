@@ -31,7 +31,7 @@ class PostgresAddress:
 
     Attributes:
         url: the URL that was parsed.
-        servers: host and port; the one of them that takes writes is used.
+        hosts, ports: of the servers; the one of them that takes writes is used.
         user: None for libpq's default: ``PGUSER``, or the name of the process's user.
         schema: of the tables. Each log or ledger has one of its own.
         timeout_ms: how long a call waits for an answer, including reconnects.
@@ -39,12 +39,18 @@ class PostgresAddress:
     """
 
     url: str
-    servers: tuple[tuple[str, int], ...]
+    hosts: tuple[str, ...]
+    ports: tuple[int, ...]
     database: str
     user: str | None
     schema: str
     timeout_ms: int
     settings: dict[str, str]
+
+    @property
+    def servers(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        return list(zip(self.hosts, self.ports, strict=True))
 
     def __str__(self) -> str:
         servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
@@ -65,13 +71,15 @@ class PostgresAddress:
                 "the URL of a PostgreSQL must not contain a password: set PGPASSWORD, or name a password file with "
                 "PGPASSFILE or passfile=/path, for every process that uses the store"
             )
-        servers, _, database = place.partition("/")
+        location, _, database = place.partition("/")
         if scheme not in SCHEMES or (at and not given_user) or "#" in rest:
             raise InvalidOptionError("not the URL of a PostgreSQL", expected=_EXAMPLE)
         given = options(query, _READERS, "PostgreSQL")
+        servers = [_server(server) for server in location.split(",")]
         return cls(
             f"{SCHEMES[0]}://{rest}",
-            tuple(_server(server) for server in servers.split(",")),
+            tuple(host for host, _ in servers),
+            tuple(port for _, port in servers),
             _database(unquote(database)),
             unquote(given_user) or None,
             given.pop("schema", DEFAULT_SCHEMA),
@@ -82,8 +90,8 @@ class PostgresAddress:
     def parameters(self, within_s: float) -> dict[str, Any]:
         """What libpq is told, for a connection that may take so long."""
         return {
-            "host": ",".join(host for host, _ in self.servers),
-            "port": ",".join(str(port) for _, port in self.servers),
+            "host": ",".join(self.hosts),
+            "port": ",".join(map(str, self.ports)),
             "dbname": self.database,
             **({"user": self.user} if self.user else {}),
             "target_session_attrs": "primary",

@@ -57,7 +57,7 @@ def ensure_local(path: Path) -> None:
     if mount.is_network:
         raise StoreHostError(
             "SQLite loses data on network file systems; keep the znodes on a local disk (znodes=sqlite:/local/file) "
-            "or in ZooKeeper (znodes=zk://host:2181/oncelog)",
+            "or on a server (znodes=postgresql://user@host/database or znodes=zk://host:2181/oncelog)",
             path=str(path),
             file_system=str(mount),
         )
@@ -204,8 +204,9 @@ def claim(connection: StoreConnection, path: Path, here: HostIdentity) -> None:
     if owner.host_id and not owner.is_same_host(here):
         raise StoreHostError(
             "the znode store belongs to another host, and SQLite is safe on one host only: for several hosts keep the "
-            "znodes in ZooKeeper (znodes=zk://host:2181/oncelog). If that host is gone for good, or this is the same "
-            "host with another name, run `oncelog meta adopt-host`; ONCELOG_HOST_ID sets a host's name",
+            "znodes on a server (znodes=postgresql://user@host/database or znodes=zk://host:2181/oncelog). If that "
+            "host is gone for good, or this is the same host with another name, run `oncelog meta adopt-host`; "
+            "ONCELOG_HOST_ID sets a host's name",
             path=str(path),
             store_host=f"{owner.hostname} {owner.host_id}",
             this_host=f"{here.hostname} {here.host_id}",

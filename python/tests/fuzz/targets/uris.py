@@ -1,4 +1,4 @@
-"""Where a log is: the path and the znodes of `oncelog.open`, URLs of buckets and of ZooKeepers."""
+"""Where a log is: the path and the znodes of `oncelog.open`, URLs of buckets, of ZooKeepers and of PostgreSQLs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from oncelog.buckets import ObjectPlace
 from oncelog.errors import OncelogError, UsageError
 from oncelog.log.files import absolute, is_object_store
 from oncelog.types import IsolationLevel
+from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog.znodes.rules import split_path
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH, ZookeeperAddress
 from tests.fuzz.mutators import mutated_text
@@ -29,6 +30,13 @@ ZOOKEEPERS = [
     "zk://h/a/b?timeout_ms=5000&session_ms=900&auth=digest&credentials_env=SECRET",
     "zk://h/a?tls=true&tls_ca=/ca.pem&tls_cert=/c.pem&tls_key=/k.pem&auth=x509&tls_verify_hostname=false",
     "zk://h/a?auth=sasl&credentials_file=/secret",
+]
+
+
+POSTGRESES = [
+    "postgresql://user@h1:5432,h2:5433,[::1]:99/database?schema=a_log&timeout_ms=5000",
+    "postgres://h/a%20b?sslmode=verify-full&sslrootcert=/ca.pem&sslcert=/c.pem&sslkey=/k.pem&passfile=/secret",
+    "postgresql://u%40x@h/a?channel_binding=require&application_name=a b&sslrootcert=system",
 ]
 
 
@@ -152,6 +160,39 @@ class Zookeeper(Target):
         return Verdict.CORRECT
 
 
+class Postgres(Target):
+    """URLs of PostgreSQLs: servers with ports, a database, a schema that needs no quotes, options; or a clear error.
+
+    Oracle: the URL that is kept reads alike.
+    """
+
+    name = "postgres-url"
+
+    def prepare(self) -> None:
+        pass
+
+    def valid(self) -> Iterable[bytes]:
+        return map(str.encode, POSTGRESES)
+
+    def make(self, chance: Random) -> bytes:
+        return mutated_text(chance, chance.choice(POSTGRESES), POSTGRESES).encode("utf-8", "surrogatepass")
+
+    def check(self, data: bytes) -> Verdict:
+        text = _decoded(data)
+        try:
+            address = PostgresAddress.parse(text)
+        except UsageError:
+            return Verdict.REFUSED
+        expect_typed(address)
+        expect(address.schema.isascii() and address.schema.isidentifier(), "a schema that is none")
+        expect(bool(address.database) and bool(address.servers), "no database, or no server")
+        for host, port in address.servers:
+            expect(bool(host) and 0 < port < 65536, "a server without host or port", host=host, port=port)
+        expect(0 < address.timeout_ms < 10**12, "a time out of bounds")
+        expect(PostgresAddress.parse(address.url) == address, "the URL of an address is another one")
+        return Verdict.CORRECT
+
+
 class Names(Target):
     """What else a caller names: isolation levels, and places of metadata that are not there.
 
@@ -177,7 +218,7 @@ class Names(Target):
             expect(text == level.value, "another text than a level's name", text=text)
         except UsageError:
             pass
-        if text.startswith(("zk:", "s3:", "memory")):
+        if text.startswith(("zk:", "s3:", "postgres", "memory")):
             return Verdict.CORRECT
         try:
             metadata.open_metadata(text, create=False).close()
@@ -187,4 +228,4 @@ class Names(Target):
         return Verdict.CORRECT
 
 
-TARGETS: dict[str, Callable[[], Target]] = {kind.name: kind for kind in (Paths, Bucket, Zookeeper, Names)}
+TARGETS: dict[str, Callable[[], Target]] = {kind.name: kind for kind in (Paths, Bucket, Zookeeper, Postgres, Names)}

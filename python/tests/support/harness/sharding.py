@@ -1,8 +1,8 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
 
-Only what repeats a law is left out: walks, and the tests of the log once more on ZooKeeper and PostgreSQL. The law itself is tested in
-every shard, by the test without these markers, or else by some variants of the test. Tests whose ``walk`` names the
-same law, as in ``walk("a copy is exact")``, count as variants of one test.
+Only what repeats a law is left out: walks, and the tests of the log once more on ZooKeeper and PostgreSQL. The law
+itself is tested in every shard, by the test without these markers, or else by some variants of the test. Tests whose
+``walk`` names the same law, as in ``walk("a copy is exact")``, count as variants of one test.
 """
 
 from __future__ import annotations

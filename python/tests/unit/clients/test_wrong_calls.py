@@ -39,12 +39,15 @@ CALLS = {
     'oncelog.open(["localhost:9092"])': "path must be str or PathLike",
     'oncelog.open({"bootstrap.servers": "localhost:9092"})': "path must be str or PathLike",
     'oncelog.open("log", "zookeeper://h1:2181")':
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, "
+        "postgresql://user@host/database, or the URL of",
     'oncelog.open("log", "h1:2181")': "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181'",
     'oncelog.open("log", znodes="znodes")':
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, "
+        "postgresql://user@host/database, or the URL of",
     'oncelog.open("log", znodes="")':
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, "
+        "postgresql://user@host/database, or the URL of",
     'oncelog.open("log", znodes=7)': "znodes must be str or None",
     'oncelog.open("hdfs://namenode/log")':
         "the path of a log is a local path, a file: URI, or s3://bucket/folder [scheme='hdfs:/'",
@@ -70,7 +73,8 @@ CALLS = {
         "oncelog has no AdminClient; log.admin is the admin client of a log that oncelog.open(path) opened",
     'oncelog.NewTopic("flights", 4, 1)': "oncelog has no NewTopic; write log.create_topic(name, partitions=...)",
     'metadata.open_metadata("ledger")':
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, "
+        "postgresql://user@host/database, or the URL of",
     "metadata.open_metadata(None)": "place must be str",
     'metadata.adopt_host("nowhere")':
         "there is no log here; check the path, or create one with oncelog.open(path) or `oncelog topic create` [path=",

@@ -13,18 +13,21 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import FrameType
 from typing import cast
 
 import pytest
 
 from oncelog.errors import IllegalStateTransitionError
-from oncelog.ports import Check, Create, Set
+from oncelog.ports import Check, Create, Set, ZnodeStore
+from oncelog.znodes.postgres import PostgresZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from oncelog.znodes.sqlite.connection import StoreConnection
 from oncelog.znodes.sqlite.pool import ConnectionPool, _gate
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
 from oncelog.znodes.zookeeper.link import Link
+from tests.support.servers.postgres import PostgresServer
 from tests.unit.znodes.worlds import SqliteWorld, forked, increment, number_at, wait_for
 
 
@@ -85,24 +88,24 @@ def interrupted_by_signals(call: Callable[[], object], times: int) -> Iterator[N
 # SQLite
 
 
-def read(store: SqliteZnodeStore) -> None:
+def read(store: ZnodeStore) -> None:
     store.get("/counter")
 
 
-def read_children(store: SqliteZnodeStore) -> None:
+def read_children(store: ZnodeStore) -> None:
     store.children("/")
 
 
-def look(store: SqliteZnodeStore) -> None:
+def look(store: ZnodeStore) -> None:
     with store.snapshot() as reader:
         reader.get("/counter")
 
 
-def write(store: SqliteZnodeStore) -> None:
+def write(store: ZnodeStore) -> None:
     store.multi([Check("/other"), Set("/other", b"")])
 
 
-def step(store: SqliteZnodeStore) -> None:
+def step(store: ZnodeStore) -> None:
     store.transact(lambda view: view.set("/other", view.get("/counter").data))  # type: ignore[union-attr]
 
 
@@ -122,7 +125,7 @@ def store(sqlite: SqliteWorld) -> SqliteZnodeStore:
 
 @pytest.mark.parametrize("use", USES)
 def test_an_interrupted_call_keeps_nobody_from_writing_and_the_next_one_sees_it(
-    sqlite: SqliteWorld, store: SqliteZnodeStore, use: Callable[[SqliteZnodeStore], None]
+    sqlite: SqliteWorld, store: SqliteZnodeStore, use: Callable[[ZnodeStore], None]
 ) -> None:
     other = sqlite.client()
     for kept in interrupted_everywhere(lambda: use(store)):
@@ -136,7 +139,7 @@ def test_an_interrupted_call_keeps_nobody_from_writing_and_the_next_one_sees_it(
 
 @pytest.mark.parametrize("use", USES)
 def test_an_interrupted_call_gives_its_connection_back_as_it_was(
-    store: SqliteZnodeStore, use: Callable[[SqliteZnodeStore], None]
+    store: SqliteZnodeStore, use: Callable[[ZnodeStore], None]
 ) -> None:
     pool = store._pool
     for interrupt in interrupted_everywhere(lambda: use(store)):
@@ -172,6 +175,25 @@ def test_a_child_forked_after_an_interrupt_uses_the_store(
             look(store)
         wait_for([forked(lambda: store.transact(increment))])
     assert number_at(store) == 3
+
+
+# PostgreSQL
+
+
+@pytest.mark.servers
+@pytest.mark.walk("znodes on PostgreSQL")
+@pytest.mark.parametrize("use", USES)
+def test_an_interrupted_call_keeps_no_lock_of_postgresql_and_no_connection(
+    postgres: PostgresServer, use: Callable[[ZnodeStore], None]
+) -> None:
+    url = postgres.url()
+    with closing(PostgresZnodeStore(url)) as store, closing(PostgresZnodeStore(url)) as other:
+        store.multi([Create("/counter", b"0"), Create("/other")])
+        for kept in interrupted_everywhere(lambda: use(store)):
+            count = other.transact(increment)
+            assert number_at(store) == count
+            assert not any(connection.is_in_transaction for connection in store._pool._idle)
+            del kept
 
 
 # ZooKeeper

@@ -112,13 +112,15 @@ def test_a_commit_whose_answer_is_lost_counts_once(
         assert runs == [1]  # a request that got lost is made again by the store itself
 
 
-def test_a_lost_answer_is_found_behind_commits_of_others(
-    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loss", [Loss.REPLY, Loss.REQUEST])
+def test_what_became_of_a_commit_is_found_behind_commits_of_others(
+    postgres: PostgresServer, loss: Loss, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where it was not made, one of the others has its zxid."""
     with wired(postgres) as proxy, store_through(proxy, postgres) as store:
         before_asking(monkeypatch, lambda: [other.transact(increment) for _ in range(3)])
         with closing(PostgresZnodeStore(store.address.url)) as other:
-            proxy.lose_next(Loss.REPLY)
+            proxy.lose_next(loss)
             store.transact(increment)
         assert number_at(store) == 4
 

@@ -204,7 +204,7 @@ def test_an_unknown_scheme_lists_the_known_ones_and_the_nearest(
 
     found = refused(tmp_path, f"{scheme}://{SECRET}@host/log")
 
-    assert found["known"] == ["kafka", "memory", "s3", "shelf", "sqlite", "zk"]
+    assert found["known"] == ["kafka", "memory", "postgres", "postgresql", "s3", "shelf", "sqlite", "zk"]
     assert (found["scheme"], found["did_you_mean"]) == (scheme, near)
 
 
@@ -235,7 +235,7 @@ def test_a_package_that_registers_something_else_is_named(install: Install, tmp_
     assert refused(tmp_path, "shelf:/a")["package"] == "strange"
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", "zk", "memory"])
+@pytest.mark.parametrize("scheme", ["sqlite", "zk", "postgresql", "memory"])
 def test_a_package_that_claims_a_built_in_scheme_is_named(install: Install, tmp_path: Path, scheme: str) -> None:
     install("greedy", scheme)
 
