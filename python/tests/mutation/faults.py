@@ -2070,6 +2070,27 @@ BUCKETS = [
         ("unit/znodes/test_objects.py",),
     ),
     Fault(
+        "a batch of one step leaves its offsets out",
+        "coordinator/rounds.py",
+        "                if self._progress is not None:\n                    self._stage",
+        "                if self._progress is None:\n                    self._stage",
+        ("unit/coordinator/test_joined_rounds.py",),
+    ),
+    Fault(
+        "a second write of a round takes the place of the first",
+        "coordinator/rounds.py",
+        "        if self._joined:\n            self._take_apart()\n        elif self._store",
+        "        if self._store",
+        ("unit/coordinator/test_joined_rounds.py",),
+    ),
+    Fault(
+        "a step that decides and is too large is not taken apart",
+        "coordinator/rounds.py",
+        "            except StepTooLargeError:\n                self._take_apart()",
+        "            except StepTooLargeError:\n                raise",
+        ("unit/coordinator/test_joined_rounds.py",),
+    ),
+    Fault(
         "what a step says of a moment that has passed is believed",
         "znodes/transact.py",
         "    if result.error is not None or not view.has_writes:\n        return None\n    return result",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 import oncelog
@@ -15,6 +18,13 @@ from oncelog import limits, metadata
 from oncelog.buckets import ObjectPlace
 from oncelog.errors import InvalidOptionError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.options import Use
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.log_target import SETTLED_EVERY, LogTarget
+from oncelog.spark.options import parse_sink_options
+from oncelog.spark.writing import TaskWriter, WriteTask, Written
 from oncelog.testing import invariants, s3_server
 from oncelog.testing.znode_store_contract import (
     AtomicReadsContract,
@@ -27,6 +37,7 @@ from oncelog.znodes.replicated import s3 as s3_znodes
 from oncelog.znodes.replicated.objects import probe
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Place
+from tests.support.docs.blocks import ROOT
 from tests.support.log.logs import TOPIC, numbered, started, values, write_committed, write_open
 from tests.support.servers.s3 import BUCKET, S3Server, cutter, running_server, s3
 from tests.unit.znodes.worlds import forked, increment, number_at, wait_for
@@ -163,6 +174,34 @@ def test_a_step_that_writes_is_a_put_and_a_read_is_a_get(s3: S3Server, store: Zn
     before = len(s3.requests())
     assert number_at(store) == 1
     assert [method for method, _ in s3.requests()[before:]] == ["GET"]
+
+
+def test_a_micro_batch_is_two_puts_and_a_third_now_and_then(s3: S3Server, url: str) -> None:
+    """As docs/guides/cluster.md says."""
+    options = parse_sink_options({"path": url, "topic": TOPIC, "transactionalIdPrefix": "sink"}, Use.FOREACH_BATCH)
+    asked: list[str] = []
+    with oncelog.open(url, "s3") as log:
+        log.create_topic(TOPIC, partitions=2)
+        driver = BatchDriver(LogTarget(log, options))
+        for batch_id in range(1 + 2 * SETTLED_EVERY):
+            if batch_id == 1:  # the first one asks for producer ids, too
+                time.sleep(2 * limits.SETTLE_LAG_MS / 1000)
+                before = len(s3.requests())
+            driver.run(Batch(BatchRequest("sink", "query", TOPIC, "run", batch_id, str(batch_id)), two_rows))
+        asked = [method for method, path in s3.requests()[before:] if "/znodes/" in path]
+        assert len(values(log)) == 2 * (1 + 2 * SETTLED_EVERY)
+
+    batches = 2 * SETTLED_EVERY
+    assert Counter(asked) == {"PUT": 2 * batches + batches // SETTLED_EVERY - 1}  # the first settling only looks
+    dollars = round(5 * (2 + 1 / SETTLED_EVERY))
+    guide = (ROOT / "docs" / "guides" / "cluster.md").read_text()
+    assert f"some {dollars} dollars for a million batches" in " ".join(guide.split())
+
+
+def two_rows(task: WriteTask) -> list[Written]:
+    writer = TaskWriter(task)
+    writer.write(pa.RecordBatch.from_pydict({"key": [b"a", b"b"], "value": [b"1", b"2"]}))
+    return writer.finish()
 
 
 def test_a_bucket_is_tried_out_only_where_a_store_begins(s3: S3Server, url: str) -> None:
