@@ -50,23 +50,22 @@ def sink(**options: Any) -> KafkaSink:
 
 
 @checked
-def whole_ends(
-    stable: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], **options: Any
-) -> dict[tuple[str, int], int]:
+def whole_ends(stable: Mapping[Any, int], starts: Mapping[Any, int], **options: Any) -> dict[Any, int]:
     """Up to where a consumer without Spark may use records, so that it has all of a sink's batch or nothing.
 
     Args:
-        stable: the last stable offset of each partition that is read, by topic and number. Ask the brokers for it
-            before each call: only then the ledger has every batch of which a record may be visible.
+        stable: the last stable offset of each partition that is read; a partition is anything with a topic and a
+            partition, such as kafka-python's. Ask the brokers for them before each call: only then the ledger has every
+            batch of which a record may be visible.
         starts: the offset of the next record to be used, where it is not 0.
         options: ``kafka.bootstrap.servers`` and other settings of the client; the sinks' ledgerTopic or znodes.
 
     Returns:
-        the ends, not behind the starts; records at or behind them belong to a later call.
+        the ends of the same partitions, not below the starts; records at or behind them belong to a later call.
 
     Raises:
         InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
-        UsageError: there is no ledger, or a sink of an older oncelog wrote to it.
+        UsageError: a partition is none, there is no ledger, or a sink of an older oncelog wrote to it.
         UnknownTopicError: there is no such topic.
         BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
 

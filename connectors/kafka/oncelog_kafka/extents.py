@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -33,8 +34,11 @@ MAX_PARTITIONS = 10_000
 """A batch's extents are one znode of at most 512 kB, at up to 50 bytes a partition. Of merged ones, those beyond are
 dropped that were not written to for longest, such as those of topics that are gone."""
 
-KEPT = 4_000
+KEPT = 1_000
 """How many extents of a prefix are kept before old ones are merged; those of the newest batch always are."""
+
+READ_AGAIN = 10_000
+"""Znodes whose content a process keeps: those of a hundred queries."""
 
 MERGED_EVERY = 32
 """After so many rounds of a prefix, old extents are merged."""
@@ -121,7 +125,7 @@ def delete(view: ZnodeView, folder: str) -> dict[TopicIdPartition, Extent]:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read(reader: ZnodeReader, folder: str) -> dict[int, dict[TopicIdPartition, Extent]]:
+def read(reader: ZnodeReader, folder: str) -> dict[int, Extents]:
     """The extents in a folder by round, oldest first."""
     while True:
         known = _named(reader.children(folder))
@@ -131,7 +135,7 @@ def read(reader: ZnodeReader, folder: str) -> dict[int, dict[TopicIdPartition, E
     found: dict[int, list[Extents]] = {}
     for name, (path, content) in zip(known, data, strict=True):
         found.setdefault(name.number, []).append(decode(path, content))
-    return {number: merged(several) for number, several in found.items()}
+    return {number: several[0] if len(several) == 1 else merged(several) for number, several in found.items()}
 
 
 def folders_of_batch_writes(reader: ZnodeReader) -> list[str]:
@@ -208,8 +212,9 @@ def encode(extents: Extents) -> bytes:
     return paths.encode({"topics": topics})
 
 
-def decode(path: str, data: bytes) -> dict[TopicIdPartition, Extent]:
-    """The extents in a znode.
+@lru_cache(maxsize=READ_AGAIN)
+def decode(path: str, data: bytes) -> Extents:
+    """The extents in a znode. A reader reads the same ones for each of its plans.
 
     Raises:
         CorruptDataError, UnsupportedFormatError: see `paths.decode`.

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from oncelog.errors import UnknownTopicError
-from oncelog.types import TopicIdPartition
+from oncelog.errors import UnknownTopicError, UsageError
+from oncelog.types import TopicIdPartition, TopicPartition
 from oncelog_kafka import connections, ledger_store
 from oncelog_kafka.extents import Batch
 from oncelog_kafka.ledger import decided_batches
@@ -43,16 +43,25 @@ def answer(request: Mapping[str, Any], options: Mapping[str, str]) -> dict[str, 
     return {"ends": found}
 
 
-def whole_ends(
-    stable: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], options: Mapping[str, object]
-) -> dict[tuple[str, int], int]:
+def whole_ends(stable: Mapping[Any, int], starts: Mapping[Any, int], options: Mapping[str, object]) -> dict[Any, int]:
     """See `oncelog_kafka.whole_ends`."""
     place = parse_ledger_place(options)
-    ids = _topic_ids(place, {topic for topic, _ in stable})
-    named = {(topic, number): TopicIdPartition(topic, ids[topic], number) for topic, number in stable}
-    from_ = {partition: min(starts.get(key, 0), stable[key]) for key, partition in named.items()}
-    ends = last_ends(_batches(place), from_, {partition: stable[key] for key, partition in named.items()})
-    return {key: ends[partition] for key, partition in named.items()}
+    given = {_named(partition): partition for partition in stable}
+    ids = _topic_ids(place, {partition.topic for partition in given})
+    named = {TopicIdPartition(one.topic, ids[one.topic], one.partition): key for one, key in given.items()}
+    from_ = {partition: min(starts.get(key, 0), stable[key]) for partition, key in named.items()}
+    ends = last_ends(_batches(place), from_, {partition: stable[key] for partition, key in named.items()})
+    return {key: ends[partition] for partition, key in named.items()}
+
+
+def _named(partition: Any) -> TopicPartition:
+    try:
+        return TopicPartition(partition.topic, partition.partition)
+    except AttributeError:
+        raise UsageError(
+            "a partition needs a topic and a partition; use kafka.TopicPartition, or oncelog.TopicPartition",
+            found=repr(partition),
+        ) from None
 
 
 def _batches(place: LedgerPlace) -> list[Batch]:

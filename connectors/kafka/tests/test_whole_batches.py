@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import oncelog_kafka
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
 from killed_queries import ROWS
 from killed_queries import World as Killed
 from oncelog.crash_points import CrashPoint
+from oncelog.errors import InvalidOptionError, UnknownTopicError, UsageError
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka import extents
+from oncelog_kafka.connections import close_connections
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.ledger import KAFKA_LEDGERS, decided_batches
 from reads import EARLIEST, Source, create_again, flat
@@ -196,6 +200,44 @@ def test_a_batch_of_an_older_oncelog_that_is_not_carried_out_is_an_error(world: 
 
     with pytest.raises(PySparkException, match="an older oncelog decided a batch"):
         whole.values()
+
+
+# Consumers without Spark ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closed_behind() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+@pytest.mark.usefixtures("closed_behind")
+def test_a_consumer_without_spark_is_told_how_far_no_batch_is_cut(world: World, tmp_path: Path) -> None:
+    settings = {"kafka.bootstrap.servers": world.broker.address, "znodes": str(tmp_path / "ledger")}
+    partitions = [TopicPartition(world.topic, number) for number in (0, 1)]
+
+    def ends() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        with KafkaConsumer(bootstrap_servers=world.broker.address, isolation_level="read_committed") as consumer:
+            stable = consumer.end_offsets(partitions)
+        return stable, oncelog_kafka.whole_ends(stable, {}, **settings)
+
+    def look() -> None:
+        until(lambda: sum(ends()[0].values()) > 0)
+        assert ends()[1] == dict.fromkeys(partitions, 0)
+
+    with at(KafkaCrashPoint.ENDED, look):
+        world.run(0, FIRST)
+    until(lambda: (found := ends())[0] == found[1] and sum(found[1].values()) > len(FIRST))
+
+
+def test_a_wrong_question_of_a_consumer_is_an_error(kafka: KafkaBroker) -> None:
+    brokers = {"kafka.bootstrap.servers": kafka.address}
+    with pytest.raises(UsageError, match="a partition needs a topic and a partition"):
+        oncelog_kafka.whole_ends({"out": 3}, {}, **brokers)
+    with pytest.raises(InvalidOptionError, match=r"unknown option.*ledgerTopics"):
+        oncelog_kafka.whole_ends({}, {}, **brokers, ledgerTopics="x")
+    with pytest.raises(UnknownTopicError, match="there is no such topic"):
+        oncelog_kafka.whole_ends({TopicPartition("missing", 0): 3}, {}, **brokers)
 
 
 # Drivers that are killed ----------------------------------------------------------------------------------------------
