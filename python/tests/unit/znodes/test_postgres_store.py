@@ -224,9 +224,7 @@ def test_a_store_goes_on_after_a_restart_and_says_so_while_there_is_no_server() 
 
 
 @pytest.mark.walk("znodes on PostgreSQL")
-def test_a_replica_that_takes_over_has_all_that_was_acknowledged_if_commits_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replica_that_takes_over_has_all_that_was_acknowledged_if_commits_wait_for_it() -> None:
     with running_server("synchronous_standby_names=second") as primary, new_server() as replica:
         replica.copy_of(primary, "second")
         with closing(PostgresZnodeStore(primary.url())) as waiting:
@@ -242,7 +240,6 @@ def test_a_replica_that_takes_over_has_all_that_was_acknowledged_if_commits_wait
                 primary.kill()
                 seen = replica.ask(f"SELECT data FROM {store.address.schema}.oncelog_znodes WHERE name = 'counter'")
                 replica.promote()
-                replica.ask("SET synchronous_commit = local")
                 until(lambda: number_at(store) > int(seen[0][0]) + 20)  # type: ignore[call-overload]
             assert len(set(told)) == len(told)
             assert len(told) <= number_at(store) <= len(told) + 2

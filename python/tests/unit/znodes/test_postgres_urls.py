@@ -81,7 +81,7 @@ def test_a_malformed_url_is_an_error(url: str) -> None:
 
 def test_an_unknown_option_is_an_error_that_suggests_the_nearest() -> None:
     with pytest.raises(InvalidOptionError, match="URL of a PostgreSQL") as caught:
-        PostgresAddress.parse("postgresql://h/d?shema=log")
+        PostgresAddress.parse("postgresql://h/d?schemas=log")
     assert caught.value.fields["did_you_mean"] == "schema"
 
 
