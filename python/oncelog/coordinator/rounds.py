@@ -206,12 +206,11 @@ class Round:
         appended: dict[TopicIdPartition, int] = {}
 
         def decide(fresh_ids: Sequence[int | None]) -> None:
-            def complete(view: ZnodeView, ledger: QueryLedger, _: OwnerRecord) -> OwnerRecord:
+            def complete(view: ZnodeView, _: QueryLedger, __: OwnerRecord) -> OwnerRecord:
                 nonlocal appended
                 appended = self._write(view, participants, fresh_ids)
                 if self._progress is not None:
                     self._stage(view, self._progress, _ends(self._progress))
-                    self._check_group_unmoved(view, ledger.group_id or "")
                 return self._steps.check_open(view, self.number)[1]
 
             self._steps.decide(self._opened, complete)

@@ -30,7 +30,7 @@ from oncelog.znodes.transact import recently
 
 RENEWALS_PER_TIMEOUT = 3
 
-SETTLED_EVERY = 8
+SETTLED_EVERY = 4
 """Batches between two settlings, where steps are dear."""
 
 Job = Callable[[WriteTask], Iterable[Written]]

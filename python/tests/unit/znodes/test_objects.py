@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from oncelog.errors import (
     StoreUnavailableError,
 )
 from oncelog.limits import RECENT_MS
-from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
+from oncelog.ports import Create, Timing, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.testing.znode_store_contract import (
     AtomicReadsContract,
     FakeTime,
@@ -31,10 +31,12 @@ from oncelog.znodes.replicated.replica import Replica
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.transact import recently
 from tests.unit.znodes.buckets import CarelessBucket, FolderBucket, LossyBucket, MemoryBucket
-from tests.unit.znodes.worlds import increment, number_at
+from tests.unit.znodes.worlds import increment
 
 FIRST, SECOND = "entries/00000000000000000000", "entries/00000000000000000001"
 LONG_MS = 2 * REMOVED_AFTER_MS
+
+Two = tuple[ReplicatedZnodeStore, ReplicatedZnodeStore]
 
 
 def opened(kind: type[FolderBucket], folder: Path) -> ObjectLog:
@@ -333,7 +335,7 @@ def listings(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 
 @pytest.fixture
-def stores(log: Callable[[], ObjectLog], time: FakeTime) -> tuple[ZnodeStore, ZnodeStore]:
+def stores(log: Callable[[], ObjectLog], time: FakeTime) -> Two:
     """Two processes' stores, which both know the counter."""
     ReplicatedZnodeStore(log).multi([Create("/counter", b"0")])
     timing = Timing(time.now_ms, time, lambda: 0.0)
@@ -341,16 +343,27 @@ def stores(log: Callable[[], ObjectLog], time: FakeTime) -> tuple[ZnodeStore, Zn
     return one, other
 
 
+def count(reader: ZnodeReader) -> int:
+    found = reader.get("/counter")
+    assert found is not None
+    return int(found.data)
+
+
 def asked(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is got from now on."""
     names: list[str] = []
     get = bucket.get
-    monkeypatch.setattr(bucket, "get", lambda wanted: (names.extend(wanted), get(wanted))[1])
+
+    def got(wanted: Sequence[str]) -> Sequence[bytes | None]:
+        names.extend(wanted)
+        return get(wanted)
+
+    monkeypatch.setattr(bucket, "get", got)
     return names
 
 
 def test_steps_of_one_writer_ask_for_nothing(
-    stores: tuple[ZnodeStore, ZnodeStore], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+    stores: Two, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = stores
     got = asked(bucket, monkeypatch)
@@ -359,31 +372,33 @@ def test_steps_of_one_writer_ask_for_nothing(
     assert got == []
     assert bucket.puts == 4
 
-    assert number_at(one) == 3
+    assert count(one) == 3
     assert len(got) == 1
 
 
-def test_a_step_on_reads_that_others_changed_is_run_again(stores: tuple[ZnodeStore, ZnodeStore]) -> None:
+def test_a_step_on_reads_that_others_changed_is_run_again(
+    stores: Two,
+) -> None:
     one, other = stores
     for store in (other, one, other, other, one):
         store.transact(increment)
 
-    assert number_at(one) == number_at(other) == 5
+    assert count(one) == count(other) == 5
 
 
 def test_what_a_step_returns_or_raises_without_a_write_is_of_a_snapshot(
-    stores: tuple[ZnodeStore, ZnodeStore],
+    stores: Two,
 ) -> None:
     one, other = stores
     other.transact(increment)
 
     def refused(view: ZnodeView) -> None:
-        found = number_at(view)
+        found = count(view)
         if found == 0:
             raise KeyError(found)
         view.create("/done", b"%d" % found)
 
-    assert one.transact(number_at) == 1
+    assert one.transact(count) == 1
     other.transact(increment)
     other.transact(lambda view: view.set("/counter", b"0"))
     with pytest.raises(KeyError):
@@ -397,7 +412,7 @@ def test_what_a_step_returns_or_raises_without_a_write_is_of_a_snapshot(
 
 @pytest.mark.parametrize("clock", ["durations_ms", "wall_ms"])
 def test_reads_are_no_longer_recent_when_either_clock_says_so(
-    stores: tuple[ZnodeStore, ZnodeStore],
+    stores: Two,
     time: FakeTime,
     bucket: MemoryBucket,
     monkeypatch: pytest.MonkeyPatch,
@@ -417,21 +432,21 @@ def test_reads_are_no_longer_recent_when_either_clock_says_so(
 
 
 def test_reads_that_cost_nothing_are_behind_all_that_the_process_did(
-    stores: tuple[ZnodeStore, ZnodeStore],
+    stores: Two,
 ) -> None:
     one, other = stores
     other.transact(increment)
     with recently(one) as reader:
-        assert number_at(reader) == 0
-    assert number_at(one) == 1
+        assert count(reader) == 0
+    assert count(one) == 1
     one.transact(increment)
     with recently(one) as reader:
-        assert number_at(reader) == 2
+        assert count(reader) == 2
         other.transact(increment)
-        assert number_at(one) == 3
-        assert number_at(reader) == 2
+        assert count(one) == 3
+        assert count(reader) == 2
     with recently(ReplicatedZnodeStore(one._connect)) as reader:
-        assert number_at(reader) == 3
+        assert count(reader) == 3
 
 
 # Trims
