@@ -201,7 +201,7 @@ class Round:
         self._steps.decide(self._opened, self._complete)
 
     def _decide_at_once(self, chunk: Sequence[PartitionBlocks]) -> None:
-        """Append, stage and decide in one step: nothing lists the round before it, and all of it is visible after it."""
+        """Append, stage and decide in one step: nothing lists the round before it, and all of it is seen after it."""
         participants = _participants(chunk)
         appended: dict[TopicIdPartition, int] = {}
 
