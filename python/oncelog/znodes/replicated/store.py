@@ -74,7 +74,7 @@ class ReplicatedZnodeStore(Transacting):
         timing: of `transact`; the times of znodes are the log's.
         lock: makes the locks between threads.
         saved_every: entries between two snapshots; None for `SAVED_EVERY`.
-        recent_ms: how old reads are at most for `recent`; 0 for a log whose end is quickly found.
+        recent_ms: how old reads are at most for `recent`, and whether steps are joined; 0 for neither.
     """
 
     reads_are_atomic = True
