@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 import oncelog_kafka
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
@@ -49,6 +50,11 @@ def whole(source: Source, tmp_path: Path) -> Source:
     return Source(source.spark, source.broker, **{**source.options, **WHOLE, "znodes": str(tmp_path / "ledger")})
 
 
+def run(world: World, batch_id: int, texts: Sequence[str], **more: Any) -> None:
+    """A batch whose tasks write to a partition each, whatever their producers would choose."""
+    world.run(batch_id, rows(world.spark, texts).withColumn("partition", spark_partition_id()), **more)
+
+
 # A batch whose commits are under way ----------------------------------------------------------------------------------
 
 
@@ -56,7 +62,7 @@ def whole(source: Source, tmp_path: Path) -> Source:
 def test_a_batch_whose_commits_are_under_way_is_not_seen_and_would_be_without_the_option(
     world: World, source: Source, whole: Source, checkpoint: Path
 ) -> None:
-    world.run(0, FIRST)
+    run(world, 0, FIRST)
 
     def look() -> None:
         until(lambda: len(FIRST) < len(source.values()) < 2 * len(FIRST))
@@ -64,7 +70,7 @@ def test_a_batch_whose_commits_are_under_way_is_not_seen_and_would_be_without_th
         assert flat(whole.available(checkpoint)) == whole.values()
 
     with at(KafkaCrashPoint.ENDED, look):
-        world.run(1, SECOND)
+        run(world, 1, SECOND)
     until(lambda: sorted(whole.values()) == [*FIRST, *SECOND])
     assert sorted(flat(whole.available(checkpoint))) == SECOND
 
@@ -73,12 +79,12 @@ def test_a_batch_is_held_back_until_it_is_carried_out_even_if_nothing_is_left_to
     world: World, source: Source, whole: Source
 ) -> None:
     with at(KafkaCrashPoint.COMPLETE, lambda: _check_seen(whole, FIRST)):
-        world.run(0, FIRST)
+        run(world, 0, FIRST)
     with pytest.raises(StoppedOnPurposeError), at(CrashPoint.ROUND_DECIDED, stop):
-        world.run(1, SECOND)
+        run(world, 1, SECOND)
     assert sorted(whole.values()) == FIRST
 
-    world.run(1, SECOND, run="run-2")
+    run(world, 1, SECOND, run="run-2")
     _check_seen(whole, [*FIRST, *SECOND])
 
 
@@ -91,9 +97,9 @@ def test_what_is_written_again_of_a_batch_is_seen_together_with_the_rest(world: 
 
 def test_rows_of_others_are_seen_as_ever(world: World, whole: Source) -> None:
     Transaction(world.broker).send(world.topic, "other").commit()
-    world.run(0, FIRST)
+    run(world, 0, FIRST)
     held = Transaction(world.broker).send(world.topic, "held")
-    world.run(1, SECOND)
+    run(world, 1, SECOND)
     _check_seen(whole, [*FIRST, "other"])
     held.commit()
     _check_seen(whole, [*FIRST, *SECOND, "held", "other"])
@@ -109,7 +115,7 @@ def _check_seen(whole: Source, expected: Sequence[str]) -> None:
 def test_a_limit_cuts_no_batch(world: World, whole: Source, checkpoint: Path) -> None:
     batches = [numbered(20, first=20 * number) for number in range(4)]
     for number, texts in enumerate(batches):
-        world.run(number, texts)
+        run(world, number, texts)
     _check_seen(whole, [text for texts in batches for text in texts])
 
     small = [some for some in whole.available(checkpoint, maxOffsetsPerTrigger=5) if some]  # some have markers alone
@@ -122,7 +128,7 @@ def test_a_limit_cuts_no_batch(world: World, whole: Source, checkpoint: Path) ->
 
 
 def test_what_an_end_or_a_start_cuts_of_a_batch_is_left_out_or_seen_together(world: World, whole: Source) -> None:
-    world.run(0, FIRST)
+    run(world, 0, FIRST)
     _check_seen(whole, FIRST)
     partitions = {row.partition: row.offset for row in whole.batch().orderBy("offset").collect()}
     last = {str(number): partitions.get(number, 0) for number in (0, 1)}
@@ -136,10 +142,10 @@ def test_what_an_end_or_a_start_cuts_of_a_batch_is_left_out_or_seen_together(wor
 def test_a_stream_that_starts_at_the_latest_offsets_starts_before_a_batch_that_is_not_whole(
     world: World, whole: Source, checkpoint: Path
 ) -> None:
-    world.run(0, FIRST)
+    run(world, 0, FIRST)
     _check_seen(whole, FIRST)
     with at(KafkaCrashPoint.ENDED, lambda: whole.available(checkpoint, startingOffsets="latest")):
-        world.run(1, SECOND)
+        run(world, 1, SECOND)
     _check_seen(whole, [*FIRST, *SECOND])
 
     assert sorted(flat(whole.available(checkpoint, startingOffsets="latest"))) == SECOND
@@ -148,7 +154,7 @@ def test_a_stream_that_starts_at_the_latest_offsets_starts_before_a_batch_that_i
 def test_a_topic_that_was_created_again_is_not_held_back_by_offsets_of_the_former_one(
     world: World, whole: Source
 ) -> None:
-    world.run(0, FIRST)
+    run(world, 0, FIRST)
     _check_seen(whole, FIRST)
 
     create_again(world.broker, world.topic, "new")
@@ -171,11 +177,11 @@ def test_batches_of_several_sinks_are_whole_each(
 
     def write_and_look() -> None:
         rows(spark, SECOND).write.format("oncelog-kafka").options(**other).save()
-        assert len(source.values()) > 0
+        until(source.values)
         assert sorted(whole.values()) in ([], SECOND)
 
     with at(KafkaCrashPoint.ENDED, write_and_look):
-        world.run(0, FIRST)
+        run(world, 0, FIRST)
     _check_seen(whole, [*FIRST, *SECOND])
     assert KAFKA_LEDGERS.prefixes(world.store) == [world.prefix]
     assert [batch.is_over for batch in decided_batches(world.store)] == [True, True]
@@ -194,7 +200,7 @@ def test_a_ledger_that_is_not_there_is_named(world: World, source: Source, tmp_p
 
 def test_a_batch_of_an_older_oncelog_that_is_not_carried_out_is_an_error(world: World, whole: Source) -> None:
     with pytest.raises(StoppedOnPurposeError), at(CrashPoint.ROUND_DECIDED, stop):
-        world.run(0, FIRST)
+        run(world, 0, FIRST)
     folder = KAFKA_LEDGERS.path(world.prefix)
     world.store.transact(lambda view: extents.delete(view, folder))
 
@@ -226,7 +232,7 @@ def test_a_consumer_without_spark_is_told_how_far_no_batch_is_cut(world: World, 
         assert ends()[1] == dict.fromkeys(partitions, 0)
 
     with at(KafkaCrashPoint.ENDED, look):
-        world.run(0, FIRST)
+        run(world, 0, FIRST)
     until(lambda: (found := ends())[0] == found[1] and sum(found[1].values()) > len(FIRST))
 
 

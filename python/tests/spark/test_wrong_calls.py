@@ -142,7 +142,7 @@ CALLS = {
     'read(path=at["path"], znodes="h1:2181", subscribe="in").load()':
         "the URL of a ZooKeeper begins with zk:// [znodes='h1:2181', write='zk://h1:2181']",
     'read(path=at["path"], znodes="sqlit", subscribe="in").load()':
-        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, or the URL of another",
+        "not a znode store: give a folder (./name), sqlite:/a/file, zk://host:port/chroot, postgresql://",
     'read(**at, subscribe="in").schema("value string").load()':
         "schema() may only name columns of the source, with their types [column='value', found='string',",
     # Streams
