@@ -17,7 +17,7 @@ from typing import Any
 import docker
 
 from integration_tests.engine import KAFKA_IMAGE, LABELS
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from oncelog_kafka.brokers import Brokers
 from tests.support.docs.blocks import ROOT
 from tests.support.harness.environments import require_index

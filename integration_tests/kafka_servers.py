@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from integration_tests.engine import KAFKA_CLUSTER_IMAGE
 from integration_tests.servers import ANSWER_WITHIN_S, Server, new_network, removed_at_the_end
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from oncelog_kafka.brokers import Brokers
 from tests.support.harness.waiting import PATIENCE_S, until
 

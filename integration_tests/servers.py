@@ -24,7 +24,8 @@ import pytest
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.engine import LABELS, S3_IMAGE, ZOOKEEPER_IMAGE
-from oncelog.testing.zookeeper_server import TICK_MS, free_ports
+from oncelog.testing.server_process import free_ports
+from oncelog.testing.zookeeper_server import TICK_MS
 from tests.support.harness.waiting import PATIENCE_S, until
 from tests.support.servers.s3 import BUCKET, ENVIRONMENT
 

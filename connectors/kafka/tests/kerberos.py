@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from oncelog.testing.kafka_broker import KafkaBroker
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from tests.support.harness.waiting import until
 
 REALM = "ONCELOG.TEST"

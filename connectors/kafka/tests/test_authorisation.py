@@ -27,7 +27,7 @@ from oncelog.ports import Create, ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from oncelog.types import TopicPartition
 from oncelog.znodes.replicated import store as replicated
 from oncelog_kafka import ledger_store, ledger_topic

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import oncelog
 from oncelog.runtime import Log
 from oncelog.spark.logs import close_logs
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
 from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
 from tests.support.servers.zookeeper import ZookeeperServer

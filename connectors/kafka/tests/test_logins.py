@@ -32,7 +32,7 @@ from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch
 from oncelog.testing import maven
 from oncelog.testing.kafka_broker import TV2_VERSION, KafkaBroker, broker_jars
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import free_ports
 from oncelog_kafka import admin_settings
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers

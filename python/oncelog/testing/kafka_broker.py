@@ -10,9 +10,6 @@ keeps one copy of everything. So its data survives a kill of the process, but no
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -21,11 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oncelog.errors import UsageError
-from oncelog.habits import Guided
 from oncelog.signatures import checked
 from oncelog.testing import maven
-from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
+from oncelog.testing.server_process import STARTED_WITHIN_S, ServerFailedError, ServerProcess, free_ports, java_for
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -39,12 +34,9 @@ TV1_VERSION = "3.9.2"
 TV1_FEATURES = ("transaction.version=1",)
 """Formats a newer broker so that its transactions work as in `TV1_VERSION`."""
 
-STARTED_WITHIN_S = 60
-
 _SERVER = "kafka"
 _CLUSTER_ID = "b25jZWxvZy10ZXN0LWtmaw"
 _PAUSE_S = 0.05
-_LAST_CHARACTERS = 3000
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -86,7 +78,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """For 3.x; 4.x prints errors by itself."""
 
 
-class KafkaBroker(Guided):
+class KafkaBroker(ServerProcess):
     """One broker process that listens on 127.0.0.1. Ctrl-C in the terminal does not end it; call `stop`.
 
     Args:
@@ -97,6 +89,8 @@ class KafkaBroker(Guided):
         port: for clients; a free one if not given. It stays the same after a restart.
         java: further options for its JVM.
     """
+
+    kind = "broker"
 
     @checked
     def __init__(
@@ -109,13 +103,12 @@ class KafkaBroker(Guided):
         port: int | None = None,
         java: Sequence[str] = (),
     ) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.version = version
         client_port, controller_port = free_ports(2)
         self.port = port or client_port
         self._features = features
         self._java = java
-        self._process: subprocess.Popen[bytes] | None = None
         listeners = f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller_port}"
         self._settings = {
             **_SETTINGS,
@@ -137,11 +130,6 @@ class KafkaBroker(Guided):
         """The broker's ``host:port``, for ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """Id of the running process."""
-        return self._running().pid
-
     def start(self) -> None:
         """Start the process without waiting until it answers; the first start formats its folder.
 
@@ -151,24 +139,7 @@ class KafkaBroker(Guided):
         """
         if not (self.folder / "data" / "meta.properties").exists():
             self._format()
-        with (self.folder / "server.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self._java_command(), *self._java, "kafka.Kafka", str(self._settings_file)],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def wait_until_serving(self) -> None:
-        """Wait until the broker answers clients."""
-        deadline_s = time.monotonic() + STARTED_WITHIN_S
-        while not self.is_serving():
-            self.check_runs()
-            if time.monotonic() > deadline_s:
-                raise self._problem("the broker does not serve")
-            time.sleep(_PAUSE_S)
+        self._launch([*self._java_command(), *self._java, "kafka.Kafka", str(self._settings_file)])
 
     def is_serving(self) -> bool:
         """Whether the broker answers clients, and has registered itself so that topics can be created."""
@@ -182,11 +153,6 @@ class KafkaBroker(Guided):
         with suppress(KafkaError), self.admin(request_timeout_ms=2_000) as admin:
             return len(admin.describe_cluster()["brokers"]) > 0
         return False
-
-    def check_runs(self) -> None:
-        """Raise ServerFailedError with the end of the output if the process has ended."""
-        if self._running().poll() is not None:
-            raise self._problem("the broker ended by itself")
 
     @contextmanager
     def admin(self, **settings: object) -> Iterator[KafkaAdminClient]:
@@ -272,28 +238,6 @@ class KafkaBroker(Guided):
         self._settings.update(settings)
         self._write_settings()
 
-    def pause(self) -> None:
-        """Pause the process (SIGSTOP); all of its threads have stopped when this returns."""
-        self._running().send_signal(signal.SIGSTOP)
-        os.waitpid(self._running().pid, os.WUNTRACED)
-
-    def resume(self) -> None:
-        """Continue a paused process."""
-        self._running().send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        """Kill the process without warning, and wait for its end; does nothing if it is not running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self) -> None:
-        """Kill the process, start it again with its data, and wait until it answers."""
-        self.stop()
-        self.start()
-        self.wait_until_serving()
-
     @property
     def _settings_file(self) -> Path:
         return self.folder / "server.properties"
@@ -319,17 +263,7 @@ class KafkaBroker(Guided):
         logging = (
             [f"-Dlog4j.configuration=file:{self.folder}/log4j.properties"] if self.version.startswith("3.") else []
         )
-        return [_java(), *_JVM, *logging, "-cp", f"{broker_jars(self.version)}/*"]
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise self._problem("the broker was not started, or was stopped")
-        return self._process
-
-    def _problem(self, what: str) -> ServerFailedError:
-        output = self.folder / "server.out"
-        last = output.read_text(errors="replace")[-_LAST_CHARACTERS:] if output.exists() else ""
-        return ServerFailedError(f"{what}; the end of {output}:\n{last}")
+        return [java_for("a Kafka broker"), *_JVM, *logging, "-cp", f"{broker_jars(self.version)}/*"]
 
 
 @checked
@@ -369,11 +303,3 @@ def broker_jars(version: str) -> Path:
 def has_jars(version: str) -> bool:
     """Whether a broker's jars are present, so that it starts without Maven."""
     return maven.kept_jars(_SERVER, version).is_dir()
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which(Path(home, "bin", "java") if home else "java")
-    if found is None:
-        raise UsageError("a Kafka broker needs Java: install a JRE of version 17 or newer, or set JAVA_HOME to one")
-    return str(found)

@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from oncelog.errors import UsageError
-from oncelog.testing.zookeeper_server import ServerFailedError
+from oncelog.testing.server_process import ServerFailedError
 
 Artifact = tuple[str, str, str]
 """Group, name and version."""

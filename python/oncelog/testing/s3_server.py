@@ -14,21 +14,15 @@ import itertools
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sysconfig
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
 from oncelog.errors import UsageError
-from oncelog.habits import Guided
 from oncelog.signatures import checked
-from oncelog.testing.zookeeper_server import ServerFailedError, free_ports
-
-STARTED_WITHIN_S = 60
+from oncelog.testing.server_process import ServerProcess, free_ports
 
 BUCKET = "logs"
 REGION = "us-east-1"
@@ -58,11 +52,8 @@ _SETTINGS = (
     "-volume.preStopSeconds=0",
 )
 
-_PAUSE_S = 0.05
-_LAST_CHARACTERS = 3000
 
-
-class S3Server(Guided):
+class S3Server(ServerProcess):
     """One server process that listens on 127.0.0.1, with a bucket. Ctrl-C in the terminal does not end it; call `stop`.
 
     Args:
@@ -71,9 +62,8 @@ class S3Server(Guided):
 
     @checked
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self._places = itertools.count()
-        self._process: subprocess.Popen[bytes] | None = None
         ports = free_ports(2 * len(_LISTENING))
         self.port = ports[0]
         self._ports = [
@@ -103,25 +93,8 @@ class S3Server(Guided):
         Raises:
             UsageError: SeaweedFS is not installed.
         """
-        command = [_weed(), "-logtostderr", "server", "-dir=data", "-s3.config=s3.json", *_SETTINGS, *self._ports]
-        with (self.folder / "server.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def wait_until_serving(self) -> None:
-        """Wait until the server answers clients, and takes what they put into its bucket."""
-        deadline_s = time.monotonic() + STARTED_WITHIN_S
-        while not self.is_serving():
-            self.check_runs()
-            if time.monotonic() > deadline_s:
-                raise self._problem("the server does not serve")
-            time.sleep(_PAUSE_S)
+        own = ("-dir=data", "-s3.config=s3.json")
+        self._launch([_weed(), "-logtostderr", "server", *own, *_SETTINGS, *self._ports])
 
     def is_serving(self) -> bool:
         """Whether the server takes what clients put into its bucket, which is created first if it is not there."""
@@ -144,37 +117,6 @@ class S3Server(Guided):
         finally:
             client.close()
         return True
-
-    def check_runs(self) -> None:
-        """Raise ServerFailedError with the end of the output if the process has ended."""
-        if self._running().poll() is not None:
-            raise self._problem("the server ended by itself")
-
-    def pause(self) -> None:
-        """Pause the process (SIGSTOP); all of its threads have stopped when this returns."""
-        self._running().send_signal(signal.SIGSTOP)
-        os.waitpid(self._running().pid, os.WUNTRACED)
-
-    def resume(self) -> None:
-        """Continue a paused process."""
-        self._running().send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        """Kill the process without warning, and wait for its end; does nothing if it is not running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise self._problem("the server was not started, or was stopped")
-        return self._process
-
-    def _problem(self, what: str) -> ServerFailedError:
-        output = self.folder / "server.out"
-        last = output.read_text(errors="replace")[-_LAST_CHARACTERS:] if output.exists() else ""
-        return ServerFailedError(f"{what}; the end of {output}:\n{last}")
 
 
 @checked

@@ -13,13 +13,8 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import os
 import re
-import shutil
-import signal
 import socket
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,21 +22,13 @@ from pathlib import Path
 from oncelog.errors import UsageError
 from oncelog.habits import Guided
 from oncelog.signatures import checked
-
-STARTED_WITHIN_S = 60
+from oncelog.testing.server_process import ServerFailedError, ServerProcess, free_ports, java_for
 
 TICK_MS = 500
 """A session's time-out is 2 to 20 ticks."""
 
-_PAUSE_S = 0.02
-_LAST_CHARACTERS = 2000
 
-
-class ServerFailedError(RuntimeError):
-    """A server ended by itself, or does not do what it should. The message contains the end of its output."""
-
-
-class ZookeeperServer(Guided):
+class ZookeeperServer(ServerProcess):
     """One server process that listens on 127.0.0.1. Ctrl-C in the terminal does not end it; call `stop`.
 
     Args:
@@ -55,11 +42,10 @@ class ZookeeperServer(Guided):
     def __init__(
         self, folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = (), port: int | None = None
     ) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.port = port or free_ports(1)[0]
         self._java = java
         self._chroots = itertools.count()
-        self._process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True, exist_ok=True)
         (folder / "zoo.cfg").write_text(
             "\n".join(
@@ -104,35 +90,17 @@ class ZookeeperServer(Guided):
             UsageError: there is no Java, or no PySpark.
         """
         command = [
-            _java(),
+            java_for("a ZooKeeper server"),
             *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
             *("-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no"),
             *self._java,
             *("-cp", f"{_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")),
         ]
-        with (self.folder / "server.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._launch(command)
 
-    def wait_until_serving(self) -> None:
-        """Wait until the server answers clients; a member of an ensemble needs a quorum for that."""
-        deadline_s = time.monotonic() + STARTED_WITHIN_S
-        while self.mode() is None:
-            self.check_runs()
-            if time.monotonic() > deadline_s:
-                raise self._problem("the server does not serve")
-            time.sleep(_PAUSE_S)
-
-    def check_runs(self) -> None:
-        """Raise ServerFailedError with the end of the output if the process has ended."""
-        if self._running().poll() is not None:
-            raise self._problem("the server ended by itself")
+    def is_serving(self) -> bool:
+        """Whether the server answers clients; a member of an ensemble needs a quorum for that."""
+        return self.mode() is not None
 
     def mode(self) -> str | None:
         """standalone, leader or follower; None while the server does not answer clients."""
@@ -158,38 +126,6 @@ class ZookeeperServer(Guided):
                 parts.append(part)
             return b"".join(parts).decode()
         return ""
-
-    def pause(self) -> None:
-        """Pause the process (SIGSTOP); all of its threads have stopped when this returns."""
-        self._running().send_signal(signal.SIGSTOP)
-        os.waitpid(self._running().pid, os.WUNTRACED)
-
-    def resume(self) -> None:
-        """Continue a paused process."""
-        self._running().send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        """Kill the process without warning, and wait for its end; does nothing if it is not running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self) -> None:
-        """Kill the process, start it again with its data, and wait until it answers."""
-        self.stop()
-        self.start()
-        self.wait_until_serving()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise self._problem("the server was not started, or was stopped")
-        return self._process
-
-    def _problem(self, what: str) -> ServerFailedError:
-        output = self.folder / "server.out"
-        last = output.read_text(errors="replace")[-_LAST_CHARACTERS:] if output.exists() else ""
-        return ServerFailedError(f"{what}; the end of {output}:\n{last}")
 
 
 class ZookeeperEnsemble(Guided):
@@ -276,24 +212,6 @@ def running_ensemble(folder: Path) -> Iterator[ZookeeperEnsemble]:
         yield ensemble
     finally:
         ensemble.stop()
-
-
-@checked
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listening.getsockname()[1] for listening in sockets]
-    for listening in sockets:
-        listening.close()
-    return ports
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which(Path(home, "bin", "java") if home else "java")
-    if found is None:
-        raise UsageError("a ZooKeeper server needs Java: install a JRE of version 17 or newer, or set JAVA_HOME to one")
-    return str(found)
 
 
 def _jars() -> Path:

@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from oncelog.testing.zookeeper_server import free_ports
+from oncelog.testing.server_process import ServerProcess, free_ports
 from tests.support.harness.parts import missing_part
 from tests.support.harness.waiting import until
 
@@ -39,7 +39,7 @@ _SETTINGS = {
 }
 
 
-class PostgresServer:
+class PostgresServer(ServerProcess):
     """One server that listens on 127.0.0.1 and has a database. Each role may log in without a password but `locked`.
 
     Args:
@@ -48,11 +48,10 @@ class PostgresServer:
     """
 
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.port = free_ports(1)[0]
         self._settings = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
         self._numbers = itertools.count()
-        self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, options: str = "", *, port: int | None = None, user: str = ROLE, database: str = "postgres") -> str:
         """A store that no other test has, on another port if one is given."""
@@ -76,16 +75,14 @@ class PostgresServer:
 
     def start(self) -> None:
         command = [_program("postgres"), "-D", str(self.folder), "-p", str(self.port)]
-        with (self.folder / "server.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                [*command, *(part for setting in self._settings for part in ("-c", setting))],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # deaf to Ctrl-C in the terminal
-                **_AS_USER,
-            )
-        until(self._serves, tell=self._last_output)
+        self._launch([*command, *(part for setting in self._settings for part in ("-c", setting))], **_AS_USER)
+        self.wait_until_serving()
+
+    def is_serving(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            self.ask("SELECT 1")
+            return True
+        return False
 
     def ask(self, sql: str) -> list[tuple[object, ...]]:
         """Run a statement as the server's owner."""
@@ -97,52 +94,35 @@ class PostgresServer:
         """End it, and wait until it is gone: by an interrupt in order, by SIGQUIT as a crash."""
         if self._process is not None:
             self.resume()  # a paused one would not hear of it
-            self._signal(how)
+            self._process.send_signal(how)
             self._process.wait()
             self._process = None
 
     def kill(self) -> None:
         """Kill every process of the server without any warning."""
-        assert self._process is not None
         children = self.processes()
-        self._process.kill()
+        self._running().kill()
         for child in children:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        self._process.wait()
+        self._running().wait()
         until(lambda: not any(Path("/proc", str(child)).exists() for child in children))
         self._process = None
 
     def pause(self) -> None:
         for process in self.processes():
             os.kill(process, signal.SIGSTOP)
-        self._signal(signal.SIGSTOP)
+        self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        self._running().send_signal(signal.SIGCONT)
         for process in self.processes():
             os.kill(process, signal.SIGCONT)
 
     def processes(self) -> list[int]:
         """Those that serve clients, and the server's helpers."""
-        assert self._process is not None
-        tasks = Path("/proc", str(self._process.pid), "task")
+        tasks = Path("/proc", str(self.pid), "task")
         return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-
-    def _serves(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, f"ended:\n{self._last_output()}"
-        with suppress(psycopg.OperationalError):
-            self.ask("SELECT 1")
-            return True
-        return False
-
-    def _last_output(self) -> str:
-        return (self.folder / "server.out").read_text()[-2000:]
-
-    def _signal(self, number: int) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [_program(program), "-D", str(self.folder), *arguments]

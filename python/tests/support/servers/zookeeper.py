@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.testing import zookeeper_server
-from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer, free_ports
+from oncelog.testing.server_process import free_ports
+from oncelog.testing.zookeeper_server import ZookeeperEnsemble, ZookeeperServer
 from tests.support.harness.parts import missing_part, require_java
 
 __all__ = ["ZookeeperEnsemble", "ZookeeperServer", "free_ports"]
