@@ -17,6 +17,7 @@ from typing import Any
 import docker
 
 from integration_tests.engine import KAFKA_IMAGE, LABELS
+from integration_tests.servers import freeze
 from oncelog.testing.server_process import free_ports
 from oncelog_kafka.brokers import Brokers
 from tests.support.docs.blocks import ROOT
@@ -79,7 +80,7 @@ class Example:
         job = self._container("job")
 
         def is_frozen_there() -> bool:
-            job.pause()
+            freeze(job)
             if self.open_transactions(prefix):
                 time.sleep(ON_THE_WAY_S)
                 if self.open_transactions(prefix):

@@ -35,6 +35,21 @@ ANSWER_WITHIN_S = 2
 _numbers = itertools.count()
 
 
+def freeze(container: Any) -> None:
+    """Pause a container. The runtime gives up on one that starts processes meanwhile; it is asked again."""
+
+    def is_frozen() -> bool:
+        try:
+            container.pause()
+        except docker.errors.APIError as error:
+            if "unable to freeze" not in str(error):
+                raise
+            return False
+        return True
+
+    until(is_frozen)
+
+
 class Server:
     """A container, and the port of it that this machine reaches.
 
@@ -108,7 +123,7 @@ class Server:
 
     def pause(self) -> None:
         """Freeze all of it where it is; its connections stay open, and nobody answers."""
-        self._docker.pause()
+        freeze(self._docker)
 
     def resume(self) -> None:
         self._docker.unpause()
