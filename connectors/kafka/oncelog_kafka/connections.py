@@ -18,17 +18,13 @@ from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import LedgerPlace, SinkOptions
 
-_stores: dict[tuple[int, str], ZnodeStore] = {}
+_stores: dict[tuple[int, bool, str], ZnodeStore] = {}
 _brokers: dict[tuple[int, str], Brokers] = {}
 
 
 def open_store(options: SinkOptions) -> ZnodeStore:
     """The store of a sink's ledger, created if there is none. Spark's processes never close it."""
-    place = options.znodes or f"{_told(options.admin)} {options.ledger_topic}"
-    key = (os.getpid(), place)
-    if key not in _stores:
-        _stores[key] = _opened(options)
-    return _stores[key]
+    return _kept(options.ledger_place, create=True)
 
 
 def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
@@ -38,32 +34,31 @@ def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
         UsageError: there is none.
         BrokerUnavailableError, BrokerAccessError: the brokers do not answer, or do not allow this.
     """
-    key = (os.getpid(), f"to read {place.znodes or f'{_told(place.admin)} {place.topic}'}")
+    try:
+        return _kept(place, create=False)
+    except InvalidOptionError:
+        raise
+    except UsageError as problem:
+        raise UsageError(
+            "there is no ledger of a sink here; give a read of whole batches the same ledgerTopic or znodes as the "
+            "sinks, and start one of them first",
+            **({"ledgerTopic": place.topic} if place.znodes is None else {"znodes": place.znodes}),
+            problem=str(problem),
+        ) from problem
+
+
+def _kept(place: LedgerPlace, *, create: bool) -> ZnodeStore:
+    key = (os.getpid(), create, place.znodes or f"{_told(place.admin)} {place.topic}")
     if key not in _stores:
-        try:
-            _stores[key] = _opened_to_read(place)
-        except InvalidOptionError:
-            raise
-        except UsageError as problem:
-            raise UsageError(
-                "there is no ledger of a sink here; give a read of whole batches the same ledgerTopic or znodes as the "
-                "sinks, and start one of them first",
-                **({"ledgerTopic": place.topic} if place.znodes is None else {"znodes": place.znodes}),
-                problem=str(problem),
-            ) from problem
+        _stores[key] = _opened(place, create=create)
     return _stores[key]
 
 
-def _opened_to_read(place: LedgerPlace) -> ZnodeStore:
+def _opened(place: LedgerPlace, *, create: bool) -> ZnodeStore:
     if place.znodes is not None:
-        return metadata.open_metadata(place.znodes, create=False)
-    return ledger_store.open_ledger(place.admin, place.topic, create=False, rights=ledger_topic.RIGHTS_TO_READ)
-
-
-def _opened(options: SinkOptions) -> ZnodeStore:
-    if options.znodes is not None:
-        return metadata.open_metadata(options.znodes)
-    return ledger_store.open_ledger(options.admin, options.ledger_topic)
+        return metadata.open_metadata(place.znodes, create=create)
+    rights = ledger_topic.RIGHTS if create else ledger_topic.RIGHTS_TO_READ
+    return ledger_store.open_ledger(place.admin, place.topic, create=create, rights=rights)
 
 
 def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:

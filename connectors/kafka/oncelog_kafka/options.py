@@ -50,6 +50,21 @@ class OnTimedOut(StrEnum):
         return repr(self.value)
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """Where the ledger of sinks is.
+
+    Attributes:
+        znodes: None if it is in the cluster.
+        topic: that keeps it then.
+        admin: settings of the driver's client.
+    """
+
+    znodes: str | None
+    topic: str
+    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(HistoryOptions):
     """The options of a sink.
@@ -70,6 +85,10 @@ class SinkOptions(HistoryOptions):
     participants: int | None
     producer: Mapping[str, str] = field(repr=False)
     admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
+
+    @property
+    def ledger_place(self) -> LedgerPlace:
+        return LedgerPlace(self.znodes, self.ledger_topic, self.admin)
 
 
 def _kafka_name(text: str) -> str:
@@ -224,21 +243,6 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
         admin=admin_settings.derive(kafka, admin),
         **history(given),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerPlace:
-    """Where a reader finds the ledger of the sinks.
-
-    Attributes:
-        znodes: None if it is in the cluster.
-        topic: that keeps it then.
-        admin: settings of the driver's client.
-    """
-
-    znodes: str | None
-    topic: str
-    admin: Mapping[str, Any] | admin_settings.JavaClient = field(repr=False)
 
 
 def parse_ledger_place(options: Mapping[str, object]) -> LedgerPlace:

@@ -42,7 +42,7 @@ class LedgerTopic:
 
     Attributes:
         answer: ``NONE``, or why they say nothing else, such as ``UNKNOWN_TOPIC_OR_PARTITION``.
-        topic_id: of this topic; another one of the same name has another id.
+        topic_id: of this topic, as Kafka writes ids; another one of the same name has another id.
         leader: of partition 0; -1 for none now.
         operations: that the user may do with the topic; empty if the brokers do not say.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,9 +78,6 @@ def _topic_ids(place: LedgerPlace, topics: set[str]) -> dict[str, str]:
 
 
 def _topic_id(topic: str, found: LedgerTopic) -> str:
-    """As Kafka writes it; kafka-python gives a UUID."""
     if found.answer != "NONE":
         raise UnknownTopicError("there is no such topic, or this user may not see it", topic=topic, answer=found.answer)
-    if len(found.topic_id) < len(str(uuid.UUID(int=0))):
-        return found.topic_id
-    return base64.urlsafe_b64encode(uuid.UUID(found.topic_id).bytes).decode().rstrip("=")
+    return found.topic_id

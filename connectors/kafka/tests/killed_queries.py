@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oncelog.crash_points import CrashPoint
 from oncelog.znodes.host import HOST_ID_VARIABLE
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
@@ -18,6 +19,15 @@ from tests.support.spark.queries import PATIENCE_S
 
 ROWS = 10
 """Of a batch."""
+
+BEHIND_THE_DECISION = (
+    CrashPoint.ROUND_DECIDED,
+    KafkaCrashPoint.END,
+    KafkaCrashPoint.ENDED,
+    KafkaCrashPoint.COMPLETE,
+    CrashPoint.SINK_DONE,
+)
+"""The points that a batch passes once it is decided."""
 
 
 class World:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from killed_queries import ROWS, World
+from killed_queries import BEHIND_THE_DECISION, ROWS, World
 from oncelog.crash_points import CrashPoint
 from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
@@ -32,13 +32,6 @@ BEFORE_THE_DECISION = (
     KafkaCrashPoint.WRITTEN,
     KafkaCrashPoint.CHECKED,
     CrashPoint.ROUND_DECIDE,
-)
-BEHIND_THE_DECISION = (
-    CrashPoint.ROUND_DECIDED,
-    KafkaCrashPoint.END,
-    KafkaCrashPoint.ENDED,
-    KafkaCrashPoint.COMPLETE,
-    CrashPoint.SINK_DONE,
 )
 PASSED = BEFORE_THE_DECISION + BEHIND_THE_DECISION
 """Every point that a batch passes."""

@@ -15,7 +15,7 @@ from pyspark.sql.functions import spark_partition_id
 
 import oncelog_kafka
 from driven_batches import FIRST, REWRITE, SECOND, World, time_out_behind_the_decision
-from killed_queries import ROWS
+from killed_queries import BEHIND_THE_DECISION, ROWS
 from killed_queries import World as Killed
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidOptionError, UnknownTopicError, UsageError
@@ -30,14 +30,6 @@ from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, Transaction
 
 WHOLE: dict[str, Any] = {"wholeBatches": "true"}
-
-BEHIND_THE_DECISION = (
-    CrashPoint.ROUND_DECIDED,
-    KafkaCrashPoint.END,
-    KafkaCrashPoint.ENDED,
-    KafkaCrashPoint.COMPLETE,
-    CrashPoint.SINK_DONE,
-)
 
 
 @pytest.fixture

@@ -107,21 +107,21 @@ class LogAttempt:
         report.participants = len({partition.partition for partition in self._blocks})
 
     def prepare(self, report: BatchReport) -> None:
-        """Append the blocks under the round; settle owners first if a partition lists too many."""
-        try:
-            self._round.write(self._blocks)
-        except PartitionPinnedError:
-            self._target.upkeep.unblock(self._blocks)
-            self._round.write(self._blocks)
+        """Append the blocks under the round."""
+        self._append(lambda: self._round.write(self._blocks))
         if self._batch.progress is not None:
             self._round.stage_offsets(self._batch.progress)
 
     def decide(self, report: BatchReport) -> None:
+        self._append(self._round.decide)  # where steps are dear, the one that decides appends, too
+
+    def _append(self, step: Callable[[], None]) -> None:
+        """Run a step that may append; if a partition lists too many owners, nothing is done until some are settled."""
         try:
-            self._round.decide()
-        except PartitionPinnedError:  # by a step that appends, too; nothing was decided
+            step()
+        except PartitionPinnedError:
             self._target.upkeep.unblock(self._blocks)
-            self._round.decide()
+            step()
 
     def commit(self, report: BatchReport) -> None:
         """Nothing to do: the decision made the data visible."""

@@ -276,13 +276,8 @@ def running_broker(
     features: Sequence[str] = (),
 ) -> Iterator[KafkaBroker]:
     """A broker that runs during the block. For the arguments see `KafkaBroker`."""
-    broker = KafkaBroker(folder, version=version, settings=settings, features=features)
-    try:
-        broker.start()
-        broker.wait_until_serving()
+    with KafkaBroker(folder, version=version, settings=settings, features=features).running() as broker:
         yield broker
-    finally:
-        broker.stop()
 
 
 @checked

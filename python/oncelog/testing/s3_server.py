@@ -123,14 +123,8 @@ class S3Server(ServerProcess):
 @contextmanager
 def running_server(folder: Path) -> Iterator[S3Server]:
     """A server that runs during the block, with its credentials in the environment."""
-    server = S3Server(folder)
-    with patch.dict(os.environ, ENVIRONMENT):
-        try:
-            server.start()
-            server.wait_until_serving()
-            yield server
-        finally:
-            server.stop()
+    with patch.dict(os.environ, ENVIRONMENT), S3Server(folder).running() as server:
+        yield server
 
 
 def _weed() -> str:

@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from oncelog.errors import UsageError
 from oncelog.habits import Guided
@@ -88,6 +89,16 @@ class ServerProcess(Guided):
         self.stop()
         self.start()
         self.wait_until_serving()
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """The server, which runs and serves during the block."""
+        try:
+            self.start()
+            self.wait_until_serving()
+            yield self
+        finally:
+            self.stop()
 
     def _launch(self, command: Sequence[str], **options: Any) -> None:
         """Start the process; `options` are further ones of `subprocess.Popen`."""

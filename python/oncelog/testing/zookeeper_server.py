@@ -193,13 +193,8 @@ def running_server(
     folder: Path, *, settings: Sequence[str] = (), java: Sequence[str] = ()
 ) -> Iterator[ZookeeperServer]:
     """A server that runs during the block. For the arguments see `ZookeeperServer`."""
-    server = ZookeeperServer(folder, settings=settings, java=java)
-    try:
-        server.start()
-        server.wait_until_serving()
+    with ZookeeperServer(folder, settings=settings, java=java).running() as server:
         yield server
-    finally:
-        server.stop()
 
 
 @checked

@@ -37,6 +37,14 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def both_clocks(timing: Timing) -> tuple[int, int]:
+    """Durations and the wall clock, for whoever asks whether something is young.
+
+    Durations may stop while a virtual machine is paused, and the wall clock may be set back: both must say so.
+    """
+    return timing.clock.monotonic_ms(), timing.now_ms()
+
+
 def store_now_ms(store: ZnodeStore) -> int:
     """The store's time: the mtime of ``/clock`` after a set."""
 

@@ -208,9 +208,13 @@ def _memory_url(url: str, root: str) -> str:
     return url
 
 
+def _ensure_installed(package: str, who_needs: str, *, extra: str) -> None:
+    if find_spec(package) is None:
+        raise UsageError(f"{who_needs} the package {package}: pip install 'oncelog[{extra}]'")
+
+
 def _zookeeper_url(url: str, root: str) -> str:
-    if find_spec("kazoo") is None:
-        raise UsageError("znodes=zk://... needs the package kazoo: pip install 'oncelog[zookeeper]'")
+    _ensure_installed("kazoo", "znodes=zk://... needs", extra="zookeeper")
     from oncelog.znodes.zookeeper.address import ZookeeperAddress
 
     return ZookeeperAddress.parse(url).url
@@ -223,8 +227,7 @@ def _zookeeper_store(url: str, create: bool) -> ZnodeStore:
 
 
 def _postgres_url(url: str, root: str) -> str:
-    if find_spec("psycopg") is None:
-        raise UsageError("znodes=postgresql://... needs the package psycopg: pip install 'oncelog[postgres]'")
+    _ensure_installed("psycopg", "znodes=postgresql://... needs", extra="postgres")
     from oncelog.znodes.postgres.address import PostgresAddress
 
     return PostgresAddress.parse(url).url
@@ -240,8 +243,7 @@ _POSTGRES: Final = Scheme(open=_postgres_store, normalised=_postgres_url)  # its
 
 
 def _s3_url(url: str, root: str) -> str:
-    if find_spec("boto3") is None:
-        raise UsageError("znodes in a bucket need the package boto3: pip install 'oncelog[s3]'")
+    _ensure_installed("boto3", "znodes in a bucket need", extra="s3")
     from oncelog.znodes.replicated.s3 import normalised
 
     return normalised(url, root)

@@ -30,6 +30,7 @@ from oncelog.errors import (
 )
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS, TRANSACT_DEADLINE_MS
 from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.znodes.clock import both_clocks
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
 
@@ -235,9 +236,6 @@ def _ensure_is_conflict(failure: MultiFailedError, ops: Sequence[Op]) -> None:
 
 
 def _freshness(timing: Timing, deadline_ms: int) -> IsFresh:
-    """A function that says whether reads that begin now are still younger than the deadline when it is called.
-
-    It uses both clocks: durations may stop while a virtual machine is paused, and the wall clock may be set back.
-    """
-    durations_ms, wall_ms = timing.clock.monotonic_ms(), timing.now_ms()
-    return lambda: timing.clock.monotonic_ms() - durations_ms < deadline_ms and timing.now_ms() - wall_ms < deadline_ms
+    """A function that says whether reads that begin now are still younger than the deadline when it is called."""
+    began = both_clocks(timing)
+    return lambda: all(now - then < deadline_ms for now, then in zip(both_clocks(timing), began, strict=True))

@@ -18,13 +18,18 @@ Readers = Mapping[str, Callable[[str], Any]]
 """By the name of an option: reads its value. A ValueError says what is expected."""
 
 
-def host_and_port(text: str, default_port: int) -> tuple[str, int]:
-    """A server, written ``host``, ``host:port`` or ``[address]:port``. Raises ValueError."""
+def host_and_port(text: str, default_port: int = 0) -> tuple[str, int]:
+    """A server, written ``host:port``, ``[address]:port``, or ``host`` if there is a default. Raises ValueError."""
     parts = urlsplit(f"//{text}")
     host, port = parts.hostname, default_port if parts.port is None else parts.port
     if host is None or port == 0 or parts.netloc != text:
         raise ValueError("not a server")
     return host, port
+
+
+def host_port(host: str, port: int) -> str:
+    """A server as URLs name it: ``host:port``, or ``[address]:port`` for an address with colons."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def positive(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -44,10 +45,11 @@ class KafkaPartitions:
         self._client.close()
 
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:
-        found = self._ask_leader(topic, lambda topic_id: _fetch_request(topic, topic_id, offset))
-        if isinstance(found, str):
-            return found
-        (partition,) = found.partitions
+        partition = self._ask_leader(
+            topic, lambda topic_id: _fetch_request(topic, topic_id, offset), lambda answer: answer.partitions
+        )
+        if isinstance(partition, str):
+            return partition
         entries = [
             Entry(record.offset, record.timestamp, record.value)
             for batch in MemoryRecords(partition.records or b"")
@@ -57,11 +59,15 @@ class KafkaPartitions:
         return Fetched(self._leaders[topic][1], entries, partition.high_watermark)
 
     def produce(self, topic: str, topic_id: str, body: bytes) -> Appended | Answer:
-        found = self._ask_leader(topic, lambda _: _produce_request(topic, topic_id, body), topic_id)
-        if isinstance(found, str):
-            return found
-        (partition,) = found.partition_responses
-        by_id = topic_id if found.version >= _BY_ID else None
+        partition = self._ask_leader(
+            topic,
+            lambda _: _produce_request(topic, topic_id, body),
+            lambda answer: answer.partition_responses,
+            topic_id,
+        )
+        if isinstance(partition, str):
+            return partition
+        by_id = topic_id if partition.version >= _BY_ID else None
         return Appended(by_id, partition.base_offset, partition.log_append_time_ms)
 
     def earliest(self, topic: str) -> int:
@@ -79,7 +85,8 @@ class KafkaPartitions:
             (found,) = self._client.describe_topics([topic])
         leaders = [one["leader_id"] for one in found["partitions"] if one["partition_index"] == PARTITION]
         operations = frozenset(found["authorized_operations"] or ())
-        return LedgerTopic(name_of(found["error_code"]), str(found["topic_id"]), max(leaders, default=-1), operations)
+        topic_id = _as_kafka_writes(found["topic_id"])
+        return LedgerTopic(name_of(found["error_code"]), topic_id, max(leaders, default=-1), operations)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -96,12 +103,19 @@ class KafkaPartitions:
         with named_errors():
             return len(self._client.describe_cluster()["brokers"])
 
-    def _ask_leader(self, topic: str, request: Callable[[str], Any], known_id: str | None = None) -> Any:
-        """What the leader says of the topic, or the name of what went wrong; who leads is looked up anew then.
+    def _ask_leader(
+        self,
+        topic: str,
+        request: Callable[[str], Any],
+        partitions_of: Callable[[Any], Any],
+        known_id: str | None = None,
+    ) -> Any:
+        """What the leader says of the partition, or the name of what went wrong; who leads is looked up anew then.
 
         Args:
             topic: by its name.
             request: makes what to ask from the topic's id.
+            partitions_of: the partitions in the answer for a topic.
             known_id: the id that it must have.
         """
         try:
@@ -112,9 +126,8 @@ class KafkaPartitions:
         except BrokerUnavailableError:
             answer = "NETWORK_EXCEPTION"
         if not isinstance(answer, str):
-            (answer,) = answer.responses
-            (partition,) = answer.partitions if hasattr(answer, "partitions") else answer.partition_responses
-            answer = answer if partition.error_code == 0 else name_of(partition.error_code)
+            (partition,) = partitions_of(answer.responses[0])
+            answer = partition if partition.error_code == 0 else name_of(partition.error_code)
         if isinstance(answer, str):
             self._leaders.pop(topic, None)
         return answer
@@ -127,6 +140,15 @@ class KafkaPartitions:
                 raise BrokerUnavailableError("the partition has no leader now", topic=topic, partition=PARTITION)
             self._leaders[topic] = found.leader, found.topic_id
         return self._leaders[topic]
+
+
+def _as_kafka_writes(topic_id: str | None) -> str:
+    """A topic's id as Kafka's own tools write it; empty for a topic that does not exist."""
+    return urlsafe_b64encode(UUID(topic_id).bytes).decode().rstrip("=") if topic_id else ""
+
+
+def _uuid(topic_id: str) -> UUID:
+    return UUID(bytes=urlsafe_b64decode(topic_id + "=="))
 
 
 def _fetch_request(topic: str, topic_id: str, offset: int) -> Any:
@@ -146,7 +168,7 @@ def _fetch_request(topic: str, topic_id: str, offset: int) -> Any:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[of_topic(topic=topic, topic_id=UUID(topic_id), partitions=[partition])],
+        topics=[of_topic(topic=topic, topic_id=_uuid(topic_id), partitions=[partition])],
         forgotten_topics_data=[],
         rack_id="",
     )
@@ -162,5 +184,5 @@ def _produce_request(topic: str, topic_id: str, body: bytes) -> Any:
         transactional_id=None,
         acks=_ALL_IN_SYNC,
         timeout_ms=_PRODUCE_MS,
-        topic_data=[of_topic(name=topic, topic_id=UUID(topic_id), partition_data=[partition])],
+        topic_data=[of_topic(name=topic, topic_id=_uuid(topic_id), partition_data=[partition])],
     )

@@ -30,6 +30,7 @@ from oncelog.znodes.clock import wall_ms
 from oncelog.znodes.host import mount_of
 from oncelog.znodes.schemes import Place
 from oncelog.znodes.sqlite import SQLITE_VERSION
+from oncelog.znodes.url_options import host_and_port, host_port
 
 LITTLE_BYTES = 1024**3
 """Less free space than this is worth a note: a Spark batch may need as much."""
@@ -151,7 +152,7 @@ def _servers(place: Place) -> Iterator[Finding]:
     """Whether each server of a ZooKeeper ensemble or of a PostgreSQL accepts connections."""
     kind, servers = _servers_of(place)
     for host, port in servers:
-        server = f"{kind} {f'[{host}]' if ':' in host else host}:{port}"
+        server = f"{kind} {host_port(host, port)}"
         try:
             socket.create_connection((host, port), timeout=_CONNECT_S).close()
             yield ok(server, "accepts connections")
@@ -165,8 +166,8 @@ def _servers_of(place: Place) -> tuple[str, Sequence[tuple[str, int]]]:
         case "zk":
             from oncelog.znodes.zookeeper.address import ZookeeperAddress
 
-            parts = [server.rpartition(":") for server in ZookeeperAddress.parse(place.url).servers.split(",")]
-            return "ZooKeeper", [(host.strip("[]"), int(port)) for host, _, port in parts]
+            servers = ZookeeperAddress.parse(place.url).servers.split(",")
+            return "ZooKeeper", [host_and_port(server) for server in servers]
         case "postgresql":
             from oncelog.znodes.postgres.address import PostgresAddress
 

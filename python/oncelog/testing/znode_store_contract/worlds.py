@@ -85,14 +85,19 @@ class StoreFixtures:
     world_class: type[StoreWorld]
 
     @pytest.fixture
-    def new_world(self, tmp_path: Path) -> Iterator[Callable[[], StoreWorld]]:
+    def make_world(self) -> Callable[[Path], StoreWorld]:
+        """Makes a world in a folder; for a store on a server, override it with a fixture that depends on the server."""
+        return self.world_class
+
+    @pytest.fixture
+    def new_world(self, tmp_path: Path, make_world: Callable[[Path], StoreWorld]) -> Iterator[Callable[[], StoreWorld]]:
         """Creates worlds; all of them are closed at the end of the test."""
         worlds: list[StoreWorld] = []
 
         def begin() -> StoreWorld:
             folder = tmp_path / f"world-{len(worlds)}"
             folder.mkdir()
-            worlds.append(self.world_class(folder))
+            worlds.append(make_world(folder))
             return worlds[-1]
 
         yield begin

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from oncelog.errors import InvalidOptionError
 from oncelog.limits import POSTGRES_TIMEOUT_MS
-from oncelog.znodes.url_options import Readers, absolute_file, host_and_port, options, positive
+from oncelog.znodes.url_options import Readers, absolute_file, host_and_port, host_port, options, positive
 
 SCHEMES = ("postgresql", "postgres")
 DEFAULT_PORT = 5432
@@ -53,7 +53,7 @@ class PostgresAddress:
         return list(zip(self.hosts, self.ports, strict=True))
 
     def __str__(self) -> str:
-        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+        servers = ",".join(host_port(*server) for server in self.servers)
         return f"{SCHEMES[0]}://{servers}/{self.database}?schema={self.schema}"
 
     @classmethod

@@ -30,7 +30,7 @@ from oncelog.errors import (
 )
 from oncelog.limits import MULTI_MAX_BYTES
 from oncelog.ports import Check, Op, Timing, Znode
-from oncelog.znodes.clock import SYSTEM_TIMING
+from oncelog.znodes.clock import SYSTEM_TIMING, both_clocks
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.replicated.command import Batch, decode, encode
 from oncelog.znodes.replicated.port import CommandLog, Entry, TrimmedError
@@ -178,7 +178,7 @@ class _Connection:
         self._log = log
         self._timing = timing
         self._saved_every = saved_every
-        self._read_at: tuple[int, int] | None = self._clocks()
+        self._read_at: tuple[int, int] | None = both_clocks(timing)
         """The replica was at the end of the log at this time, or later; None behind an append of unknown outcome."""
         try:
             self._replica = load(log)
@@ -200,21 +200,20 @@ class _Connection:
         """The tree at the end of the log. It stays as it is until `end_reading`."""
         with self._using:
             self._replay()
-            tree = self._replica.tree
-            tree.readers += 1
-            return tree
+            return self._held()
 
     def begin_recent(self, recent_ms: int) -> Tree | None:
         """The tree as it was replayed, if that is not too long ago by either clock. It stays so until `end_reading`."""
         with self._using:
             if self._read_at is None:
                 return None
-            ages_ms = [now - then for now, then in zip(self._clocks(), self._read_at, strict=True)]
-            if not all(0 <= age_ms < recent_ms for age_ms in ages_ms):
-                return None
-            tree = self._replica.tree
-            tree.readers += 1
-            return tree
+            ages_ms = [now - then for now, then in zip(both_clocks(self._timing), self._read_at, strict=True)]
+            return self._held() if all(0 <= age_ms < recent_ms for age_ms in ages_ms) else None
+
+    def _held(self) -> Tree:
+        tree = self._replica.tree
+        tree.readers += 1
+        return tree
 
     def end_reading(self, tree: Tree) -> None:
         with self._using:
@@ -261,7 +260,7 @@ class _Connection:
         self._number += 1
         replica = self._replica
         body = encode(Batch(self._sender, self._number, replica.position, replica.chain, multis))
-        asked_at, self._read_at = self._clocks(), None
+        asked_at, self._read_at = both_clocks(self._timing), None
         known = self._log.append(replica.position, body)
         try:
             self._replay(known)
@@ -304,7 +303,7 @@ class _Connection:
 
     def _replay(self, known: Sequence[Entry] | None = None) -> None:
         """Apply the entries that are known to come next, or read the log to its end."""
-        asked_at = self._clocks()
+        asked_at = both_clocks(self._timing)
         try:
             for entry in self._log.read(self._replica.position) if known is None else known:
                 self._replica.apply(entry, decode(entry))
@@ -314,7 +313,3 @@ class _Connection:
             self._replica = found
         if known is None:
             self._read_at = asked_at
-
-    def _clocks(self) -> tuple[int, int]:
-        """Durations may stop while a virtual machine is paused, and the wall clock may be set back."""
-        return self._timing.clock.monotonic_ms(), self._timing.now_ms()

@@ -14,7 +14,7 @@ from typing import Any
 from oncelog.errors import InvalidOptionError, InvariantViolation
 from oncelog.limits import ZOOKEEPER_SESSION_MS, ZOOKEEPER_TIMEOUT_MS
 from oncelog.znodes.rules import split_path
-from oncelog.znodes.url_options import Readers, absolute_file, boolean, host_and_port, options, positive
+from oncelog.znodes.url_options import Readers, absolute_file, boolean, host_and_port, host_port, options, positive
 from oncelog.znodes.zookeeper.credentials import DEFAULT_VARIABLE, Auth, CredentialsPlace
 
 SCHEME = "zk"
@@ -124,7 +124,7 @@ def _server(text: str) -> str:
         host, port = host_and_port(text, DEFAULT_PORT)
     except ValueError:
         raise InvalidOptionError("not a ZooKeeper server", server=text, expected=_EXAMPLE) from None
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(host, port)
 
 
 def _chroot(text: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from oncelog.ports import Timing, Znode, ZnodeReader, ZnodeStore
 from oncelog.znodes.clock import uniform_jitter
 from oncelog.znodes.postgres import PostgresZnodeStore
-from tests.support.log.logs import LogWorld, checked
-from tests.support.log.zookeeper_logs import ServerTime
+from tests.support.log.logs import checked
+from tests.support.log.server_logs import ServerLogWorld, ServerTime
 
 
 class DrivenReader:
@@ -47,24 +47,13 @@ class DrivenPostgresStore(PostgresZnodeStore):
             yield DrivenReader(reader, self._time)
 
 
-class PostgresLogWorld(LogWorld):
-    """The znodes of one log in a schema, its files on the disk.
+class PostgresLogWorld(ServerLogWorld):
+    """The znodes in a schema."""
 
-    Args:
-        folder: of the files.
-        url: of the znodes; nobody else's.
-    """
+    kind = "postgres"
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self.url = url
-        super().__init__(folder, "postgres", time=ServerTime())
-
-    def store(self) -> ZnodeStore:
-        """The znodes, as a process of its own sees them."""
-        assert isinstance(self.time, ServerTime)
-        store = DrivenPostgresStore(self.url, self.time)
-        self._opened.append(store)
-        return store
+    def opened_by(self, time: ServerTime, url: str) -> ZnodeStore:
+        return DrivenPostgresStore(url, time)
 
 
 def postgres_log_world(folder: Path, url: str) -> AbstractContextManager[PostgresLogWorld]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from oncelog.coordinator import rounds
 from oncelog.coordinator.rounds import Round
@@ -13,7 +15,8 @@ from oncelog.log.segment import SegmentWriter
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.runtime import Log
 from oncelog.types import Block, TopicIdPartition, TopicPartition
-from tests.support.log.logs import TOPIC, columns, values
+from tests.support.log.faulty import Fault, FaultyStore
+from tests.support.log.logs import TOPIC, LogWorld, columns, values
 
 PREFIX = "sink"
 SOURCE = "source"
@@ -110,3 +113,42 @@ def committed(log: Log) -> int | None:
 def assert_written_once(log: Log, batches: int) -> None:
     assert [values(log, number) for number in (0, 1)] == [expected(batches, number) for number in (0, 1)]
     assert committed(log) == 10 * batches
+
+
+def restarted_at_every_multi(
+    new_world: Callable[[Path], AbstractContextManager[LogWorld]],
+    folder: Path,
+    fault: Fault,
+    batches: int,
+    *,
+    ends: Sequence[type[BaseException]],
+) -> int:
+    """Let a fault end a run of a few batches at each of its multis in turn, and check that its restart completes it.
+
+    Args:
+        new_world: a log in a folder.
+        folder: of all of them.
+        fault: what happens to the multi.
+        batches: in a run.
+        ends: what a run may end by.
+
+    Returns:
+        How many multis a run has.
+    """
+    for at in range(100):
+        with new_world(folder / str(at)) as world:
+            world.log.create_topic(TOPIC, partitions=2)
+            world.log.create_topic(SOURCE)
+            store = FaultyStore(world.store(), fault, at)
+            sink = Sink()
+            with suppress(*ends):
+                sink.run(world.open(store), batches)
+            in_log = len(values(world.log, 0)) // 2
+            assert [values(world.log, number) for number in (0, 1)] == [expected(in_log, number) for number in (0, 1)]
+            assert in_log in (len(sink.finished), len(sink.finished) + 1)
+
+            sink.run(world.open(), batches)
+            assert_written_once(world.log, batches)
+            if not store.has_struck:
+                return at
+    raise AssertionError("the driver never came to its end")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,23 +25,27 @@ from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, uncomm
 from tests.support.log.rounds import (
     GROUP,
     SOURCE,
-    Sink,
-    assert_written_once,
     begin,
     committed,
-    expected,
     offsets,
     request,
+    restarted_at_every_multi,
     written,
 )
 
 BATCHES = 3
 
 
+@contextmanager
+def joining_world(folder: Path) -> Iterator[LogWorld]:
+    with log_world(folder) as found:
+        found.store().joins_steps = True  # type: ignore[misc]
+        yield found
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[LogWorld]:
-    with log_world(tmp_path) as found:
-        found.store().joins_steps = True  # type: ignore[misc]
+    with joining_world(tmp_path) as found:
         found.log.create_topic(TOPIC, partitions=2)
         found.log.create_topic(SOURCE)
         yield found
@@ -66,25 +70,9 @@ def test_nothing_lists_a_round_before_its_decision_and_all_of_it_is_visible_afte
 
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REQUEST, Fault.LOST_REPLY])
 def test_a_fault_at_any_multi_leaves_each_batch_in_the_log_once_after_a_restart(tmp_path: Path, fault: Fault) -> None:
-    for at in range(100):
-        with log_world(tmp_path / str(at)) as world:
-            world.store().joins_steps = True  # type: ignore[misc]
-            world.log.create_topic(TOPIC, partitions=2)
-            world.log.create_topic(SOURCE)
-            store = FaultyStore(world.store(), fault, at)
-            sink = Sink()
-            with suppress(Crashed, OncelogError):
-                sink.run(world.open(store), BATCHES)
-            in_log = len(values(world.log, 0)) // 2
-            assert [values(world.log, number) for number in (0, 1)] == [expected(in_log, number) for number in (0, 1)]
-            assert in_log in (len(sink.finished), len(sink.finished) + 1)
+    multis = restarted_at_every_multi(joining_world, tmp_path, fault, BATCHES, ends=[Crashed, OncelogError])
 
-            sink.run(world.open(), BATCHES)
-            assert_written_once(world.log, BATCHES)
-            if not store.has_struck:
-                assert at > 2 * BATCHES
-                return
-    pytest.fail("the driver never came to its end")
+    assert multis > 2 * BATCHES
 
 
 def test_a_driver_that_was_superseded_or_timed_out_decides_nothing(world: LogWorld) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,13 +28,5 @@ class TestPostgresStore(ZnodeStoreContract, AtomicReadsContract, ManyProcessesCo
     )
 
     @pytest.fixture
-    def new_world(self, tmp_path: Path, postgres: PostgresServer) -> Iterator[Callable[[], StoreWorld]]:
-        worlds: list[StoreWorld] = []
-
-        def begin() -> StoreWorld:
-            worlds.append(PostgresWorld(tmp_path, postgres.url()))
-            return worlds[-1]
-
-        yield begin
-        for world in worlds:
-            world.close()
+    def make_world(self, postgres: PostgresServer) -> Callable[[Path], StoreWorld]:
+        return lambda folder: PostgresWorld(folder, postgres.url())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from pathlib import Path
 
 import psycopg.errors
 import pytest
@@ -15,13 +13,10 @@ from oncelog.errors import (
     InvalidOptionError,
     StoreAccessError,
     StoreUnavailableError,
-    UsageError,
 )
 from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog.znodes.postgres.failures import LostError, NotNowError, refused, translated
 from oncelog.znodes.schemes import Place
-
-SECRET = "correct-horse-battery"
 
 
 def test_a_url_names_servers_a_database_a_schema_and_how_to_get_there() -> None:
@@ -83,31 +78,6 @@ def test_an_unknown_option_is_an_error_that_suggests_the_nearest() -> None:
     with pytest.raises(InvalidOptionError, match="URL of a PostgreSQL") as caught:
         PostgresAddress.parse("postgresql://h/d?schemas=log")
     assert caught.value.fields["did_you_mean"] == "schema"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"postgresql://user:{SECRET}@h/d",
-        f"postgresql://user:{SECRET}@@h/d",
-        f"postgresql://h/d?password={SECRET}",
-        f"postgresql://h/d?sslpassword={SECRET}",
-        f"postgresql://h/d?sslmode={SECRET}%00",
-        f"postgresql://h/d?passfile={SECRET}",
-    ],
-)
-def test_a_secret_that_somebody_put_into_a_url_is_refused_and_not_repeated(url: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        oncelog.open(tmp_path, url)
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
-def test_without_psycopg_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-
-    with pytest.raises(UsageError, match=r"oncelog\[postgres\]"):
-        oncelog.open(tmp_path, "postgresql://h/d")
 
 
 # Errors of servers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -152,13 +151,6 @@ def test_znodes_beside_files_that_are_in_no_bucket_are_refused(tmp_path: Path) -
     with pytest.raises(InvalidOptionError, match="not the URL of a bucket"):
         oncelog.open(tmp_path / "log", "s3:log")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_boto3_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
-
-    with pytest.raises(UsageError, match=r"pip install 'oncelog\[s3\]'"):
-        Place.of("s3", "s3://bucket/log")
 
 
 # What is asked for ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,5 @@ class TestZookeeperStore(ZnodeStoreContract, ManyProcessesContract):
     histories = 5
 
     @pytest.fixture
-    def new_world(self, tmp_path: Path, zookeeper: ZookeeperServer) -> Iterator[Callable[[], StoreWorld]]:
-        worlds: list[StoreWorld] = []
-
-        def begin() -> StoreWorld:
-            worlds.append(ZookeeperWorld(tmp_path, zookeeper.url()))
-            return worlds[-1]
-
-        yield begin
-        for world in worlds:
-            world.close()
+    def make_world(self, zookeeper: ZookeeperServer) -> Callable[[Path], StoreWorld]:
+        return lambda folder: ZookeeperWorld(folder, zookeeper.url())

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from pathlib import Path
 
 import kazoo.exceptions
 import kazoo.handlers.threading
 import kazoo.retry
 import pytest
 
-import oncelog
-from oncelog.errors import InvalidOptionError, OncelogError, UsageError
+from oncelog.errors import InvalidOptionError, OncelogError
 from oncelog.znodes.zookeeper.address import CHROOT_MAX_LENGTH, ZookeeperAddress
 from oncelog.znodes.zookeeper.failures import MEANINGS, REFUSALS, Meaning, translated
-
-SECRET = "correct-horse-battery"
-
 
 # URLs
 
@@ -76,31 +70,6 @@ def test_an_unknown_option_is_an_error_that_suggests_the_nearest() -> None:
     with pytest.raises(InvalidOptionError) as caught:
         ZookeeperAddress.parse("zk://h/log?timeout=5")
     assert caught.value.fields["did_you_mean"] == "timeout_ms"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"zk://user:{SECRET}@h/log",
-        f"zk://h/log?password={SECRET}",
-        f"zk://h/log?auth={SECRET}",
-        f"zk://h/log?auth=digest&credentials_file={SECRET}",
-        f"zk://h/log?auth=digest&credentials_env=user:{SECRET}",
-        f"zookeeper://user:{SECRET}@h/log",
-    ],
-)
-def test_a_secret_that_somebody_put_into_a_url_is_refused_and_not_repeated(url: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        oncelog.open(tmp_path, url)
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
-def test_without_kazoo_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-
-    with pytest.raises(UsageError, match=r"oncelog\[zookeeper\]"):
-        oncelog.open(tmp_path, "zk://h/log")
 
 
 # Errors of kazoo
