@@ -39,6 +39,7 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
         "checkpoints lost",
         "fault: clock jump",
         "fault: stale read",
+        "killed drivers that moved to another host",
         "lives ended by RunSupersededError",
         "lives ended by ParticipantLostError",
         "losers aborted",
@@ -59,6 +60,10 @@ def test_the_runs_meet(report: Report, what: str) -> None:
 def test_a_group_that_stayed_behind_when_a_query_was_taken_over_holds_nobody_up(seed: int) -> None:
     """The heir's first batch lost the part that moves the group, and it was given up: the next one brings it along."""
     assert run(seed, is_stepwise=False).failure is None
+
+
+def test_of_two_drivers_that_find_no_checkpoint_one_begins_anew() -> None:
+    assert run(2420, is_on_log=True).failure is None
 
 
 def test_readers_of_whole_batches_see_them_whole_where_old_ones_are_merged_at_once(

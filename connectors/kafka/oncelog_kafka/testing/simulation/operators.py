@@ -91,6 +91,8 @@ class Operator:
         is aborted, or its last requests have arrived. Its last decision may not be complete yet.
         """
         query, store, chance = self._query, process.open().services.store, self._world.chance
+        if not self._has_lost_checkpoint:  # another driver began anew while this one opened the store
+            return
         if not query.is_calm and chance.random() < self.same_machine:
             query.place.cluster.move_coordinators(chance.randrange(SHARDS), AWAY_MS, LOADS_MS)
         self._stop_drivers(process)

@@ -207,13 +207,20 @@ class SinkQuery(Client):
         chance = self.world.chance
         if chance.random() < LATE_RESTARTS:
             process.sleep_ms(chance.choice(RESTARTED_AFTER_MS))
-        self.drivers.append(process)
+        self._begins_in(process)
         if self.checkpoint.done and chance.random() < self._traits.losses:
             self.operator.lose_checkpoint()
         self.operator.prepare_start(process)
         back = chance.randint(1, BACK_MAX) if chance.random() < self._traits.set_backs else 0
         self.go_on(process, back=min(back, len(self.checkpoint.done)))
         self.is_done = True
+
+    def _begins_in(self, process: Process) -> None:
+        """Note whose turn it is. With the ledger in a topic nothing binds it to the machine of the one before."""
+        nature = self.world.nature
+        is_move = bool(self.drivers) and self.drivers[-1].is_dead and nature.is_on_log and not nature.is_in_bucket
+        self.world.counts["killed drivers that moved to another host"] += is_move
+        self.drivers.append(process)
 
     def go_on(self, process: Process, *, back: int = 0) -> None:
         """Run the batches that the checkpoint does not list as done, and `back` batches before them."""
@@ -261,7 +268,7 @@ class SinkQuery(Client):
         process.sleep_ms(max(self.place.cluster.away_ms(), 0))
         self.plan(1)
         for _ in range(RESTARTS):
-            self.drivers.append(process)
+            self._begins_in(process)
             self.operator.prepare_start(process)
             try:
                 return self.go_on(process)
