@@ -161,7 +161,7 @@ build/flights.html:
 run-cluster: $(READY) ## The main example on ZooKeeper and a Spark cluster, of which every part is killed
 	$(BIN)/python examples/demonstrations/flights_on_a_cluster.py
 
-run-bucket: $(READY) ## The main example in a bucket that has the whole log, on an S3 server
+run-bucket: $(READY) ## The main example in a bucket that has the whole log, on an S3 server that stands still now and then
 	$(BIN)/python examples/demonstrations/flights_in_a_bucket.py
 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)

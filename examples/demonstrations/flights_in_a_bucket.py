@@ -2,8 +2,8 @@
 
 An S3 server keeps the log's files and, by puts of which one wins, its metadata, so that nothing else is needed. The
 query of `flights_exactly_once.py` reads what a loader writes in transactions, every fifth of which is aborted, and
-writes the late departures with oncelog's sink. It dies at the same seven moments of a micro-batch. At the end every
-row is compared with the CSV of the flights.
+writes the late departures with oncelog's sink. It dies at the same seven moments of a micro-batch, and a few times a
+minute the server stands still for two seconds. At the end every row is compared with the CSV of the flights.
 
     python examples/demonstrations/flights_in_a_bucket.py        # or: make run-bucket
 
@@ -23,6 +23,7 @@ from rich.console import Console
 from flights import command, data, experiment, truth, verdict
 from flights.folders import Folders
 from flights.kills import KILLS, Kill
+from flights.pauses import standing_still
 from flights.progress import Progress
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.s3_server import running_server
@@ -35,7 +36,8 @@ def moment(kill: Kill) -> str:
     return CrashPoint.ROUND_APPEND if kill.oncelog is CrashPoint.ROUND_APPENDED else kill.oncelog
 
 
-PIPELINE = replace(experiment.ONCELOG, name="bucket", moment=moment)
+PIPELINE = replace(experiment.ONCELOG, name="bucket", moment=moment, batches_between_kills=1)
+"""A batch takes longer there. The one that shows that the query is back is enough to find it at work."""
 
 
 async def main(console: Console) -> int:
@@ -50,6 +52,7 @@ async def main(console: Console) -> int:
             with (
                 progress.phase(f"A pipeline on a bucket, killed {len(KILLS)} times"),
                 progress.lane(PIPELINE.name, flights.num_rows, expected.num_rows) as lane,
+                standing_still(server),
             ):
                 story = await experiment.run(PIPELINE, folders, lane)
             return verdict.tell(console, progress, story, folders, expected)

@@ -6,6 +6,7 @@ What happens            data       336,776 real flights, as records
                         query      into the topic `delayed`, exactly once, and
                         peer       into a folder of parquet files, as people do it today
                         kills      when the process of the query is killed
+                        pauses     when a server stands still
 What is seen of it      reading    what another program sees of either output
                         watcher    looks at the output again and again, and at the log once a second
                         story      what is remembered of a run

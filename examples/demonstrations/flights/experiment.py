@@ -18,10 +18,6 @@ from flights.reading import FolderReader, OutputReader, TopicReader
 from flights.steps import Steps
 from flights.story import KillStory, Story
 
-BATCHES_BETWEEN_KILLS = 2
-"""A restarted query writes so many before it may be killed again, so that every kill finds it at work."""
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One of the two pipelines.
@@ -31,12 +27,15 @@ class Pipeline:
         module: the program of its query.
         moment: where a kill hits that program.
         reader: of its output.
+        batches_between_kills: a restarted query writes so many before it may be killed again, so that every kill finds
+            it at work.
     """
 
     name: str
     module: str
     moment: Callable[[Kill], str]
     reader: Callable[[Folders], OutputReader]
+    batches_between_kills: int = 2
 
 
 ONCELOG = Pipeline("oncelog", "flights.query", lambda kill: kill.oncelog, TopicReader)
@@ -69,7 +68,7 @@ class _Experiment:
     async def run(self) -> Story:
         loading = self._steps.start_loader()
         running = self._start_query(1, KILLS[0])
-        await self._steps.batches(running, -1, BATCHES_BETWEEN_KILLS)
+        await self._steps.batches(running, -1, self._pipeline.batches_between_kills)
         kills = []
         for attempt, (kill, next_kill) in enumerate(zip(KILLS, (*KILLS[1:], None), strict=True), start=1):
             killed_s, batch = await self._kill(running, attempt, kill)
@@ -80,7 +79,7 @@ class _Experiment:
             kills.append(KillStory(kill.moment, killed_s, batch, ready_s - killed_s, recovered_s - killed_s))
             self._steps.lane.tells_kill(kills[-1])
             if next_kill:
-                await self._steps.batches(running, seen, BATCHES_BETWEEN_KILLS)
+                await self._steps.batches(running, seen, self._pipeline.batches_between_kills)
         await self._steps.catch_up(loading, running)
         return self._steps.story(kills)
 

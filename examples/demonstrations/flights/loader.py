@@ -33,7 +33,7 @@ SLOWED_ROWS = 60_000
 """With fewer left, the rate falls with the square of what is left: the fewer there are, the longer they last."""
 
 TRANSACTION_S = 0.25
-IN_A_BUCKET_S = 1.0
+IN_A_BUCKET_S = 2.0
 """How long transactions take there: every file costs requests, so there are fewer and larger ones."""
 
 HURRIED_ROWS = 20_000

@@ -1,4 +1,7 @@
-"""The reader beside the query: looks at the output many times a second, and once a second at how far the query is."""
+"""The reader beside the query: looks at the output many times a second, and once a second at how far the query is.
+
+In a bucket each look costs requests, so there it looks less often.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from oncelog.errors import RetriableError
 
 LOOK_PAUSE_S = 0.05
 SAMPLE_PAUSE_S = 1.0
+LOOK_PAUSE_IN_A_BUCKET_S = 0.25
+SAMPLE_PAUSE_IN_A_BUCKET_S = 5.0
 
 
 class Watcher:
@@ -30,6 +35,8 @@ class Watcher:
         self._log = folders.open_log()
         self._reader = reader
         self._started_s = started_s
+        self._look_pause_s = LOOK_PAUSE_IN_A_BUCKET_S if folders.bucket else LOOK_PAUSE_S
+        self._sample_pause_s = SAMPLE_PAUSE_IN_A_BUCKET_S if folders.bucket else SAMPLE_PAUSE_S
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher")
         self.sightings = Sightings()
@@ -48,11 +55,11 @@ class Watcher:
     def _run(self) -> None:
         next_sample_s = 0.0
         try:
-            while not self._is_over.wait(LOOK_PAUSE_S):
+            while not self._is_over.wait(self._look_pause_s):
                 with suppress(RetriableError):  # the next look shows what this one did not
                     self._look()
                 if self.now_s() >= next_sample_s:
-                    next_sample_s = self.now_s() + SAMPLE_PAUSE_S
+                    next_sample_s = self.now_s() + self._sample_pause_s
                     with suppress(RetriableError):  # a second without a sample
                         self.samples.append(self._sample())
         except Exception as problem:  # noqa: BLE001 - the thread that waits raises it
