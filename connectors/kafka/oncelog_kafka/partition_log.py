@@ -42,6 +42,8 @@ APPENDED_WITHIN_MS: Final = 15_000
 older when it arrives. Whoever hears that its outcome is unknown checks again."""
 
 _NOT_READ = "the command log could not be read"
+_NOT_TAKEN = "the command log takes no entry"
+_COMPACTED = f"{_NOT_TAKEN}, because others had its topic compacted: set cleanup.policy to delete with kafka-configs.sh"
 
 T = TypeVar("T")
 
@@ -75,6 +77,12 @@ class PartitionLog:
                 after = found.entries[-1].position
             if after + 1 >= found.high_watermark:
                 return entries
+            if not found.entries:
+                raise CorruptDataError(
+                    "entries are gone from the middle of the command log's topic: was it compacted for a while?",
+                    topic=self._topic,
+                    offset=after + 1,
+                )
 
     def append(self, after: int, body: bytes) -> Sequence[Entry] | None:
         sent = 0
@@ -95,7 +103,8 @@ class PartitionLog:
         if answer == "INCONSISTENT_TOPIC_ID":
             raise self._created_again()
         if isinstance(answer, str):
-            refused = refusal(answer, "the command log takes no entry", topic=self._topic)
+            is_compacted = answer == "INVALID_RECORD"  # a compacted topic takes nothing without a key
+            refused = refusal(answer, _COMPACTED if is_compacted else _NOT_TAKEN, topic=self._topic)
             if sent > 1:
                 raise OutcomeUnknownError(
                     "the Kafka brokers refuse an entry of the command log that was sent before without an answer: "

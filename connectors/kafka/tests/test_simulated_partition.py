@@ -29,6 +29,7 @@ class Partition:
         is_asked_by_id: as brokers of Kafka 4.1 and later are; older ones are asked for a topic's name.
         time_ms: of the appends, as the leader tells it.
         fetches: so far.
+        compacted: offsets whose records are gone.
         trimmed_behind: the partition is trimmed up to here once the first page of a read was given out.
     """
 
@@ -39,6 +40,7 @@ class Partition:
         self.fetches = 0
         self.bodies: list[bytes] = []
         self.first = 0
+        self.compacted: frozenset[int] = frozenset()
         self.answers: deque[str] = deque()
         self.trimmed_behind = 0
 
@@ -46,7 +48,8 @@ class Partition:
         self.fetches += 1
         if not self.first <= offset <= len(self.bodies):
             return "OFFSET_OUT_OF_RANGE"
-        found = [Entry(at, 0, self.bodies[at]) for at in range(offset, len(self.bodies))][:2]
+        left = [at for at in range(offset, len(self.bodies)) if at not in self.compacted]
+        found = [Entry(at, 0, self.bodies[at]) for at in left[:2]]
         self.first = max(self.first, self.trimmed_behind)
         return Fetched(self.topic_id, found, len(self.bodies))
 
@@ -186,6 +189,20 @@ def test_another_topic_of_the_name_is_refused_however_long_it_is(partition: Part
 
     with pytest.raises(CorruptDataError, match="created again"):
         client.children("/")
+
+
+@pytest.mark.parametrize("gone", [{0}, {1}, {0, 1, 2}])
+def test_a_topic_that_was_compacted_is_no_ledger_though_its_start_is_where_it_was(
+    partition: Partition, gone: set[int]
+) -> None:
+    client = partition.opened()
+    for name in ("a", "b", "c"):
+        client.multi([Create(f"/{name}")])
+    partition.compacted = frozenset(gone)
+
+    with pytest.raises(CorruptDataError, match=r"compacted for a while|not the one that its writers read"):
+        partition.opened()
+    assert client.children("/") == ["a", "b", "c"]
 
 
 def test_a_topic_that_lost_its_newest_entries_is_refused_by_whoever_read_them(partition: Partition) -> None:

@@ -18,6 +18,7 @@ from flights.reading import FolderReader, OutputReader, TopicReader
 from flights.steps import Steps
 from flights.story import KillStory, Story
 
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One of the two pipelines.

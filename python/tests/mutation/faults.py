@@ -1829,6 +1829,13 @@ COMMAND_LOG = [
         ("unit/znodes/test_replica.py",),
     ),
     Fault(
+        "a part of a snapshot that holds entries which are not there is taken",
+        "znodes/replicated/replica.py",
+        "            if found.position > self.position:\n",
+        "            if False:\n",
+        ("unit/znodes/test_replica.py",),
+    ),
+    Fault(
         "the checksum of the log does not go on from entry to entry",
         "znodes/replicated/replica.py",
         'crc32(b"%d" % entry.position, self.chain)',

@@ -86,6 +86,8 @@ class Replica:
         self.time_ms = max(self.time_ms, entry.time_ms)
         self.unsaved += 1
         if isinstance(found, Part):
+            if found.position > self.position:
+                raise _another_log(entry.position, found.position)
             self._count(found)
         else:
             self._compare(found, entry.position)
@@ -133,8 +135,12 @@ class Replica:
                 break  # the sender read an entry that is not here
         else:
             return  # longer ago than is kept
-        raise CorruptDataError(
-            "the command log is not the one that its writers read: entries were lost or changed, or are of another log",
-            position=position,
-            compared_at=batch.seen,
-        )
+        raise _another_log(position, batch.seen)
+
+
+def _another_log(position: int, compared_at: int) -> CorruptDataError:
+    return CorruptDataError(
+        "the command log is not the one that its writers read: entries were lost or changed, or are of another log",
+        position=position,
+        compared_at=compared_at,
+    )

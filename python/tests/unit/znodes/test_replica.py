@@ -155,6 +155,17 @@ def test_a_log_that_is_not_the_one_its_writers_read_is_refused(log: MemoryLog, w
         load(log)
 
 
+def test_a_log_of_which_only_the_end_of_a_snapshot_is_left_is_no_empty_one(log: MemoryLog, writer: Writer) -> None:
+    """So compaction leaves it: it takes all entries out that have no key, and the start of the topic stays."""
+    for ops in HISTORY:
+        writer.write(ops)
+    writer.save(load(log))
+    log.entries = log.entries[-1:]
+
+    with pytest.raises(CorruptDataError, match="not the one that its writers read"):
+        load(log)
+
+
 def test_a_change_is_noticed_though_what_was_changed_is_never_compared_itself(log: MemoryLog, writer: Writer) -> None:
     writer.write(HISTORY[0])
     writer.save(load(log), torn=True)
