@@ -536,6 +536,24 @@ def test_an_object_that_somebody_removed_is_named(log: Callable[[], ObjectLog], 
     assert refused.value.fields["missing"] == SECOND
 
 
+@pytest.mark.parametrize("expired", [4, 8, 10])
+def test_what_a_lifecycle_rule_expires_is_an_error_to_who_opens_the_log_and_nothing_to_who_has_read_it(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, time: FakeTime, expired: int
+) -> None:
+    """It removes what is old, the floor included, and what is new stays."""
+    one = filled(log())
+    one.trim(3)
+    bucket.delete(sorted(bucket.objects)[:expired])
+    bucket.delete([name for name in bucket.objects if name.startswith("floors/")])
+
+    time.sleep_ms(LONG_MS)
+    assert one.read(9) == []
+    one.append(9, b"10")
+    with pytest.raises(CorruptDataError, match="lifecycle rule") as refused:
+        log().read(log().start())
+    assert refused.value.fields["missing"] == FIRST
+
+
 def test_an_object_that_is_too_short_is_named(log: Callable[[], ObjectLog], bucket: MemoryBucket) -> None:
     bucket.put_new(FIRST, b"short")
 

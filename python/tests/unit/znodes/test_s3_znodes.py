@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ import pytest
 import oncelog
 from oncelog import limits, metadata
 from oncelog.buckets import ObjectPlace
-from oncelog.errors import InvalidOptionError, StoreAccessError, StoreUnavailableError, UsageError
+from oncelog.errors import CorruptDataError, InvalidOptionError, StoreAccessError, StoreUnavailableError, UsageError
 from oncelog.ports import Create, Timing, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
@@ -31,8 +32,10 @@ from oncelog.testing.znode_store_contract import (
     ZnodeStoreContract,
 )
 from oncelog.znodes.clock import wall_ms
+from oncelog.znodes.replicated import command, objects
 from oncelog.znodes.replicated import s3 as s3_znodes
-from oncelog.znodes.replicated.objects import probe
+from oncelog.znodes.replicated.objects import entry_name, probe
+from oncelog.znodes.replicated.port import BEGINNING
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.schemes import Place
 from tests.support.docs.blocks import ROOT
@@ -237,6 +240,86 @@ def test_the_time_of_znodes_is_the_servers(store: ZnodeStore, monkeypatch: pytes
     found = store.get("/a")
     assert found is not None
     assert abs(found.stat.mtime_ms - wall_ms()) < 5_000
+
+
+# Versions, and what somebody removes ---------------------------------------------------------------------------------
+
+
+class VersionedPlace:
+    """A place in a bucket that keeps versions, and what somebody does there who looks after the bucket."""
+
+    def __init__(self, server: S3Server | s3_server.S3Server) -> None:
+        self.url = server.url().replace(f"s3://{BUCKET}/", "s3://versioned/")
+        self.bucket = s3_znodes.S3Bucket(ObjectPlace.parse(self.url))
+        self._client, self._prefix = self.bucket._client, self.bucket._prefix
+        with suppress(self._client.exceptions.BucketAlreadyOwnedByYou):
+            self._client.create_bucket(Bucket="versioned")
+        self._client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
+
+    def open(self) -> AbstractContextManager[ReplicatedZnodeStore]:
+        return closing(ReplicatedZnodeStore(partial(s3_znodes.opened, self.url), saved_every=5))
+
+    def hide(self, name: str) -> None:
+        """Remove an object, as a lifecycle rule does: a marker hides it."""
+        self._client.delete_object(Bucket="versioned", Key=self._prefix + name)
+
+    def hidden(self) -> dict[str, str]:
+        """The versions of the markers, by the names of the objects that they hide."""
+        found = self._client.list_object_versions(Bucket="versioned", Prefix=self._prefix)
+        markers = [one for one in found.get("DeleteMarkers", ()) if one["IsLatest"]]
+        return {one["Key"].removeprefix(self._prefix): one["VersionId"] for one in markers}
+
+    def bring_back(self, name: str) -> None:
+        """Remove the marker that hides an object."""
+        self._client.delete_object(Bucket="versioned", Key=self._prefix + name, VersionId=self.hidden()[name])
+
+
+@pytest.fixture
+def versioned(s3: S3Server) -> Iterator[VersionedPlace]:
+    place = VersionedPlace(s3)
+    with closing(place.bucket):
+        yield place
+
+
+def test_in_a_bucket_that_keeps_versions_what_was_trimmed_stays_so_though_it_comes_back(
+    versioned: VersionedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "REMOVED_AFTER_MS", 0)
+    probe(versioned.bucket)
+    with versioned.open() as store:
+        for number in range(15):
+            store.multi([Create(f"/{number:02}")])
+        assert {entry_name(0), entry_name(1)} <= versioned.hidden().keys()
+        versioned.bring_back(entry_name(1))
+
+        entry = command.Batch("zombie", 1, BEGINNING, 0, [[Create("/zombie")]])
+        with closing(s3_znodes.opened(versioned.url)) as log:  # the place of the first entry is free
+            log.append(BEGINNING, command.encode(entry))
+        with versioned.open() as another:
+            assert another.children("/") == [*(f"{number:02}" for number in range(15)), "zombie"]
+        assert store.children("/")[-1] == "zombie"
+
+
+def test_an_entry_that_is_hidden_is_an_error_until_it_is_brought_back(versioned: VersionedPlace) -> None:
+    with versioned.open() as store:
+        store.multi([Create("/a")])
+        versioned.hide(entry_name(0))
+        store.multi([Create("/b")])
+        with pytest.raises(CorruptDataError, match="lifecycle rule") as refused:
+            versioned.open()
+        assert refused.value.fields["missing"] == entry_name(0)
+
+        versioned.bring_back(entry_name(0))
+        with versioned.open() as another:
+            assert another.children("/") == ["a", "b"]
+
+
+@pytest.mark.walk("znodes in a bucket")
+def test_versions_are_the_same_on_seaweedfs(seaweedfs: s3_server.S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, trimmed = VersionedPlace(seaweedfs), VersionedPlace(seaweedfs)
+    with closing(hidden.bucket), closing(trimmed.bucket):
+        test_an_entry_that_is_hidden_is_an_error_until_it_is_brought_back(hidden)
+        test_in_a_bucket_that_keeps_versions_what_was_trimmed_stays_so_though_it_comes_back(trimmed, monkeypatch)
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------
