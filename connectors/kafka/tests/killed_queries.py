@@ -79,6 +79,11 @@ class World:
     def has_group(self) -> bool:
         return "groupId" in self.sink
 
+    @property
+    def moves(self) -> int:
+        """How often the query went on on another host."""
+        return 0 if "znodes" in self.sink else self._lives - 1
+
     def write(self, count: int = ROWS, kinds: Sequence[str] = ("", "")) -> None:
         """One more batch; its values begin with the kind of their partition."""
         texts = [f"{kinds[at % 2]}{len(self.written) + at:05d}" for at in range(count)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,9 @@ WALKS = [
 ]
 """Doors, sources, brokers, and ledgers."""
 
+MOVES = 50
+"""Of a long walk from host to host."""
+
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
     assert f"; {len(PASSED)} of Kafka's, by both ways to write |" in guarantees()
@@ -96,6 +100,21 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: Wor
             assert set(world.written[:-ROWS]) <= set(visible) <= set(world.written), point
     world.live(None)
     world.recover()
+    world.end()
+    world.check_nothing_is_left_open()
+
+
+@pytest.mark.walk("a driver moves from host to host")
+@pytest.mark.parametrize(("door", "source", "more"), [("foreachBatch", "topic", TOPIC)])
+def test_a_query_that_goes_on_on_fifty_other_hosts_leaves_exactly_one_copy(world: World) -> None:
+    world.write()
+    for point in cycle(PASSED):
+        world.die(point)
+        if world.moves >= MOVES - 1:
+            break
+    world.live(None)
+    world.recover()
+    assert world.moves >= MOVES
     world.end()
     world.check_nothing_is_left_open()
 
