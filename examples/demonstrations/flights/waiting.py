@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from flights.processes import Program, ProgramFailedError
 
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 PAUSE_S = 0.05
 
 
@@ -24,7 +24,7 @@ async def until(
 
     Args:
         is_done: whether it is.
-        what: it is, for the error: "did not ... within 180 s".
+        what: it is, for the error: "did not ... within 600 s".
         busy: programs that work on it, so that none of them may end before.
         meanwhile: called with each look.
         pause_s: between two looks.
