@@ -45,15 +45,15 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
         ),
         Finding(
             "commit latency, one process, p50 / p99",
-            f"{_percentile(alone[1], 50):.1f} / {_percentile(alone[1], 99):.1f} ms",
+            f"{percentile(alone[1], 50):.1f} / {percentile(alone[1], 99):.1f} ms",
             f"{1000 / bare:.1f} ms a bare round",
-            _percentile(alone[1], 50) * bare / 1000,
+            percentile(alone[1], 50) * bare / 1000,
         ),
         Finding(
             "commit latency, eight processes, p50 / p99",
-            f"{_percentile(_all(eight), 50):.1f} / {_percentile(_all(eight), 99):.1f} ms",
+            f"{percentile(_all(eight), 50):.1f} / {percentile(_all(eight), 99):.1f} ms",
             f"{1000 / bare:.1f} ms a bare round",
-            _percentile(_all(eight), 50) * bare / 1000,
+            percentile(_all(eight), 50) * bare / 1000,
         ),
     ]
 
@@ -135,5 +135,6 @@ def _all(results: list[Result]) -> list[float]:
     return [latency for _, latencies in results for latency in latencies]
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
+    """The value below which so many percent of them are."""
     return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Annotated, NoReturn, Self, TypeVar
 
+from oncelog import limits
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
 from oncelog.clients.consumer_group import ConsumerGroup
 from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
-from oncelog.clients.upkeep import Upkeep
+from oncelog.clients.upkeep import SWEEP_PAUSE_MS, Upkeep
 from oncelog.coordinator import groups
 from oncelog.errors import (
     IllegalStateTransitionError,
@@ -40,9 +41,6 @@ from oncelog.types import (
 )
 
 T = TypeVar("T")
-
-POLL_PAUSE_MS = 20
-"""Pause between two plans while a poll waits."""
 
 _OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
 """Older names of these settings, which some Kafka clients still accept."""
@@ -170,40 +168,45 @@ class Consumer(Guided):
         self._check_assigned()
         check_number("max_records", max_records, least=1)
         deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
-        while True:
-            if all(not assignment.planned for assignment in self._active()):
-                self._plan()
-            before = [(assignment, assignment.position) for assignment in self._active()]
-            try:
-                found = as_asked(self._fetcher.take(self._active(), max_records))
-                remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
-                if found or remaining_ms <= 0:
-                    return found
-            except BaseException:  # Ctrl-C, too: a commit must not skip records that the caller never got
-                for assignment, position in before:
-                    if assignment.position != position:
-                        assignment.seek(position)
-                raise
-            self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
+        with self._store.watch() as watch:
+            while True:
+                seen = None if any(assignment.planned for assignment in self._active()) else self._plan()
+                before = [(assignment, assignment.position) for assignment in self._active()]
+                try:
+                    found = as_asked(self._fetcher.take(self._active(), max_records))
+                    remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
+                    if found or remaining_ms <= 0:
+                        return found
+                except BaseException:  # Ctrl-C, too: a commit must not skip records that the caller never got
+                    for assignment, position in before:
+                        if assignment.position != position:
+                            assignment.seek(position)
+                    raise
+                if seen is None:
+                    self._services.clock.sleep_ms(min(limits.LOOK_MS, remaining_ms))
+                else:
+                    watch.wait(snapshot.awaited(seen), min(SWEEP_PAUSE_MS, remaining_ms))
 
     def _active(self) -> list[Assignment]:
         return [assignment for assignment in self._assigned.values() if not assignment.is_paused]
 
-    def _plan(self) -> None:
+    def _plan(self) -> LogSnapshot | None:
+        """Plan all that is not paused; returns what the plan is of, or None if there is none yet."""
         active = self._active()
         for assignment in active:
             assignment.pass_planned_end()
         self._find_positions(self._assigned.values())
         if not active:
-            return
+            return None
         try:
             seen = snapshot.take(self._store, [assignment.partition for assignment in active])
         except PlanOvertakenError:
-            return  # keep what was known; the next plan sees more
+            return None  # keep what was known; the next plan sees more
         if self._reset_beyond(active, seen):
-            return
+            return None
         self._fetcher.plan(active, seen)
         self._upkeep.after_planning(seen)
+        return seen
 
     def _reset_beyond(self, assignments: Iterable[Assignment], seen: LogSnapshot) -> bool:
         """Reset positions above the log end (the log is an older copy) by `auto_offset_reset`, as Kafka does."""

@@ -112,6 +112,34 @@ def test_poll_waits_until_a_record_comes_or_its_time_is_over(world: LogWorld) ->
         assert world.time.durations_ms - began_ms == 500
 
 
+def test_poll_plans_again_only_when_something_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not every 20 ms, but for the time-outs of others; a transaction that others keep open makes no difference."""
+    with oncelog.open(tmp_path / "log") as log:
+        log.create_topic(TOPIC)
+        write_open(started(log, "open"), b"a")
+        with from_start(log, tp()) as consumer:
+            consumer.poll()
+            plans = counted(monkeypatch, snapshot, "take")
+            assert consumer.poll(timeout_ms=400) == []
+
+    assert len(plans) <= 4  # three, and one more if the settler was due
+
+
+def test_poll_returns_what_another_process_commits_while_it_waits(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log") as log, oncelog.open(tmp_path / "log") as other:
+        log.create_topic(TOPIC)
+        producer = started(other)
+        with from_start(log, tp()) as consumer:
+            consumer.poll()
+            write_open(producer, b"a")
+            committer = threading.Timer(0.1, producer.commit_transaction)
+            committer.start()
+            assert values(consumer.poll(timeout_ms=60_000)) == [b"a"]
+            committer.join()
+
+
 def test_a_paused_partition_is_left_alone_until_it_is_resumed(log: Log) -> None:
     producer = started(log)
     write_committed(producer, b"a", number=0)
