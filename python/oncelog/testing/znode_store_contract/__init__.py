@@ -26,7 +26,10 @@ with extras("testing", part="oncelog.testing.znode_store_contract"):
 
 # Must come before the imports, so that a failed assert shows both of its sides.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("concurrency", "conflicts", "histories", "multis", "steps", "watches", "worlds"))
+    *(
+        f"{__name__}.{part}"
+        for part in ("concurrency", "conflicts", "histories", "multis", "steps", "watches", "worlds")
+    )
 )
 
 from oncelog.testing.znode_store_contract.concurrency import (  # noqa: E402
