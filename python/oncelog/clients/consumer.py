@@ -84,6 +84,7 @@ class Consumer(Guided):
         self._index_files = services.new_index_files()
         self._fetcher = Fetcher(services, self._index_files, isolation_level)
         self._upkeep = Upkeep(services)
+        self._not_kept_up: LogSnapshot | None = None
         self._group_id = group_id
         self._group = None if group_id is None else ConsumerGroup(services, group_id, self._upkeep)
         self._is_closed = False
@@ -174,6 +175,8 @@ class Consumer(Guided):
                 before = [(assignment, assignment.position) for assignment in self._active()]
                 try:
                     found = as_asked(self._fetcher.take(self._active(), max_records))
+                    if not found:
+                        self._keep_up()
                     remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
                     if found or remaining_ms <= 0:
                         return found
@@ -192,6 +195,7 @@ class Consumer(Guided):
 
     def _plan(self) -> LogSnapshot | None:
         """Plan all that is not paused; returns what the plan is of, or None if there is none yet."""
+        self._keep_up()
         active = self._active()
         for assignment in active:
             assignment.pass_planned_end()
@@ -205,8 +209,14 @@ class Consumer(Guided):
         if self._reset_beyond(active, seen):
             return None
         self._fetcher.plan(active, seen)
-        self._upkeep.after_planning(seen)
+        self._not_kept_up = seen
         return seen
+
+    def _keep_up(self) -> None:
+        """The upkeep after the last plan: while there is nothing to return, so that no record waits for it."""
+        seen, self._not_kept_up = self._not_kept_up, None
+        if seen is not None:
+            self._upkeep.after_planning(seen)
 
     def _reset_beyond(self, assignments: Iterable[Assignment], seen: LogSnapshot) -> bool:
         """Reset positions above the log end (the log is an older copy) by `auto_offset_reset`, as Kafka does."""
