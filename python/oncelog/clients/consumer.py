@@ -42,9 +42,6 @@ from oncelog.types import (
 
 T = TypeVar("T")
 
-_OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
-"""Older names of these settings, which some Kafka clients still accept."""
-
 
 class Consumer(Guided):
     """Reads records. With read_committed, it only reads committed transactions, up to the last stable offset.
@@ -69,11 +66,7 @@ class Consumer(Guided):
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> None:
-        reset = auto_offset_reset.lower()
-        if reset not in ("earliest", "latest", "none"):
-            near = {"did_you_mean": _OLD_NAMES[reset]} if reset in _OLD_NAMES else {}
-            message = "auto_offset_reset must be earliest, latest or none"
-            raise UsageError(message, auto_offset_reset=auto_offset_reset, **near)
+        reset = offset_lookup.check_reset(auto_offset_reset)
         if group_id is not None:
             check_name("group id", group_id)
         self._services = services
