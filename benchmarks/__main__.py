@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import oncelog.spark
 from benchmarks import (
     appends,
+    latency,
     memory,
     on_zookeeper,
     planning,
@@ -32,6 +33,7 @@ from benchmarks.report import Finding, Section
 
 PLAIN: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "transactions": ("Small transactions", transactions.EXPLANATION, transactions.run),
+    "latency": ("From a commit to a reader", latency.EXPLANATION, latency.run),
     "appends": ("Large appends", appends.EXPLANATION, appends.run),
     "planning": ("Planning behind a long history", planning.EXPLANATION, planning.run),
     "round-trips": ("Round trips of a micro-batch", round_trips.EXPLANATION, round_trips.run),

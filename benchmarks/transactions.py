@@ -14,7 +14,7 @@ from benchmarks.report import Finding, at_least, per_second
 
 EXPLANATION = """\
 A transaction begins, sends one batch of ten 100-byte records, and commits. The peer is a bare loop of the writes that
-such a transaction waits for: write and fsync one file, fsync its folder, and make three SQLite commits with
+such a transaction waits for: write and fsync one file, fsync its folder, and make one SQLite commit with
 synchronous=FULL. In the runs of eight processes, each process writes to its own partition, and the bare loop is still
 that of one process."""
 
@@ -32,7 +32,7 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
     rates = [rate for rate, _ in eight]
     total = sum(rates)
     return [
-        at_least("transactions, one process", per_second(alone[0], 1), per_second(bare, 1), alone[0] / bare, 0.35),
+        at_least("transactions, one process", per_second(alone[0], 1), per_second(bare, 1), alone[0] / bare, 0.5),
         at_least(
             "transactions, eight processes together", per_second(total, 1), per_second(bare, 1), total / bare, 0.5
         ),
@@ -45,15 +45,15 @@ def run(folder: Path, *, quick: bool) -> list[Finding]:
         ),
         Finding(
             "commit latency, one process, p50 / p99",
-            f"{_percentile(alone[1], 50):.1f} / {_percentile(alone[1], 99):.1f} ms",
+            f"{percentile(alone[1], 50):.1f} / {percentile(alone[1], 99):.1f} ms",
             f"{1000 / bare:.1f} ms a bare round",
-            _percentile(alone[1], 50) * bare / 1000,
+            percentile(alone[1], 50) * bare / 1000,
         ),
         Finding(
             "commit latency, eight processes, p50 / p99",
-            f"{_percentile(_all(eight), 50):.1f} / {_percentile(_all(eight), 99):.1f} ms",
+            f"{percentile(_all(eight), 50):.1f} / {percentile(_all(eight), 99):.1f} ms",
             f"{1000 / bare:.1f} ms a bare round",
-            _percentile(_all(eight), 50) * bare / 1000,
+            percentile(_all(eight), 50) * bare / 1000,
         ),
     ]
 
@@ -68,11 +68,10 @@ def _bare_loop(folder: Path, seconds: float) -> float:
     count, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         write_durably(folder / f"{count}.bin")
-        for key in range(3):
-            database.execute("BEGIN IMMEDIATE")
-            # Other bytes each time: SQLite writes nothing where nothing changes.
-            database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (str(key), f"{count:0200}"))
-            database.execute("COMMIT")
+        database.execute("BEGIN IMMEDIATE")
+        # Other bytes each time: SQLite writes nothing where nothing changes.
+        database.execute("INSERT OR REPLACE INTO t VALUES ('k', ?)", (f"{count:0200}",))
+        database.execute("COMMIT")
         count += 1
     database.close()
     return count / seconds
@@ -135,5 +134,6 @@ def _all(results: list[Result]) -> list[float]:
     return [latency for _, latencies in results for latency in latencies]
 
 
-def _percentile(values: list[float], percent: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
+    """The value below which so many percent of them are."""
     return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]

@@ -58,6 +58,14 @@ POSTGRES_TIMEOUT_MS = 15_000
 POSTGRES_STALL_MS = 5_000
 """A process that stands still while it writes keeps all other writers waiting so long, far below their time-outs."""
 
+LOOK_MS = 20
+"""How often a process that waits for others looks at the znode store if it hears of no change: half of it is a tenth of
+the time in which people notice a delay."""
+
+BUSY_PAUSE_MS = 1
+"""How long a process that waits for some znodes leaves the store alone after others were changed: a log that is busy
+elsewhere costs it a thousand looks per second at most."""
+
 WAL_KEEP_BYTES = 16 * 1024 * 1024
 """The embedded store's write-ahead log is cut to this size after a long snapshot made it grow."""
 

@@ -159,12 +159,24 @@ class ZnodeView(ZnodeReader, Protocol):
         """Delete a znode without children."""
 
 
+class Watch(Protocol):
+    """Waits until others change znodes. For one thread."""
+
+    def wait(self, paths: Iterable[str], timeout_ms: int) -> None:
+        """Return once one of these znodes may have changed since the last call returned, or when the time is up.
+
+        Read the znodes after each call, and wait for those that were read. The first call returns at once, or soon: it
+        says from when on changes count. Any call may return early. If a change is not heard of, it returns within
+        limits.LOOK_MS of the change nevertheless.
+        """
+
+
 @runtime_checkable
 class ZnodeStore(ZnodeReader, Protocol):
     """A ZooKeeper-like store. Safe to use from many processes; a forked child opens its own connection lazily.
 
     A backend implements everything except `transact`, which the base class `znodes.transact.Transacting` has. That one
-    has `recent` and `joins_steps` for backends whose requests are cheap, too.
+    has `recent` and `joins_steps` for backends whose requests are cheap, and `watch` for those that hear of no changes.
     """
 
     @property
@@ -215,6 +227,9 @@ class ZnodeStore(ZnodeReader, Protocol):
             TransactConflictError: there were conflicts until the deadline.
             OutcomeUnknownError: run the same step again.
         """
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """For who waits for others: hears of their changes if the backend can, and else looks every now and then."""
 
     def sync(self) -> None:
         """Make later reads of this process see every write that was acknowledged before the call."""

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Annotated, NoReturn, Self, TypeVar
 
+from oncelog import limits
 from oncelog.arguments import check_name, check_number
 from oncelog.clients import offset_lookup
 from oncelog.clients.consumer_group import ConsumerGroup
 from oncelog.clients.fetcher import Assignment, ConsumerBatch, Fetcher, Records, records_of
 from oncelog.clients.services import LogServices
-from oncelog.clients.upkeep import Upkeep
+from oncelog.clients.upkeep import SWEEP_PAUSE_MS, Upkeep
 from oncelog.coordinator import groups
 from oncelog.errors import (
     IllegalStateTransitionError,
@@ -40,12 +41,6 @@ from oncelog.types import (
 )
 
 T = TypeVar("T")
-
-POLL_PAUSE_MS = 20
-"""Pause between two plans while a poll waits."""
-
-_OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
-"""Older names of these settings, which some Kafka clients still accept."""
 
 
 class Consumer(Guided):
@@ -71,11 +66,7 @@ class Consumer(Guided):
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
         auto_offset_reset: str = "latest",
     ) -> None:
-        reset = auto_offset_reset.lower()
-        if reset not in ("earliest", "latest", "none"):
-            near = {"did_you_mean": _OLD_NAMES[reset]} if reset in _OLD_NAMES else {}
-            message = "auto_offset_reset must be earliest, latest or none"
-            raise UsageError(message, auto_offset_reset=auto_offset_reset, **near)
+        reset = offset_lookup.check_reset(auto_offset_reset)
         if group_id is not None:
             check_name("group id", group_id)
         self._services = services
@@ -86,6 +77,7 @@ class Consumer(Guided):
         self._index_files = services.new_index_files()
         self._fetcher = Fetcher(services, self._index_files, isolation_level)
         self._upkeep = Upkeep(services)
+        self._not_kept_up: LogSnapshot | None = None
         self._group_id = group_id
         self._group = None if group_id is None else ConsumerGroup(services, group_id, self._upkeep)
         self._is_closed = False
@@ -170,40 +162,54 @@ class Consumer(Guided):
         self._check_assigned()
         check_number("max_records", max_records, least=1)
         deadline_ms = self._services.clock.monotonic_ms() + check_number("timeout_ms", timeout_ms)
-        while True:
-            if all(not assignment.planned for assignment in self._active()):
-                self._plan()
-            before = [(assignment, assignment.position) for assignment in self._active()]
-            try:
-                found = as_asked(self._fetcher.take(self._active(), max_records))
-                remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
-                if found or remaining_ms <= 0:
-                    return found
-            except BaseException:  # Ctrl-C, too: a commit must not skip records that the caller never got
-                for assignment, position in before:
-                    if assignment.position != position:
-                        assignment.seek(position)
-                raise
-            self._services.clock.sleep_ms(min(POLL_PAUSE_MS, remaining_ms))
+        with self._store.watch() as watch:
+            while True:
+                seen = None if any(assignment.planned for assignment in self._active()) else self._plan()
+                before = [(assignment, assignment.position) for assignment in self._active()]
+                try:
+                    found = as_asked(self._fetcher.take(self._active(), max_records))
+                    if not found:
+                        self._keep_up()
+                    remaining_ms = deadline_ms - self._services.clock.monotonic_ms()
+                    if found or remaining_ms <= 0:
+                        return found
+                except BaseException:  # Ctrl-C, too: a commit must not skip records that the caller never got
+                    for assignment, position in before:
+                        if assignment.position != position:
+                            assignment.seek(position)
+                    raise
+                if seen is None:
+                    self._services.clock.sleep_ms(min(limits.LOOK_MS, remaining_ms))
+                else:
+                    watch.wait(snapshot.awaited(seen), min(SWEEP_PAUSE_MS, remaining_ms))
 
     def _active(self) -> list[Assignment]:
         return [assignment for assignment in self._assigned.values() if not assignment.is_paused]
 
-    def _plan(self) -> None:
+    def _plan(self) -> LogSnapshot | None:
+        """Plan all that is not paused; returns what the plan is of, or None if there is none yet."""
+        self._keep_up()
         active = self._active()
         for assignment in active:
             assignment.pass_planned_end()
         self._find_positions(self._assigned.values())
         if not active:
-            return
+            return None
         try:
             seen = snapshot.take(self._store, [assignment.partition for assignment in active])
         except PlanOvertakenError:
-            return  # keep what was known; the next plan sees more
+            return None  # keep what was known; the next plan sees more
         if self._reset_beyond(active, seen):
-            return
+            return None
         self._fetcher.plan(active, seen)
-        self._upkeep.after_planning(seen)
+        self._not_kept_up = seen
+        return seen
+
+    def _keep_up(self) -> None:
+        """The upkeep after the last plan: while there is nothing to return, so that no record waits for it."""
+        seen, self._not_kept_up = self._not_kept_up, None
+        if seen is not None:
+            self._upkeep.after_planning(seen)
 
     def _reset_beyond(self, assignments: Iterable[Assignment], seen: LogSnapshot) -> bool:
         """Reset positions above the log end (the log is an older copy) by `auto_offset_reset`, as Kafka does."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from oncelog.arguments import check_number
 from oncelog.clients.services import LogServices
-from oncelog.errors import OncelogError
+from oncelog.errors import OncelogError, UsageError
 from oncelog.log import partition_reads, retention, snapshot
 from oncelog.log.index_files import IndexFiles
 from oncelog.log.snapshot import LogSnapshot
@@ -17,6 +17,24 @@ from oncelog.types import MAX_LONG, IsolationLevel, TopicIdPartition, TopicParti
 End = Literal["earliest", "latest"]
 OffsetSpec = int | End
 """A place in a partition: its log start, its end at the reader's isolation level, or a timestamp in milliseconds."""
+
+
+_OLD_NAMES = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
+"""Older names of these settings, which some Kafka clients still accept."""
+
+
+def check_reset(auto_offset_reset: str) -> str:
+    """A consumer's setting, in lower case.
+
+    Raises:
+        UsageError: it is not one of earliest, latest and none.
+    """
+    reset = auto_offset_reset.lower()
+    if reset not in ("earliest", "latest", "none"):
+        near = {"did_you_mean": _OLD_NAMES[reset]} if reset in _OLD_NAMES else {}
+        message = "auto_offset_reset must be earliest, latest or none"
+        raise UsageError(message, auto_offset_reset=auto_offset_reset, **near)
+    return reset
 
 
 def earliest(store: ZnodeStore, partition: TopicIdPartition) -> int:

@@ -90,6 +90,15 @@ def take(
     raise PlanOvertakenError("settling overtook this reader on every attempt; try again", partitions=len(wanted))
 
 
+def awaited(seen: LogSnapshot) -> list[str]:
+    """The znodes of which one must change before a plan over the same partitions can show more.
+
+    An append changes its partition, and a decision its owner. An owner that holds nothing back now does so only after
+    one that does is decided.
+    """
+    return [*map(paths.partition, seen.partitions), *sorted(set(seen.plan.blockers.values()))]
+
+
 def take_selected(store: ZnodeStore, select: Select) -> LogSnapshot:
     """Read a plan over the partitions that `select` finds at the same moment, so that it shows whole transactions.
 

@@ -15,7 +15,7 @@ writing, or raises, nobody has compared, so that the step is run again on a snap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -29,10 +29,11 @@ from oncelog.errors import (
     ensure,
 )
 from oncelog.limits import CONFLICT_PAUSE_MAX_MS, TOMBSTONE_MS, TRANSACT_DEADLINE_MS
-from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.ports import ANY_VERSION, Op, Set, Stat, Timing, Watch, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.znodes.clock import both_clocks
 from oncelog.znodes.errors import MultiFailedError, Refusal, StaleStepError
 from oncelog.znodes.view import BufferedView
+from oncelog.znodes.watching import Looks
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -71,6 +72,10 @@ class Transacting:
     def recent(self) -> AbstractContextManager[ZnodeReader] | None:
         """None: only a snapshot will do. See `ports.ZnodeStore.recent`."""
         return None
+
+    def watch(self: ZnodeStore) -> AbstractContextManager[Watch]:
+        """Looks every limits.LOOK_MS; see `ports.ZnodeStore.watch`."""
+        return nullcontext(Looks(self.timing.clock))
 
 
 @contextmanager

@@ -26,7 +26,10 @@ with extras("testing", part="oncelog.testing.znode_store_contract"):
 
 # Must come before the imports, so that a failed assert shows both of its sides.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("concurrency", "conflicts", "histories", "multis", "steps", "worlds"))
+    *(
+        f"{__name__}.{part}"
+        for part in ("concurrency", "conflicts", "histories", "multis", "steps", "watches", "worlds")
+    )
 )
 
 from oncelog.testing.znode_store_contract.concurrency import (  # noqa: E402
@@ -38,6 +41,7 @@ from oncelog.testing.znode_store_contract.conflicts import ConflictContract  # n
 from oncelog.testing.znode_store_contract.histories import HistoryContract  # noqa: E402
 from oncelog.testing.znode_store_contract.multis import ClientTimeMultiContract, MultiContract  # noqa: E402
 from oncelog.testing.znode_store_contract.steps import StepContract  # noqa: E402
+from oncelog.testing.znode_store_contract.watches import WatchContract  # noqa: E402
 from oncelog.testing.znode_store_contract.worlds import FakeTime, StoreWorld  # noqa: E402
 
 __all__ = [
@@ -50,7 +54,9 @@ __all__ = [
 ]
 
 
-class ZnodeStoreContract(MultiContract, StepContract, ConflictContract, HistoryContract, ConcurrencyContract):
+class ZnodeStoreContract(
+    MultiContract, StepContract, ConflictContract, HistoryContract, ConcurrencyContract, WatchContract
+):
     """What every store must do."""
 
 

@@ -1,4 +1,4 @@
-"""The embedded znode store. Its modules, from the bottom up: connection, pool, file, store."""
+"""The embedded znode store. Its modules, from the bottom up: connection, pool, file, bell, watch, store."""
 
 from __future__ import annotations
 

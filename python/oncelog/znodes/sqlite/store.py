@@ -9,19 +9,21 @@ it, everything has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from oncelog.errors import CorruptDataError, InvariantViolation
-from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Timing, Znode, ZnodeReader
-from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
+from oncelog.ports import ANY_VERSION, Check, Clock, Create, Delete, Op, Set, Stat, Timing, Watch, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, SystemClock, uniform_jitter, wall_ms
 from oncelog.znodes.errors import MultiFailedError, Refusal
 from oncelog.znodes.host import HostIdentity
 from oncelog.znodes.rules import ROOT, ensure_acceptable, split_path
 from oncelog.znodes.sqlite import file
+from oncelog.znodes.sqlite.bell import Bells, ring
 from oncelog.znodes.sqlite.connection import FileIdentity, Row, StoreConnection, not_in_place
 from oncelog.znodes.sqlite.pool import ConnectionPool
+from oncelog.znodes.sqlite.watch import SqliteWatch
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 
 
@@ -108,12 +110,20 @@ class SqliteZnodeStore(Transacting):
                 connection.commit()
             finally:
                 connection.rollback()
+        if not all(isinstance(op, Check) for op in ops):
+            ring(self._path)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        if not isinstance(self.timing.clock, SystemClock):
+            return super().watch()  # a clock that a test drives goes on only if it is waited for
+        return SqliteWatch(self, self._newest_zxid, self._bells)
 
     def sync(self) -> None:
         """Nothing to do: reads see all acknowledged writes."""
 
     def close(self) -> None:
         self._pool.close()
+        self._bells.close()
 
     def __repr__(self) -> str:
         return f"SqliteZnodeStore({str(self._path)!r})"
@@ -128,6 +138,16 @@ class SqliteZnodeStore(Transacting):
         self._file: FileIdentity | None = None  # set once the file was checked and claimed
         self.timing = timing
         self._pool = ConnectionPool(str(path), self._connect)
+        self._bells = Bells(path)
+
+    def _newest_zxid(self) -> int:
+        """The zxid of the last multi."""
+        with self._pool.lent() as connection:
+            rows = connection.rows("SELECT zxid FROM meta")
+        if len(rows) != 1 or type(rows[0][0]) is not int:
+            raise _damaged()
+        zxid: int = rows[0][0]
+        return zxid
 
     def _connect(self) -> StoreConnection:
         if self._file is not None:

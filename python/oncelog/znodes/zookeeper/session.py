@@ -30,6 +30,7 @@ from oncelog.errors import StoreAccessError, UsageError
 from oncelog.ports import Check, Create, Delete, Op, Set, Stat, Znode
 from oncelog.znodes.errors import MultiFailedError
 from oncelog.znodes.rules import ROOT, join_path, split_path
+from oncelog.znodes.watching import has_changed
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
 from oncelog.znodes.zookeeper.credentials import Auth
 from oncelog.znodes.zookeeper.failures import NoAnswerError, is_by_another, refusal_of, translated
@@ -65,6 +66,8 @@ class Session:
         self.is_over = False
         """Whether it has ended, or is about to end: requests may never be answered."""
         self._ending = threading.Lock()
+        self._waiting: dict[threading.Event, frozenset[str]] = {}
+        """Of each thread that waits: what wakes it, and the znodes whose changes do, with the chroot."""
         timeout_s = address.timeout_ms / 1000 / (address.servers.count(",") + 1)
         self._handler = OneConnectionHandler(timeout_s, address.tls.context() if address.tls else None)
         self._client = KazooClient(
@@ -102,6 +105,29 @@ class Session:
         """The znode at each path; all requests are sent at once."""
         asked = [self._client.get_async(self._place(path)) for path in paths]
         return [self._znode(request, deadline_s) for request in asked]
+
+    def await_change(self, paths: Iterable[str], since_zxid: int, timeout_s: float, deadline_s: float) -> None:
+        """Return once one of these znodes was written after `since_zxid`, or is gone, or after `timeout_s`.
+
+        Watches that were not needed stay until their znodes change. There is one for each znode and session, however
+        often it is waited for.
+
+        Args:
+            deadline_s: for the requests, by `time.monotonic`.
+        """
+        places = frozenset(self._place(path) for path in paths)
+        end_s = time.monotonic() + timeout_s
+        changed = threading.Event()
+        self._waiting[changed] = places
+        try:
+            asked = [self._client.get_async(place, watch=self._note_change) for place in places]
+            if has_changed([self._znode(request, deadline_s) for request in asked], since_zxid):
+                return
+            while not self.is_over and (left_s := end_s - time.monotonic()) > 0:
+                if changed.wait(min(_LOOK_S, left_s)):
+                    return
+        finally:
+            del self._waiting[changed]
 
     def children(self, path: str, deadline_s: float) -> list[str]:
         """Sorted names of the children; none if the znode does not exist."""
@@ -214,6 +240,12 @@ class Session:
         self._handler.shut()
         if state != KazooState.CONNECTED:
             self.is_over = True
+
+    def _note_change(self, event: Any) -> None:
+        """Called by kazoo, in its own thread, when a watched znode was changed, and when the session ends."""
+        for changed, places in list(self._waiting.items()):
+            if event.path is None or event.path in places:
+                changed.set()
 
     def _place(self, path: str) -> str:
         split_path(path)  # raises the same error as other stores for a path that ZooKeeper would refuse

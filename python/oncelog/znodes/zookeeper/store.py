@@ -15,12 +15,12 @@ settings. limits.TOMBSTONE_MS is a day.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from oncelog.errors import OutcomeUnknownError, StoreAccessError
-from oncelog.ports import Check, Clock, Op, Timing, Znode, ZnodeReader
-from oncelog.znodes.clock import SYSTEM_CLOCK, uniform_jitter, wall_ms
+from oncelog.ports import Check, Clock, Op, Timing, Watch, Znode, ZnodeReader
+from oncelog.znodes.clock import SYSTEM_CLOCK, SystemClock, uniform_jitter, wall_ms
 from oncelog.znodes.rules import ROOT, ensure_acceptable, join_path, size_of
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.zookeeper.address import ZookeeperAddress
@@ -100,6 +100,11 @@ class ZookeeperZnodeStore(Transacting):
         else:
             self._sent_once(commit, ops)
 
+    def watch(self) -> AbstractContextManager[Watch]:
+        if not isinstance(self.timing.clock, SystemClock):
+            return super().watch()  # a clock that a test drives goes on only if it is waited for
+        return nullcontext(_Watch(self._asked))
+
     def sync(self) -> None:
         self._asked(lambda session, deadline_s: session.sync(deadline_s))
 
@@ -138,6 +143,32 @@ class ZookeeperZnodeStore(Transacting):
                 operations=len(ops),
                 size_bytes=sum(map(size_of, ops)),
             ) from None
+
+
+class _Watch:
+    """`ports.Watch` by ZooKeeper's watches.
+
+    A request is answered from a state that has everything up to the zxid of any earlier answer on its session, or on
+    one before. So a znode that is read after a call, and has no higher mzxid than what the call had seen, is read as it
+    is then.
+
+    Args:
+        ask: calls its argument with a session and a deadline.
+    """
+
+    def __init__(self, ask: Callable[[Callable[[Session, float], int]], int]) -> None:
+        self._ask = ask
+        self._seen_zxid: int | None = None
+
+    def wait(self, paths: Iterable[str], timeout_ms: int) -> None:
+        wanted, since_zxid = list(paths), self._seen_zxid
+
+        def wait(session: Session, deadline_s: float) -> int:
+            if since_zxid is not None:
+                session.await_change(wanted, since_zxid, timeout_ms / 1000, deadline_s)
+            return session.seen_zxid
+
+        self._seen_zxid = self._ask(wait)
 
 
 def _reopened(url: str, timing: Timing) -> ZookeeperZnodeStore:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+import oncelog
 from oncelog import limits
 from oncelog.clients import fetcher as fetcher_module
 from oncelog.clients.consumer import Consumer
@@ -110,6 +113,33 @@ def test_poll_waits_until_a_record_comes_or_its_time_is_over(world: LogWorld) ->
         write_committed(started(world.log), b"a")
         assert len(consumer.poll(timeout_ms=500)) == 1
         assert world.time.durations_ms - began_ms == 500
+
+
+def test_poll_plans_again_only_when_something_may_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every 20 ms, but for the time-outs of others; a transaction that others keep open makes no difference."""
+    with oncelog.open(tmp_path / "log") as log:
+        log.create_topic(TOPIC)
+        write_open(started(log, "open"), b"a")
+        with from_start(log, tp()) as consumer:
+            consumer.poll()
+            plan = Mock(wraps=snapshot.take)
+            monkeypatch.setattr(snapshot, "take", plan)
+            assert consumer.poll(timeout_ms=400) == []
+
+    assert plan.call_count < 400 / limits.LOOK_MS / 2
+
+
+def test_poll_returns_what_another_process_commits_while_it_waits(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log") as log, oncelog.open(tmp_path / "log") as other:
+        log.create_topic(TOPIC)
+        producer = started(other)
+        with from_start(log, tp()) as consumer:
+            consumer.poll()
+            write_open(producer, b"a")
+            committer = threading.Timer(0.1, producer.commit_transaction)
+            committer.start()
+            assert [record.value for record in consumer.poll(timeout_ms=60_000)] == [b"a"]
+            committer.join()
 
 
 def test_a_paused_partition_is_left_alone_until_it_is_resumed(log: Log) -> None:
