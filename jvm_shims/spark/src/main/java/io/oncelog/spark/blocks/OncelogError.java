@@ -16,7 +16,7 @@ public abstract class OncelogError extends SparkRuntimeException {
   /**
    * @param fields names and values in turn
    */
-  OncelogError(String name, String text, Throwable cause, Object... fields) {
+  protected OncelogError(String name, String text, Throwable cause, Object... fields) {
     super(CONDITION, new Map.Map1<>(PARAMETER, name + ": " + text + named(fields)), cause, new QueryContext[0], "");
   }
 
