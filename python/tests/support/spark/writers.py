@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import oncelog.spark
 from oncelog.spark.jvm_tasks import SWITCH
 from tests.support.spark.readers import require_jar
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WRITERS = ("jvm", "python")
+
+
+def jars_of(name: str) -> dict[str, str]:
+    """The settings with which a new session has one of `WRITERS`."""
+    if name != "jvm":
+        return {}
+    require_jar()
+    return {"spark.jars": oncelog.spark.jars()}
 
 
 @contextmanager
