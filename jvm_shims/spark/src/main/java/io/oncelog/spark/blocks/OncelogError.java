@@ -21,6 +21,9 @@ public abstract class OncelogError extends SparkRuntimeException {
   }
 
   private static String named(Object[] fields) {
+    if (fields.length == 0) {
+      return "";
+    }
     StringJoiner joined = new StringJoiner(", ", " [", "]");
     for (int i = 0; i < fields.length; i += 2) {
       Object value = fields[i + 1];
