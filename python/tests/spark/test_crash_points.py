@@ -95,8 +95,8 @@ class Copier:
             "source": {"startingOffsets": "latest", "groupId": group},
             "sink": {"topic": self.topic, "groupId": group, "transactionalIdPrefix": f"copier-{self.door}"},
         }
-        settings = {"log": place(self._log), "spark": self.spark, "queries": [query]}
-        settings |= {"crash_point": point, "mark": str(self._mark)}
+        fault = {"crash_point": point, "mark": str(self._mark)}
+        settings = {"log": place(self._log), "spark": self.spark, "queries": [query], **fault}
         self._program = start_job("copier", settings, self._folder, f"{self.door}-{self._lives}")
 
     def die(self) -> None:

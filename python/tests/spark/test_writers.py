@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -101,6 +102,29 @@ def records_of(log: Log, written: list[Written]) -> dict[tuple[str, int], pa.Rec
 
 def files_of(log: Log) -> list[Path]:
     return list(Path(log.path, generations.DATA).glob("*.avro"))
+
+
+# Which tasks write ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_with_the_jar_the_jvm_writes_and_the_switch_turns_that_off(
+    spark: SparkSession, log: Log, tmp_path: Path, door: str
+) -> None:
+    """What tells them apart: in Python a column of empty lists is stored."""
+    with started(log) as producer:
+        write_committed(producer, b"a", topic="in")
+    rows = stream(spark, log).selectExpr("value", "CAST(array() AS array<struct<key:string,value:binary>>) AS headers")
+    found, before = {}, set(files_of(log))
+    for name in WRITERS:
+        with writing_by(spark, name):
+            copy(rows, log, door, tmp_path / name)
+        (file,) = set(files_of(log)) - before
+        before.add(file)
+        with file.open("rb") as data:
+            found[name] = [batch["headers"] is None for batch in fastavro.reader(data)]  # type: ignore[call-overload, index]
+
+    assert found == {"jvm": [True], "python": [False]}
 
 
 # Blocks ---------------------------------------------------------------------------------------------------------------
