@@ -48,7 +48,7 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
-shims: $(SHIMS) ## Build and test the jars of reads and of the Kafka connector with Maven (only when their sources changed)
+shims: $(SHIMS) ## Build and test the jars of the log and of the Kafka connector with Maven (only when their sources changed)
 
 $(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) python/oncelog/version.py tools/build-shims | $(READY)
 	@$(BIN)/python tools/build-shims

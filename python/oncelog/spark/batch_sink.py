@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, is_remote
 
 from oncelog.ledger.progress import GroupProgress
 from oncelog.signatures import checked
-from oncelog.spark import group_offsets, schema, writing
+from oncelog.spark import group_offsets, jvm_tasks, schema
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.sink import ForeachBatchSink
@@ -37,7 +37,7 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
         return known if known is not None and known.log is log else LogTarget(log, self.options)
 
     def _job(self, rows: DataFrame) -> Job:
-        return partial(writing.run_job, rows)
+        return partial(jvm_tasks.run_job, rows)
 
     def _progress(self, target: LogTarget, batch: BatchContext) -> GroupProgress[Any]:
         return group_offsets.of_batch(batch, self.options.group_id or "", target.log.cluster_id)

@@ -1,9 +1,10 @@
-"""Gives Spark oncelog's jar, which reads the log in the JVM.
+"""Gives Spark oncelog's jar, which reads and writes the log in the JVM.
 
 Streams on Spark 4.0 and 4.1 need the jar. Otherwise it is optional: with it, ``format("oncelog")`` reads local logs in
-Spark's own processes, at least twice as fast. Without it, and always for logs in an object store, tasks read in Python.
-Offsets, plans and rows are the same, so a query may change from one to the other at any restart.
-``spark.oncelog.jvmReader=false`` turns the jar's reads off.
+Spark's own processes, at least twice as fast, and the sinks write them there, which takes a fraction of the time where
+batches are small. Without it, and always for logs in an object store, tasks run in Python. Offsets, plans, rows and
+files are the same, so a query may change from one to the other at any restart. ``spark.oncelog.jvmReader=false`` turns
+the jar's reads off, and ``spark.oncelog.jvmWriter=false`` its writes.
 
 Spark loads jars only when it starts, so all of this comes before `getOrCreate()`. `spark-submit` starts Spark before
 the program: there the user names the jar by ``--jars "$(oncelog jars)"``, and `configure` only checks that it is there.

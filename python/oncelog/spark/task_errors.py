@@ -10,6 +10,8 @@ from oncelog import errors
 from oncelog.errors import OncelogError, UsageError
 
 _OURS = re.compile(r"^oncelog\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OF_THE_JAR = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+"""How Spark shows an OncelogError.java, and what SQL raises with `raise_error`."""
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+),")
@@ -31,6 +33,9 @@ def _of(text: str) -> OncelogError | None:
     if (ours := _OURS.search(text)) is not None:
         kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another version may have more classes
         return kind(ours[2])
+    if (of_jar := _OF_THE_JAR.search(text)) is not None and hasattr(errors, of_jar[1]):
+        kind = getattr(errors, of_jar[1])
+        return kind(of_jar[2])
     if (lacking := _NO_MODULE.search(text)) is not None:
         return UsageError(
             "the Python of Spark's executors has no such module; install oncelog there, or send the executors an "

@@ -1,6 +1,7 @@
 """``df.writeStream.format("oncelog")`` and ``df.write.format("oncelog")``; a stream uses the same ledger as `sink`.
 
 This file deals with Spark's behaviour:
+  - The tasks of `write` run in the JVM if oncelog's jar is in the session (`jvm_tasks`).
   - `write` gets no batch id, so a task sends the local properties that name its query and run in its message.
   - `commit` runs in another process, and is called again after a crash, even if it had succeeded (the ledger makes the
     second call a no-op).
@@ -10,10 +11,13 @@ This file deals with Spark's behaviour:
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,7 +27,7 @@ from pyspark.sql.types import StructType
 from oncelog.errors import BatchRefusedError, InvalidOptionError, OutcomeUnknownError, RetriableError, ensure
 from oncelog.log import generations
 from oncelog.ports import ZnodeStore
-from oncelog.spark import group_offsets, schema
+from oncelog.spark import group_offsets, jvm_tasks, schema
 from oncelog.spark.kit import context
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.target import Batch
@@ -43,6 +47,12 @@ class TaskMessage(WriterCommitMessage):
     hold: str
 
 
+def task_message(text: str) -> TaskMessage:
+    """Unpickle what a task of the jar sent (TaskWriters.java)."""
+    found = json.loads(text)
+    return TaskMessage(jvm_tasks.written(found["written"]), found["queryId"], found["runId"], found["hold"])
+
+
 class _Writer:
     """What both writers share: the task side and the hold."""
 
@@ -53,6 +63,11 @@ class _Writer:
         writer = f"a write of Spark into {options.topic or 'topics its rows name'}"
         self._hold = generations.hold(log.services.store, writer, options.checkpoint_location or "")
         self._task = write_task(log, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The jar's tasks need the text only, and read nothing else of a pickled writer (PlannedWrite.java)."""
+        text = json.dumps({"task": jvm_tasks.described(self._task), "hold": self._hold})
+        return revived, (text, pickle.dumps((type(self), self.__dict__)))
 
     def _write(self, rows: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
@@ -72,6 +87,14 @@ class _Writer:
 
     def _store(self) -> ZnodeStore:
         return open_log(self._options.path, self._options.znodes).services.store
+
+
+def revived(_: str, pickled: bytes) -> _Writer:
+    """Unpickle a writer."""
+    kind, fields = pickle.loads(pickled)
+    writer: _Writer = kind.__new__(kind)
+    writer.__dict__.update(fields)
+    return writer
 
 
 def _messages(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:

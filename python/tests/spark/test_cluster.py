@@ -18,6 +18,7 @@ from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.processes import start_job, start_program
 from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
 from tests.support.spark.standalone import executors, standalone_cluster
+from tests.support.spark.writers import WRITERS, jars_of
 
 pytestmark = pytest.mark.walk
 
@@ -84,8 +85,9 @@ class Copies:
         return 2 * 2 * SIZE * (2 if topic in DOORS else 1)
 
 
+@pytest.mark.parametrize("writer", WRITERS)
 def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
-    log: Log, master: str, tmp_path: Path
+    log: Log, master: str, tmp_path: Path, writer: str
 ) -> None:
     stop = tmp_path / "stop"
     copies = Copies(log)
@@ -97,7 +99,7 @@ def test_copies_are_exact_though_executors_die_and_others_write_beside_them(
         folder.mkdir()
         query = {"door": door, "sink": {"topic": door, "transactionalIdPrefix": f"to.{door}"}}
         queries.append({**query, "fault": "killed", "folder": str(folder), "checkpoint": str(folder / "checkpoint")})
-    on_cluster = {"master": master, "spark": executors(), "queries": queries}
+    on_cluster = {"master": master, "spark": executors() | jars_of(writer), "queries": queries}
 
     with (
         start_program(copier.__name__, {**settings, "plan": asdict(plan)}, tmp_path, "plain") as plain,

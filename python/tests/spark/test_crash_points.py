@@ -24,6 +24,7 @@ from tests.support.harness.waiting import until
 from tests.support.log.logs import started, state, values
 from tests.support.spark.processes import Program, start_job
 from tests.support.spark.queries import DOORS, PATIENCE_S, place
+from tests.support.spark.writers import jars_of
 
 PASSED = (
     CrashPoint.SOURCE_PLAN,
@@ -50,6 +51,9 @@ of the Kafka sink in its own tests."""
 
 HALF = len(PASSED) // 2
 
+OF_TASKS = (CrashPoint.TASK_WRITE, CrashPoint.FILE_FINISH, CrashPoint.FILE_FINISHED)
+"""Those that tasks pass when they write, also tasks in the JVM."""
+
 ROWS_PER_TRANSACTION = 6
 FILLER = b"filler"
 
@@ -63,6 +67,7 @@ class Copier:
         self._program: Program | None = None
         self._point: CrashPoint | None = None
         self._lives = 0
+        self.spark: dict[str, str] = {}
         self.door = door
         self.topic = f"out-{door}"
 
@@ -90,7 +95,8 @@ class Copier:
             "source": {"startingOffsets": "latest", "groupId": group},
             "sink": {"topic": self.topic, "groupId": group, "transactionalIdPrefix": f"copier-{self.door}"},
         }
-        settings = {"log": place(self._log), "queries": [query], "crash_point": point, "mark": str(self._mark)}
+        fault = {"crash_point": point, "mark": str(self._mark)}
+        settings = {"log": place(self._log), "spark": self.spark, "queries": [query], **fault}
         self._program = start_job("copier", settings, self._folder, f"{self.door}-{self._lives}")
 
     def die(self) -> None:
@@ -197,6 +203,25 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(
     world: World, points: tuple[CrashPoint, ...]
 ) -> None:
     """conformance: 44, 52, 53, 57."""
+    walk(world, points)
+
+    for copier in world.copiers:
+        group = world.log.admin.describe_group(f"group-{copier.door}")
+        assert {found.partition for found in group.partitions} == {0, 1}
+        assert group.owning_prefix == f"copier-{copier.door}"
+
+
+@pytest.mark.walk
+def test_a_driver_that_is_killed_while_its_jvm_writes_leaves_exactly_one_copy(world: World) -> None:
+    """With oncelog's jar tasks write in the JVM. conformance: 44, 52, 53, 57."""
+    for copier in world.copiers:
+        copier.spark = jars_of("jvm")
+
+    walk(world, OF_TASKS)
+
+
+def walk(world: World, points: tuple[CrashPoint, ...]) -> None:
+    """Have the copiers die at one point after the other, and recover each time."""
     die_in_the_first_batch(world, points[0])
     for point, following in zip(points, (*points[1:], None), strict=True):
         try:
@@ -206,11 +231,6 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(
         except BaseException as error:
             error.add_note(f"after a kill at {point}")
             raise
-
-    for copier in world.copiers:
-        group = world.log.admin.describe_group(f"group-{copier.door}")
-        assert {found.partition for found in group.partitions} == {0, 1}
-        assert group.owning_prefix == f"copier-{copier.door}"
 
 
 def die_in_the_first_batch(world: World, following: CrashPoint) -> None:

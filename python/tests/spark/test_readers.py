@@ -31,6 +31,7 @@ from tests.golden.write_v1 import BATCHES, FOLDER, data_file
 from tests.support.log.logs import numbered, partition, started, state, write_committed
 from tests.support.spark.queries import copy, place, read_available, stream, table
 from tests.support.spark.readers import READERS, reading_by, require_jar
+from tests.support.spark.writers import writing_by
 
 COLUMNS = (
     "key", "value", "topic", "partition", "offset", "unix_millis(timestamp) AS timestamp", "timestampType", "headers"
@@ -114,14 +115,13 @@ def test_a_query_changes_its_reader_at_a_restart_and_misses_nothing(
 
 
 @pytest.mark.parametrize("door", ["foreachBatch", "oncelog"])
-def test_what_the_jvm_reads_is_written_by_python_again(
-    spark: SparkSession, log: Log, tmp_path: Path, door: str
-) -> None:
+def test_what_the_jvm_reads_is_written_by_python(spark: SparkSession, log: Log, tmp_path: Path, door: str) -> None:
     with started(log) as producer:
         write_committed(producer, *numbered("a", 5), topic="in")
 
     for _ in range(2):
-        copy(stream(spark, log).select("key", "value"), log, door, tmp_path / "ck", transactionalIdPrefix="copies")
+        with writing_by(spark, "python"):
+            copy(stream(spark, log).select("key", "value"), log, door, tmp_path / "ck", transactionalIdPrefix="copies")
 
     assert sorted(row.value for row in table(spark, log, "out").collect()) == numbered("a", 5)
 

@@ -24,6 +24,7 @@ from tests.support.spark.queries import (
     last_batch,
     stream,
 )
+from tests.support.spark.writers import writing_by
 
 pytestmark = pytest.mark.parametrize("door", DOORS)
 
@@ -191,11 +192,14 @@ def test_a_task_that_fails_behind_its_last_row_is_tried_again_and_leaves_one_cop
 def test_a_task_that_is_killed_is_tried_again_and_leaves_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path, door: str, point: CrashPoint
 ) -> None:
-    """conformance: 54."""
+    """Only a Python worker can be killed without the driver, in whose JVM the jar's tasks run here. conformance: 54."""
     write(log, *numbered("a", 5))
     mark = tmp_path / "mark"
 
-    with armed(spark, point, mark) if door == "foreachBatch" else armed_source(spark, point, mark) as other_door:
+    with (
+        writing_by(spark, "python"),
+        armed(spark, point, mark) if door == "foreachBatch" else armed_source(spark, point, mark) as other_door,
+    ):
         copy(stream(spark, log), log, other_door or door, tmp_path / "ck")
 
     assert mark.exists()

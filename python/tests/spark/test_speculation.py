@@ -12,6 +12,7 @@ from tests.support.log.logs import numbered, started, values
 from tests.support.spark.processes import start_job
 from tests.support.spark.queries import DOORS, place
 from tests.support.spark.standalone import speculating_executors, standalone_cluster
+from tests.support.spark.writers import WRITERS, jars_of
 
 pytestmark = pytest.mark.walk
 
@@ -23,7 +24,10 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_a_speculative_copy_of_a_slow_task_leaves_one_copy_of_its_rows(log: Log, master: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_speculative_copy_of_a_slow_task_leaves_one_copy_of_its_rows(
+    log: Log, master: str, tmp_path: Path, writer: str
+) -> None:
     """conformance: 54."""
     topics = {door: f"out-{door}" for door in DOORS}
     for topic in topics.values():
@@ -41,7 +45,7 @@ def test_a_speculative_copy_of_a_slow_task_leaves_one_copy_of_its_rows(log: Log,
     settings = {
         "log": place(log),
         "master": master,
-        "spark": speculating_executors(),
+        "spark": speculating_executors() | jars_of(writer),
         "queries": queries,
         "in_turn": True,
     }

@@ -16,11 +16,14 @@ public abstract class OncelogError extends SparkRuntimeException {
   /**
    * @param fields names and values in turn
    */
-  OncelogError(String name, String text, Throwable cause, Object... fields) {
+  protected OncelogError(String name, String text, Throwable cause, Object... fields) {
     super(CONDITION, new Map.Map1<>(PARAMETER, name + ": " + text + named(fields)), cause, new QueryContext[0], "");
   }
 
   private static String named(Object[] fields) {
+    if (fields.length == 0) {
+      return "";
+    }
     StringJoiner joined = new StringJoiner(", ", " [", "]");
     for (int i = 0; i < fields.length; i += 2) {
       Object value = fields[i + 1];

@@ -1,0 +1,95 @@
+package io.oncelog.spark.sink;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Reads the sink's columns from Spark's rows. What a method returns is valid until the next row. */
+final class Columns {
+  private static final int MISSING = -1;
+
+  private final int key;
+  private final int value;
+  private final int topic;
+  private final int partition;
+  private final int timestamp;
+  private final int headers;
+  private final boolean isKeyText;
+  private final boolean isValueText;
+  private final DataType partitionType;
+
+  /**
+   * @param schema of the rows; Python has checked it. Other columns are ignored
+   */
+  Columns(StructType schema) {
+    key = position(schema, "key");
+    value = position(schema, "value");
+    topic = position(schema, "topic");
+    partition = position(schema, "partition");
+    timestamp = position(schema, "timestamp");
+    headers = position(schema, "headers");
+    isKeyText = isText(schema, key);
+    isValueText = isText(schema, value);
+    partitionType = partition == MISSING ? null : schema.fields()[partition].dataType();
+  }
+
+  UTF8String key(InternalRow row) {
+    return has(row, key) ? bytes(row, key, isKeyText) : null;
+  }
+
+  UTF8String value(InternalRow row) {
+    return has(row, value) ? bytes(row, value, isValueText) : null;
+  }
+
+  UTF8String topic(InternalRow row) {
+    return has(row, topic) ? row.getUTF8String(topic) : null;
+  }
+
+  boolean hasPartition(InternalRow row) {
+    return has(row, partition);
+  }
+
+  int partition(InternalRow row) {
+    if (partitionType.equals(DataTypes.IntegerType)) {
+      return row.getInt(partition);
+    }
+    return partitionType.equals(DataTypes.ShortType) ? row.getShort(partition) : row.getByte(partition);
+  }
+
+  boolean hasTimestamp(InternalRow row) {
+    return has(row, timestamp);
+  }
+
+  /** Microseconds since 1970. */
+  long timestamp(InternalRow row) {
+    return row.getLong(timestamp);
+  }
+
+  ArrayData headers(InternalRow row) {
+    return has(row, headers) ? row.getArray(headers) : null;
+  }
+
+  /** Bytes or a text, as bytes: in an unsafe row both lie there in the same way, and need no copy. */
+  static UTF8String bytes(InternalRow row, int column, boolean isText) {
+    return isText || row instanceof UnsafeRow
+        ? row.getUTF8String(column)
+        : UTF8String.fromBytes(row.getBinary(column));
+  }
+
+  private static int position(StructType schema, String name) {
+    scala.Option<Object> index = schema.getFieldIndex(name);
+    return index.isEmpty() ? MISSING : (int) index.get();
+  }
+
+  private static boolean isText(StructType schema, int column) {
+    return column != MISSING && schema.fields()[column].dataType().equals(DataTypes.StringType);
+  }
+
+  private static boolean has(InternalRow row, int column) {
+    return column != MISSING && !row.isNullAt(column);
+  }
+}

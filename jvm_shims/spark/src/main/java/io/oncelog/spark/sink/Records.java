@@ -1,0 +1,68 @@
+package io.oncelog.spark.sink;
+
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Records of one partition, by columns, that wait until they fill a block. */
+final class Records {
+  private static final int FIRST_ROWS = 64;
+
+  final ByteStrings key = new ByteStrings();
+  final ByteStrings value = new ByteStrings();
+  final ByteStrings headerKeys = new ByteStrings();
+  final ByteStrings headerValues = new ByteStrings();
+  private long[] timestamps = new long[FIRST_ROWS];
+  private long[] headerCounts = new long[FIRST_ROWS];
+  private long sizeBytes;
+
+  /**
+   * Appends a record.
+   *
+   * @param headers pairs of a key and a value; null for none
+   * @param size what the record counts for
+   */
+  void add(UTF8String key, UTF8String value, ArrayData headers, long timestampMs, long size) {
+    int row = count();
+    if (row == timestamps.length) {
+      timestamps = Arrays.copyOf(timestamps, 2 * row);
+      headerCounts = Arrays.copyOf(headerCounts, 2 * row);
+    }
+    this.key.add(key);
+    this.value.add(value);
+    timestamps[row] = timestampMs;
+    headerCounts[row] = headers == null ? 0 : headers.numElements();
+    for (int at = 0; at < headerCounts[row]; at++) {
+      InternalRow pair = headers.getStruct(at, 2);
+      headerKeys.add(pair.getUTF8String(0));
+      headerValues.add(pair.isNullAt(1) ? null : Columns.bytes(pair, 1, false));
+    }
+    sizeBytes += size;
+  }
+
+  void clear() {
+    key.clear();
+    value.clear();
+    headerKeys.clear();
+    headerValues.clear();
+    sizeBytes = 0;
+  }
+
+  int count() {
+    return key.count();
+  }
+
+  /** What the records count for, uncompressed. */
+  long sizeBytes() {
+    return sizeBytes;
+  }
+
+  long[] timestamps() {
+    return timestamps;
+  }
+
+  long[] headerCounts() {
+    return headerCounts;
+  }
+}
