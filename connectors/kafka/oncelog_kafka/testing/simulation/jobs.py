@@ -17,7 +17,7 @@ from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.target import Written
 from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.simulation.cluster import TASK, GuardedCluster
-from oncelog_kafka.testing.tasks import TaskProducer, Work
+from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
 
 TASK_ATTEMPTS = 3
 """How often a task is tried before its job fails (four times in Spark)."""
@@ -44,6 +44,7 @@ class SimulatedJob:
     Args:
         driver: the process that runs the job.
         place: where the rows go.
+        executors: what they keep; a task runs in any of them.
         rows: numbers, by Spark's partition.
         copies: the probability, at each check, of a second attempt of a running task.
         is_calm: whether no stage is tried again.
@@ -55,6 +56,7 @@ class SimulatedJob:
         world: World,
         driver: Process,
         place: Place,
+        executors: Sequence[KeptProducers],
         rows: Sequence[Sequence[int]],
         prepared: dict[str, list[int]],
         *,
@@ -64,6 +66,7 @@ class SimulatedJob:
         self.world = world
         self.driver = driver
         self.place = place
+        self.executors = executors
         self.copies = copies
         self.prepared = prepared
         self._is_calm = is_calm
@@ -156,14 +159,16 @@ class _Task:
         self._running.append(process)
         work = self._work(attempt)
         timeout_ms = int(self._settings["producer"]["transaction.timeout.ms"])
+        kept = job.world.chance.choice(job.executors)
 
         def body() -> None:
             try:
-                producer = TaskProducer(job.place.cluster, ProcessLine(process), process, timeout_ms)
+                producer = TaskProducer(job.place.cluster, ProcessLine(process), process, timeout_ms, kept)
                 participant = producer.prepare(work)
             except OncelogError:
                 self._running.remove(process)
                 return
+            job.world.counts["producers adopted"] += producer.has_adopted
             job.prepared[work.transactional_id] = self._rows
             self.winners.append((attempt, participant, producer.extents))
 
@@ -187,4 +192,5 @@ class _Task:
             offsets,
             place.topic,
             sum(crc32(value_of(row)) for row in self._rows) if settings["isHashed"] else 0,
+            settings["handovers"].get(number),
         )

@@ -24,6 +24,7 @@ from oncelog_kafka.target import Job, KafkaTarget
 from oncelog_kafka.testing.simulation.cluster import PREFIX, brokers_of, ledger_of
 from oncelog_kafka.testing.simulation.jobs import Place, SimulatedJob
 from oncelog_kafka.testing.simulation.operators import Operator
+from oncelog_kafka.testing.tasks import KeptProducers
 
 GROUP = "progress"
 SOURCE = TopicPartition("source", 0)
@@ -41,6 +42,10 @@ TIMEOUT_MAX_MS = 600_000
 
 FALLS_WITHIN_MS = 100
 """How soon after a decision a driver's machine may die: about as long as the commits take."""
+
+EXECUTORS = 2
+EXECUTORS_LOST = 0.3
+"""The probability, at the start of a life, that the executors of the last one are gone, with what they kept."""
 
 RESTARTS = 5
 """The most restarts of a query that ends with an error although no more faults happen."""
@@ -153,6 +158,7 @@ class SinkQuery(Client):
         self.prepared: dict[str, list[int]] = {}
         self.drivers: list[Process] = []
         self.bases = {self.checkpoint.query_id: 0}
+        self.executors: list[KeptProducers] = [{} for _ in range(EXECUTORS)]
         self.operator = Operator(self)
         self.is_calm = False
         self._traits = traits
@@ -208,6 +214,8 @@ class SinkQuery(Client):
         if chance.random() < LATE_RESTARTS:
             process.sleep_ms(chance.choice(RESTARTED_AFTER_MS))
         self.drivers.append(process)
+        if chance.random() < EXECUTORS_LOST:
+            self.executors = [{} for _ in range(EXECUTORS)]
         if self.checkpoint.done and chance.random() < self._traits.losses:
             self.operator.lose_checkpoint()
         self.operator.prepare_start(process)
@@ -304,6 +312,7 @@ class SinkQuery(Client):
             self.world,
             process,
             self.place,
+            self.executors,
             rows,
             self.prepared,
             copies=0.0 if self.is_calm else self._traits.copies,
