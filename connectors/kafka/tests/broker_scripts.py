@@ -249,6 +249,8 @@ class Script:
         self._compare_offsets(group)
 
     def _end(self, at: int, version: int, *, is_commit: bool) -> None:
+        theirs: tuple[str, tuple[Any, ...] | None]
+        ours: tuple[str, tuple[Any, ...] | None]
         if is_commit:
             (theirs,) = self.requests.end([participant(self.theirs[at], version)])
             (ours,) = SimulatedRequests(self.cluster).end([participant(self.ours[at], version)])

@@ -10,12 +10,12 @@ import pytest
 
 from oncelog.errors import NotPreparedError
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.participants import Handover, Participant
 from oncelog_kafka.patience import PATIENCE_MS, PatientBrokers
 from oncelog_kafka.ports import CommittedOffset, Unstable
 from oncelog_kafka.testing.brokers import GROUPS, Cluster, Settings, shard_of
 from oncelog_kafka.testing.requests import NoAnswerError, SimulatedRequests
-from oncelog_kafka.testing.tasks import TaskProducer, Work
+from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
 from oncelog_kafka.testing.transactions import Identity
 
 T = TypeVar("T")
@@ -74,11 +74,18 @@ class World:
         self.cluster.create_topic("out", 2)
         self.brokers = PatientBrokers(SimulatedRequests(self.cluster, self.line), self.clock)
 
-    def prepare(self, name: str = "id", *, timeout_ms: int = TIMEOUT_MS) -> Participant:
+    def prepare(
+        self,
+        name: str = "id",
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        kept: KeptProducers | None = None,
+        handover: Handover | None = None,
+    ) -> Participant:
         """What a task does with five rows over two partitions."""
         rows = [(("out", number % 2), value) for number, value in enumerate(VALUES)]
-        work = Work(name, 0, rows, {"tokens": {("out", 0): TOKEN}}, "out")
-        return TaskProducer(self.cluster, self.line, self.clock, timeout_ms).prepare(work)
+        work = Work(name, 0, rows, {"tokens": {("out", 0): TOKEN}}, "out", handover=handover)
+        return TaskProducer(self.cluster, self.line, self.clock, timeout_ms, kept).prepare(work)
 
     def values(self) -> list[bytes]:
         return sorted(value for _, _, value in self.cluster.values("out"))
@@ -126,7 +133,8 @@ def test_what_is_open_beyond_its_time_is_aborted_and_its_commit_refused(world: W
     world.clock.ms += 5_000 + world.settings.clean_up_ms
 
     assert world.brokers.describe(["id"])["id"].state == "CompleteAbort"
-    assert world.brokers.commit([prepared]) == ["PRODUCER_FENCED" if world.version == 1 else "INVALID_TXN_STATE"]
+    (ended,) = world.brokers.commit([prepared])
+    assert ended.answer == ("PRODUCER_FENCED" if world.version == 1 else "INVALID_TXN_STATE")
     assert (world.values(), world.token()) == ([], None)
 
 
@@ -216,10 +224,26 @@ def test_a_producer_that_used_up_its_epochs_gets_another_id_and_its_commits_may_
     prepared = []
     for _ in range(6):
         prepared.append(world.prepare())
-        assert world.brokers.commit(prepared[-1:]) == ["NONE"]
-        assert world.brokers.commit(prepared[-1:]) == ["NONE"]
+        assert world.brokers.commit(prepared[-1:])[0].answer == "NONE"
+        assert world.brokers.commit(prepared[-1:])[0].answer == "NONE"
 
     assert len({one.producer_id for one in prepared}) > 1
+    assert max(one.epoch for one in prepared) < world.settings.max_epoch
+    assert world.values() == sorted(6 * VALUES)
+
+
+def test_a_kept_producer_goes_on_with_another_id_when_it_has_used_up_its_epochs() -> None:
+    world, kept = World(2), KeptProducers()
+    world.settings.max_epoch = 3
+    prepared, handover = [world.prepare(kept=kept)], None
+    for _ in range(6):
+        (ended,) = world.brokers.commit(prepared[-1:])
+        assert ended.following is not None
+        handover = Handover(prepared[-1].producer, ended.following)
+        prepared.append(world.prepare(kept=kept, handover=handover))
+        assert prepared[-1].producer == ended.following
+
+    assert len({one.producer_id for one in prepared}) > 2
     assert max(one.epoch for one in prepared) < world.settings.max_epoch
     assert world.values() == sorted(6 * VALUES)
 

@@ -11,7 +11,11 @@ from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.target import KafkaAttempt, KafkaTarget
+from oncelog_kafka.participants import Participant
+from oncelog_kafka.ports import Ended
+from oncelog_kafka.target import KafkaAttempt, KafkaTarget, Lease
+from oncelog_kafka.testing import tasks
+from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.simulation.swarm import run
 
 SEEDS = range(150)
@@ -46,6 +50,7 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
         "participants rewritten",
         "plans of whole batches",
         "plans that hold a batch back",
+        "producers adopted",
         "rounds aborted by an operator",
         "speculative tasks",
         "stages tried again",
@@ -147,7 +152,19 @@ def _with_a_fence_that_spares_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def _with_one_lease_for_all_runs(patch: pytest.MonkeyPatch) -> None:
     sound = KafkaTarget.take_lease
-    patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or 1)
+    patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or Lease(1))
+
+
+def _with_producers_that_are_kept_at_version_1(patch: pytest.MonkeyPatch) -> None:
+    """The brokers name nobody there, so it goes on as itself."""
+    sound = SimulatedRequests.end
+
+    def end(self: Any, participants: Sequence[Participant]) -> list[Ended]:
+        answers = zip(participants, sound(self, participants), strict=True)
+        return [Ended(said, (following or one.producer) if said == "NONE" else None) for one, (said, following) in answers]
+
+    patch.setattr(SimulatedRequests, "end", end)
+    patch.setattr(tasks, "KEPT_FROM", 1)
 
 
 PLANTS: dict[str, Plant] = {
@@ -163,6 +180,7 @@ PLANTS: dict[str, Plant] = {
         _with_a_recovery_that_finishes_nothing,
         _with_a_decision_without_a_look,
         _with_a_fence_that_spares_nothing,
+        _with_producers_that_are_kept_at_version_1,
     )
 }
 

@@ -127,7 +127,8 @@ def test_of_ids_that_timed_out_behind_the_decision_and_expired_nothing_is_guesse
     time_out_behind_the_decision(world, **more)
     decided = newest_round(world)
     wait_until_forgotten(world, ids(decided.record))
-    assert {answer for answer, _ in world.brokers.commit(decided.record.participants)} == {"INVALID_PRODUCER_ID_MAPPING"}
+    answers = {answer for answer, _ in world.brokers.commit(decided.record.participants)}
+    assert answers == {"INVALID_PRODUCER_ID_MAPPING"}
 
     for batch_id in (0, 1):
         with pytest.raises(ParticipantLostError, match="can no longer be known") as error:

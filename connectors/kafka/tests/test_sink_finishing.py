@@ -24,7 +24,7 @@ from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, token_group
-from oncelog_kafka.ports import Unstable
+from oncelog_kafka.ports import Ended, Unstable
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
@@ -260,7 +260,7 @@ def test_a_participant_has_the_transaction_version_of_its_broker(world: World, r
 
 def test_an_answer_that_no_commit_gets_is_an_error_and_no_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     decided = world.decided(numbered(10))
-    monkeypatch.setattr(world.brokers, "commit", lambda some: ["UNKNOWN_SERVER_ERROR"] * len(some))
+    monkeypatch.setattr(world.brokers, "commit", lambda some: [Ended("UNKNOWN_SERVER_ERROR")] * len(some))
 
     with pytest.raises(BrokerAccessError, match="an answer to a commit that this connector does not know"):
         finish(world.brokers, world.store, decided)

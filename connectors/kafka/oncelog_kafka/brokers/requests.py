@@ -225,7 +225,7 @@ def _ended(answer: Any) -> Ended:
     said = _answer(answer)
     if said != "NONE" or answer.producer_id == _NO_PRODUCER:  # below version 5, answers name no producer
         return Ended(said)
-    return Ended(said, ProducerIdAndEpoch(producer_id, answer.producer_epoch))
+    return Ended(said, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
 
 
 def _answer(answer: Any) -> Answer:

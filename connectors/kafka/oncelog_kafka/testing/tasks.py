@@ -25,6 +25,9 @@ from oncelog_kafka.testing.transactions import NONE, Identity, TopicPartition
 BATCH_SIZE = 2
 """Records of one request; few, so that a transaction needs several requests."""
 
+KEPT_FROM = 2
+"""The lowest transaction version of a producer that is kept."""
+
 _PASSING = end_txn.PASSING | {"NOT_ENOUGH_REPLICAS"}
 
 KeptProducers = dict[str, ProducerIdAndEpoch]
@@ -110,7 +113,7 @@ class TaskProducer:
             work.content_hash,
             work.token_topic,
         )
-        if version >= 2:
+        if version >= KEPT_FROM:
             self._kept[work.transactional_id] = prepared.producer
         return prepared
 
@@ -120,7 +123,7 @@ class TaskProducer:
         if kept is None or handover is None or kept != handover.ended:
             return None
         self.has_adopted = True
-        return Identity(work.transactional_id, *handover.following), 2
+        return Identity(work.transactional_id, *handover.following), self._cluster.settings.version
 
     def _init(self, transactional_id: str) -> tuple[Identity, int]:
         found: list[Identity] = []

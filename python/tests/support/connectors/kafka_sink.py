@@ -143,6 +143,7 @@ def prepare(
         },
         "topic": topic,
         "tokenGroupPrefix": token_group_prefix(prefix),
+        "handovers": {},
         "token": str(TokenText("query", BATCH_ID, number, nonce)),
         "batchId": BATCH_ID,
         "sourceGroup": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -38,13 +39,38 @@ class Place:
     partitions: int
 
 
+class Executors:
+    """A query's executors, with the producers that each keeps.
+
+    Args:
+        chance: of the executors alone.
+    """
+
+    COUNT = 2
+    LOST = 0.3
+    """The probability that a restart of the driver loses them."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._kept: list[KeptProducers] = [{} for _ in range(self.COUNT)]
+
+    def any(self) -> KeptProducers:
+        """One for a task."""
+        return self._chance.choice(self._kept)
+
+    def may_be_lost(self) -> None:
+        """A driver starts: with the executors of the last one, or with new ones."""
+        if self._chance.random() < self.LOST:
+            self._kept = [{} for _ in range(self.COUNT)]
+
+
 class SimulatedJob:
     """`target.Job` of one batch.
 
     Args:
         driver: the process that runs the job.
         place: where the rows go.
-        executors: what they keep; a task runs in any of them.
+        executors: that its tasks run in.
         rows: numbers, by Spark's partition.
         copies: the probability, at each check, of a second attempt of a running task.
         is_calm: whether no stage is tried again.
@@ -56,7 +82,7 @@ class SimulatedJob:
         world: World,
         driver: Process,
         place: Place,
-        executors: Sequence[KeptProducers],
+        executors: Executors,
         rows: Sequence[Sequence[int]],
         prepared: dict[str, list[int]],
         *,
@@ -159,7 +185,7 @@ class _Task:
         self._running.append(process)
         work = self._work(attempt)
         timeout_ms = int(self._settings["producer"]["transaction.timeout.ms"])
-        kept = job.world.chance.choice(job.executors)
+        kept = job.executors.any()
 
         def body() -> None:
             try:
