@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from oncelog.errors import InvalidRecordError, NotPreparedError
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.brokers import KafkaRequests
-from oncelog_kafka.participants import Handover, Participant, ParticipantId, ProducerIdAndEpoch
+from oncelog_kafka.participants import Handover, Participant, ParticipantId
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer

@@ -160,8 +160,10 @@ def _with_producers_that_are_kept_at_version_1(patch: pytest.MonkeyPatch) -> Non
     sound = SimulatedRequests.end
 
     def end(self: Any, participants: Sequence[Participant]) -> list[Ended]:
-        answers = zip(participants, sound(self, participants), strict=True)
-        return [Ended(said, (following or one.producer) if said == "NONE" else None) for one, (said, following) in answers]
+        found = []
+        for one, (said, following) in zip(participants, sound(self, participants), strict=True):
+            found.append(Ended(said, (following or one.producer) if said == "NONE" else None))
+        return found
 
     patch.setattr(SimulatedRequests, "end", end)
     patch.setattr(tasks, "KEPT_FROM", 1)
