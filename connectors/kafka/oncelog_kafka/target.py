@@ -16,6 +16,9 @@ the brokers abort one first. Whatever a superseded driver or a task left open ca
 
 An id whose outcome is not recorded is never initialised, because that would abort a prepared transaction. So recovery
 finishes decided rounds before it fences, and fencing leaves out what decided rounds name.
+
+Executors keep producers for the next batch of a lease. A task goes on with one only by a *handover*: the driver saw the
+commit of that very transaction answered, and passes on whom the coordinator named in its answer (ProducerCache.java).
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from oncelog_kafka.group_check import check_group
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.looks import Look
-from oncelog_kafka.options import OnTimedOut, SinkOptions
+from oncelog_kafka.options import OnTimedOut, SinkOptions, with_batch_size
 from oncelog_kafka.participants import (
     ONGOING,
     Handover,
@@ -119,6 +122,7 @@ class KafkaTarget:
 
     Attributes:
         timeout_ms: of the batches' transactions.
+        producer: settings of the tasks' producers.
     """
 
     def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions) -> None:
@@ -128,8 +132,10 @@ class KafkaTarget:
         self.clock = brokers.clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
         self._lease: tuple[str, Lease] | None = None  # with its run id
-        if options.topic is not None and brokers.partitions_of(options.topic) is None:
+        partitions = None if options.topic is None else brokers.partitions_of(options.topic)
+        if options.topic is not None and partitions is None:
             raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
+        self.producer = with_batch_size(options.producer, partitions)
 
     def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
         return KafkaAttempt(self, batch)
@@ -412,7 +418,7 @@ class KafkaAttempt:
         return {
             "transactionalIdPrefix": request.prefix,
             "lease": lease,
-            "producer": {**self._options.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
+            "producer": {**self._target.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
             "topic": self._options.topic,
             "tokenGroupPrefix": token_group_prefix(request.prefix),
             "token": str(TokenText(request.query_id, request.batch_id, number, nonce)),
