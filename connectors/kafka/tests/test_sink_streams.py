@@ -462,7 +462,7 @@ def test_each_batch_goes_on_with_the_producers_of_the_one_before(query: Query) -
     """A producer that is opened raises the epoch too; then it would be twice as high."""
     for batch in range(5):
         query.add({"value": f"{batch}/0"}, {"value": f"{batch}/1"})
-    prefix = fresh_name("keeps")
+    prefix = f"{fresh_name('keeps')}.p"
     query.run(query.source().coalesce(1), transactionalIdPrefix=prefix)
 
     brokers = Brokers({"bootstrap_servers": query.broker.address})
