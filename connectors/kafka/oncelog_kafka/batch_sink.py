@@ -13,7 +13,7 @@ from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_kafka import FORMAT_NAME, columns, connections, source_offsets
 from oncelog_kafka import options as sink_options
-from oncelog_kafka.data_plane import SparkJob
+from oncelog_kafka.data_plane import SparkJob, context_of
 from oncelog_kafka.options import SinkOptions
 from oncelog_kafka.target import Job, KafkaTarget
 
@@ -26,6 +26,9 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     @checked
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse(options))
+
+    def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
+        return context_of(df, batch_id)
 
     def _columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)

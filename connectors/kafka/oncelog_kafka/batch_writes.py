@@ -53,7 +53,7 @@ def finish_others(brokers: Brokers, store: ZnodeStore, options: SinkOptions) -> 
 def _is_finished(brokers: Brokers, store: ZnodeStore, prefix: str) -> bool:
     rounds = KAFKA_LEDGERS.read_rounds(store, prefix)
     decided = [DecidedRound(prefix, number, record) for number, record in rounds.items() if record.is_unfinished]
-    return not any(finish(brokers, store, one) for one in decided)
+    return not any(finish(brokers, store, one).lost for one in decided)
 
 
 def forget(store: ZnodeStore, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""Turns a batch's rows into what the tasks write: the columns of Spark's Kafka sink, with keys and values as bytes."""
+"""The columns that the tasks write: those of Spark's Kafka sink."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pyspark.sql.types import StructType
 from oncelog.spark.schema import check_sink_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_TYPES = {"topic": "string", "partition": "int", "key": "binary", "value": "binary", "headers": None}
-"""The sink's columns and what they are cast to. Other columns are ignored. So is `timestamp`: brokers or producers set
-it, as with Spark's own sink."""
+_NAMES = ("topic", "partition", "key", "value", "headers")
+"""The sink's columns. Others are ignored. So is `timestamp`: brokers or producers set it, as with Spark's own sink."""
 
 
 def to_sink_columns(df: DataFrame, topic: str | None) -> DataFrame:
-    """The columns of `df` that the tasks write, checked and cast.
+    """The columns of `df` that the tasks write, checked; `df` itself if it has no others.
 
     Raises:
         InvalidRecordError: see `check`.
     """
     check(df.schema, topic)
-    return df.select([_cast(df, name) for name in _TYPES if name in df.columns and _counts(name, topic)])
+    written = [name for name in _NAMES if name in df.schema.names and not (name == "topic" and topic is not None)]
+    return df if set(written) == set(df.schema.names) else df.select(written)
 
 
 def check(schema: StructType, topic: str | None) -> None:
@@ -33,7 +33,7 @@ def check(schema: StructType, topic: str | None) -> None:
     Raises:
         InvalidRecordError: a column is missing, duplicated, or has the wrong type.
     """
-    check_sink_schema(StructType([field for field in schema.fields if field.name in _TYPES]), topic)
+    check_sink_schema(StructType([field for field in schema.fields if field.name in _NAMES]), topic)
 
 
 def described(schema: StructType) -> list[dict[str, str]]:
@@ -47,14 +47,5 @@ def spread_by_content(rows: DataFrame, participants: int) -> DataFrame:
     Spark does not promise this by itself: the number of cores and adaptive plans change how rows are partitioned.
     """
     whole = [rows[name] for name in ("topic", "partition") if name in rows.columns]
-    content = F.coalesce(rows["key"], rows["value"]) if "key" in rows.columns else rows["value"]
-    return rows.repartition(participants, *whole, content)
-
-
-def _counts(name: str, topic: str | None) -> bool:
-    return not (name == "topic" and topic is not None)
-
-
-def _cast(df: DataFrame, name: str) -> Column:
-    kind = _TYPES[name]
-    return df[name] if kind is None else df[name].cast(kind).alias(name)
+    content = [rows[name].cast("binary") for name in ("key", "value") if name in rows.columns]
+    return rows.repartition(participants, *whole, F.coalesce(*content))

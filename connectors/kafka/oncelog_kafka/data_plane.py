@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from oncelog.errors import UsageError
+from oncelog.spark.kit import context
 from oncelog_kafka import columns, outcomes
 from oncelog_kafka.target import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from oncelog.spark.kit.context import BatchContext
 
 _CLASS = "io.oncelog.kafka.sink.BatchWriter"
 
@@ -30,7 +34,7 @@ class SparkJob:
         return self._rows.sparkSession.sparkContext.defaultParallelism
 
     def speculates(self) -> bool:
-        return self._rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true"
+        return self._rows.sparkSession.conf.get("spark.speculation", "false") == "true"
 
     def run(self, settings: Mapping[str, Any], buckets: int | None) -> Written:
         """Run the plan once; each task prepares a participant.
@@ -40,15 +44,31 @@ class SparkJob:
             OncelogError: a task failed; outcomes.py lists the classes.
         """
         rows = self._rows if buckets is None else columns.spread_by_content(self._rows, buckets)
-        writer = _find_class(rows)
         text = json.dumps({**settings, "columns": columns.described(rows.schema)})
-        return outcomes.written(json.loads(writer.write(rows._jdf, text)))
+        return outcomes.written(json.loads(_writer_in(rows).write(rows._jdf, text)))
 
 
-def _find_class(rows: DataFrame) -> Any:
+def context_of(df: DataFrame, batch_id: int) -> BatchContext:
+    """What `context.of_foreach_batch` finds, in one call.
+
+    Raises:
+        UsageError: the connector's jar is not in this Spark.
+        OncelogError: see `context.of_facts`.
+    """
+    writer = _writer_in(df)
+    with context.known_internals():
+        facts = writer.queryOf(df._jdf, batch_id)
+    return context.of_facts(json.loads(facts))
+
+
+def _writer_in(rows: DataFrame) -> Any:
+    return _find_class(rows.sparkSession._jvm)
+
+
+@lru_cache(maxsize=1)
+def _find_class(jvm: Any) -> Any:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
 
-    jvm: Any = rows.sparkSession._jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     try:
         loader.loadClass(_CLASS)

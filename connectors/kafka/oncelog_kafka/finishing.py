@@ -18,7 +18,7 @@ from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant, Transaction, by_time_left, token_group
+from oncelog_kafka.participants import Handover, Participant, Transaction, by_time_left, token_group
 from oncelog_kafka.ports import Brokers, CommittedOffset, Unstable
 
 RETENTION_SETTINGS = ("offsets.retention.minutes", "transactional.id.expiration.ms")
@@ -39,27 +39,29 @@ class DecidedRound:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The participants of a decided round that are not committed.
+    """What became of the participants of a decided round.
 
     Attributes:
         lost: the brokers aborted them.
         unknown: it cannot be known any more; each with the answer to its commit.
+        handovers: of those whose commit a coordinator of transaction version 2 answered just now, by partition.
     """
 
     lost: list[Participant] = field(default_factory=list)
     unknown: list[tuple[Participant, str]] = field(default_factory=list)
+    handovers: dict[int, Handover] = field(default_factory=dict)
 
 
 def finish(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
-) -> list[Participant]:
+) -> Ends:
     """Commit every participant of a decided round, and record that it is complete if none is lost.
 
     Args:
         found: what the coordinators said about the participants, if they were asked just now.
 
     Returns:
-        The lost participants, including those that were recorded as lost before.
+        Its ends: `lost` includes those that were recorded as lost before, `unknown` is empty.
 
     Raises:
         ParticipantLostError: it cannot be known whether a participant was committed; the others are ended.
@@ -70,7 +72,7 @@ def finish(
         raise _no_end(decided, participant, answer, Next.UNKNOWN)
     if not ends.lost:
         _complete(store, decided)
-    return ends.lost
+    return ends
 
 
 def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRound) -> Ends:
@@ -80,7 +82,7 @@ def finish_despite_loss(brokers: Brokers, store: ZnodeStore, decided: DecidedRou
     written again.
 
     Returns:
-        The participants that are not committed; empty if nothing was missing.
+        Its ends; nothing was missing if `lost` and `unknown` are empty.
 
     Raises:
         BrokerUnavailableError, BrokerAccessError: nothing is recorded; call this again later.
@@ -98,7 +100,7 @@ def _complete(store: ZnodeStore, decided: DecidedRound) -> None:
 def _settle(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, found: Mapping[str, Transaction] | None = None
 ) -> Ends:
-    """End every participant, and return those that are not committed."""
+    """End every participant."""
     waiting = [participant for participant in decided.record.participants if not participant.is_lost]
     if found is None:
         found = brokers.describe(participant.transactional_id for participant in waiting)
@@ -115,17 +117,19 @@ def _settle(
 def _commit(
     brokers: Brokers, store: ZnodeStore, decided: DecidedRound, participants: Sequence[Participant], ends: Ends
 ) -> None:
-    """Send the commits until all participants are ended; add to `ends` those that are not committed."""
+    """Send the commits until all participants are ended; add to `ends` what became of them."""
     waiting = list(participants)
     lost: list[Participant] = []
     unknown: list[tuple[Participant, str]] = []
     for _ in brokers.tries("a decided batch could not be committed", prefix=decided.prefix, round=decided.number):
         answers = brokers.commit(waiting)
-        first = [end_txn.decide(answer) for answer in answers]
+        first = [end_txn.decide(answer) for answer, _ in answers]
         unclear = [p for p, step in zip(waiting, first, strict=True) if step is Next.ASK_TOKEN]
         said = _tokens(brokers, store, decided, unclear) if unclear else {}
         left = []
-        for participant, answer in zip(waiting, answers, strict=True):
+        for participant, (answer, following) in zip(waiting, answers, strict=True):
+            if following is not None:
+                ends.handovers[participant.partition] = Handover(participant.producer, following)
             step = end_txn.decide(answer, said.get(participant.transactional_id, Token.NOT_ASKED))
             if step in {Next.SEND_AGAIN, Next.ASK_TOKEN}:
                 left.append(participant)

@@ -211,12 +211,17 @@ REQUIRED_VALUES: Mapping[str, tuple[frozenset[str], str]] = {
 """Settings that accept only these values, and why."""
 
 PRODUCER_DEFAULTS: Mapping[str, str] = {
-    "batch.size": "262144",
-    "linger.ms": "5",
-    "retry.backoff.ms": "10",
+    "linger.ms": "50",
+    "retry.backoff.ms": "1",
 }
-"""Chosen by measurement. Kafka's default back-off of 100 ms costs each batch 0.2 s, because the begin of a transaction
-waits for the end of the last one."""
+"""Chosen by measurement. A long linger fills batches, and delays nothing, because a task flushes at its end. The client
+pauses for the back-off before it looks for a coordinator, and while the last transaction is ending."""
+
+LARGEST_BATCH, SMALLEST_BATCH = 262_144, 16_384
+"""The sizes of a producer's batches (bytes): what one partition is best written with, and Kafka's default."""
+
+BUFFER_MEMORY = 33_554_432
+"""Kafka's default of ``buffer.memory`` (bytes)."""
 
 
 def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOptions:
@@ -243,6 +248,23 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
         admin=admin_settings.derive(kafka, admin),
         **history(given),
     )
+
+
+def with_batch_size(producer: Mapping[str, str], partitions: int | None) -> Mapping[str, str]:
+    """The settings of a producer with ``batch.size``, unless the user has set that.
+
+    Batches for all partitions fit into the buffer four times. If it runs full, the producer sends batches as they are,
+    with few records, and waits.
+
+    Args:
+        partitions: of the only topic; None if each row names its own.
+    """
+    if "batch.size" in producer:
+        return producer
+    given = producer.get("buffer.memory", "").strip()
+    memory = int(given) if given.isdecimal() else BUFFER_MEMORY  # the client refuses what is malformed
+    share = LARGEST_BATCH if partitions is None else memory // (4 * max(partitions, 1))
+    return {**producer, "batch.size": str(max(SMALLEST_BATCH, min(LARGEST_BATCH, share)))}
 
 
 def parse_ledger_place(options: Mapping[str, object]) -> LedgerPlace:

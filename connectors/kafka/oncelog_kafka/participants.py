@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 MARGIN_MS = 120_000
 """How much time a participant must have left at the decision, so that a driver that dies after it can come back."""
@@ -66,6 +66,25 @@ def token_group_prefix(prefix: str) -> str:
     return f"oncelog-{prefix}"
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """Identifies a producer, and at transaction version 2 its transaction too."""
+
+    producer_id: int
+    epoch: int
+
+
+class Handover(NamedTuple):
+    """Whom a coordinator expects under an id after it has committed a transaction.
+
+    Attributes:
+        ended: the producer of the committed transaction.
+        following: the producer of the next one, as the coordinator answered to the commit.
+    """
+
+    ended: ProducerIdAndEpoch
+    following: ProducerIdAndEpoch
+
+
 @dataclass(frozen=True, slots=True)
 class Participant:
     """A prepared participant, as its task reported it and the ledger keeps it.
@@ -89,6 +108,10 @@ class Participant:
     content_hash: int
     token_topic: str
     is_lost: bool = False
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from oncelog.ports import Clock
 from oncelog_kafka import end_txn
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
 from oncelog_kafka.participants import Listed, Participant, Transaction
-from oncelog_kafka.ports import Offsets, Requests
+from oncelog_kafka.ports import Ended, Offsets, Requests
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class PatientBrokers:
 
     # Transactions
 
-    def commit(self, participants: Sequence[Participant]) -> list[str]:
+    def commit(self, participants: Sequence[Participant]) -> list[Ended]:
         return self.requests.end(participants)
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int) -> None:

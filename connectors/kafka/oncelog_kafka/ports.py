@@ -9,14 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from oncelog.ports import Clock
 from oncelog.znodes.replicated.port import Entry
-from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 
 Answer = str
 """Kafka's name of an error code, ``NONE`` for success, ``NETWORK_EXCEPTION`` if there was no answer."""
+
+
+class Ended(NamedTuple):
+    """The answer to a commit.
+
+    Attributes:
+        answer: as it came.
+        following: the producer of the id's next transaction; None if the commit failed, and at transaction version 1.
+    """
+
+    answer: Answer
+    following: ProducerIdAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ class Brokers(Protocol):
     def clock(self) -> Clock:
         """Measures how long this process waits for the brokers."""
 
-    def commit(self, participants: Sequence[Participant]) -> list[Answer]:
+    def commit(self, participants: Sequence[Participant]) -> list[Ended]:
         """Send EndTxn(commit) for each participant once, in this order, and return the answers as they come."""
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int) -> None:
@@ -134,7 +146,7 @@ class Requests(Protocol):
         BrokerAccessError: the brokers refuse the request.
     """
 
-    def end(self, participants: Sequence[Participant]) -> list[Answer]:
+    def end(self, participants: Sequence[Participant]) -> list[Ended]:
         """EndTxn(commit) for each, in this order."""
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:

@@ -25,8 +25,9 @@ from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.participants import Handover, ProducerIdAndEpoch
 from oncelog_kafka.stepwise import Held, Planned
-from oncelog_kafka.target import Job, KafkaTarget
+from oncelog_kafka.target import Job, KafkaTarget, Lease
 
 Answer = dict[str, Any]
 
@@ -113,7 +114,8 @@ class _Asked:
         if not self.is_stream:
             batch_writes.forget(self.target.store, self.batch.request.prefix)
         known = {name: value for name, value in asdict(report).items() if value is not None}
-        return {"report": known, "lease": self.target.take_lease(self.batch.request.run_id)}
+        lease = self.target.take_lease(self.batch.request.run_id)
+        return {"report": known, "lease": None if lease is None else asdict(lease)}
 
 
 def _plan(asked: _Asked) -> Answer:
@@ -121,7 +123,7 @@ def _plan(asked: _Asked) -> Answer:
     if not asked.is_stream:
         batch_writes.finish_others(target.brokers, target.store, asked.options)
     if asked.request.get("lease") is not None:
-        target.keep_lease(asked.batch.request.run_id, asked.request["lease"])
+        target.keep_lease(asked.batch.request.run_id, _lease(asked.request["lease"]))
     planned = stepwise.plan(target, asked.batch)
     return asked.to_run(planned) if isinstance(planned, Planned) else asked.done(planned)
 
@@ -139,6 +141,14 @@ def _complete(asked: _Asked) -> Answer:
 def _abort(asked: _Asked) -> Answer:
     stepwise.abort(asked.target, asked.batch, asked.held())
     return {}
+
+
+def _lease(found: Mapping[str, Any]) -> Lease:
+    handovers = {
+        int(partition): Handover(*(ProducerIdAndEpoch(*producer) for producer in producers))
+        for partition, producers in found["handovers"].items()
+    }
+    return Lease(found["number"], handovers)
 
 
 _targets: dict[tuple[int, str], KafkaTarget] = {}

@@ -16,6 +16,9 @@ the brokers abort one first. Whatever a superseded driver or a task left open ca
 
 An id whose outcome is not recorded is never initialised, because that would abort a prepared transaction. So recovery
 finishes decided rounds before it fences, and fencing leaves out what decided rounds name.
+
+Executors keep producers for the next batch of a lease. A task goes on with one only by a *handover*: the driver saw the
+commit of that very transaction answered, and passes on whom the coordinator named in its answer (ProducerCache.java).
 """
 
 from __future__ import annotations
@@ -46,9 +49,10 @@ from oncelog_kafka.group_check import check_group
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.looks import Look
-from oncelog_kafka.options import OnTimedOut, SinkOptions
+from oncelog_kafka.options import OnTimedOut, SinkOptions, with_batch_size
 from oncelog_kafka.participants import (
     ONGOING,
+    Handover,
     Instant,
     Listed,
     Participant,
@@ -78,6 +82,19 @@ class Written:
     extents: Extents = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a batch leaves to the next one of its run.
+
+    Attributes:
+        number: in the participants' ids.
+        handovers: by partition of the batch, for producers that executors kept.
+    """
+
+    number: int
+    handovers: Mapping[int, Handover] = field(default_factory=dict)
+
+
 TaskSettings = Mapping[str, Any]
 """The fields of `io.oncelog.kafka.sink.SinkSettings`, except the columns."""
 
@@ -105,6 +122,7 @@ class KafkaTarget:
 
     Attributes:
         timeout_ms: of the batches' transactions.
+        producer: settings of the tasks' producers.
     """
 
     def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions) -> None:
@@ -113,19 +131,21 @@ class KafkaTarget:
         self.options = options
         self.clock = brokers.clock
         self.timeout_ms = _transaction_timeout_ms(brokers, options)
-        self._lease: tuple[str, int] | None = None  # run id, lease
-        if options.topic is not None and brokers.partitions_of(options.topic) is None:
+        self._lease: tuple[str, Lease] | None = None  # with its run id
+        partitions = None if options.topic is None else brokers.partitions_of(options.topic)
+        if options.topic is not None and partitions is None:
             raise UnknownTopicError("the sink's topic does not exist; create it first", topic=options.topic)
+        self.producer = with_batch_size(options.producer, partitions)
 
     def attempt(self, batch: Batch[Job]) -> KafkaAttempt:
         return KafkaAttempt(self, batch)
 
-    def take_lease(self, run_id: str) -> int | None:
+    def take_lease(self, run_id: str) -> Lease | None:
         """The lease of the run's last batch, if that called `keep_lease`; None to take a new lease."""
         held, self._lease = self._lease, None
         return held[1] if held is not None and held[0] == run_id else None
 
-    def keep_lease(self, run_id: str, lease: int) -> None:
+    def keep_lease(self, run_id: str, lease: Lease) -> None:
         """Let the run's next batch use the lease of this one."""
         self._lease = run_id, lease
 
@@ -153,7 +173,8 @@ class KafkaAttempt:
         self._began = target.now()
         self._written = Written((), is_retried=False)
         self._decided: tuple[DecidedRound, dict[str, Transaction]] | None = None
-        self._begins_lease = False
+        self._lease: Lease | None = None  # that of the batch before, if this one goes on with it
+        self._handovers: Mapping[int, Handover] = {}  # to the next batch
         self._may_have_zombies = True
         self._look = Look(target.brokers, target.now, target.timeout_ms, batch.request)
         self.rewriting: tuple[int, int] | None = None
@@ -164,8 +185,9 @@ class KafkaAttempt:
         lease = self._target.take_lease(self._request.run_id)
         if lease is None:
             self._check_ledger()
-        self._opened = self._ledger.begin(lease=lease, buckets=self.buckets())
-        self._begins_lease = self._opened is not None and self._opened.record.lease != lease
+        self._opened = self._ledger.begin(lease=None if lease is None else lease.number, buckets=self.buckets())
+        if self._opened is not None and lease is not None and self._opened.record.lease == lease.number:
+            self._lease = lease
         return self._opened is not None
 
     def kept_alive(self) -> AbstractContextManager[None]:
@@ -181,7 +203,7 @@ class KafkaAttempt:
     def plan(self) -> TaskSettings:
         """Do everything that comes before the tasks, and return what they need to know."""
         opened, record = self._round, self._round.record
-        if self._begins_lease:
+        if self._lease is None:
             self._recover(record.lease)
         if self._progress is not None:
             check_group(self._brokers, self._ledger, self._progress)
@@ -232,7 +254,7 @@ class KafkaAttempt:
             self._ledger.forget_old_rounds()
             self._ledger.merge_old_extents(self._opened.number)
             if not self._may_have_zombies:
-                self._target.keep_lease(self._request.run_id, self._opened.record.lease)
+                self._target.keep_lease(self._request.run_id, Lease(self._opened.record.lease, self._handovers))
 
     # In two steps (stepwise.py): the tasks run between them, and another process may take the second step
 
@@ -321,7 +343,9 @@ class KafkaAttempt:
         self, decided: DecidedRound, *, may_rewrite: bool, found: Mapping[str, Transaction] | None = None
     ) -> int:
         """Send a decided round's commits. Returns how many participants had to be rewritten."""
-        lost = finish(self._brokers, self._target.store, decided, found)
+        ends = finish(self._brokers, self._target.store, decided, found)
+        self._handovers = ends.handovers
+        lost = ends.lost
         if not lost:
             return 0
         if not may_rewrite or self._options.on_timed_out is not OnTimedOut.REWRITE or decided.record.buckets is None:
@@ -331,7 +355,7 @@ class KafkaAttempt:
         except (NotPreparedError, RoundAbortedError) as problem:
             self._ledger.check_live()  # if a newer driver fenced the tasks, raise that
             raise self._lost(decided, lost, "restart the query, which writes and verifies them again") from problem
-        lost_again = finish(self._brokers, self._target.store, rewritten)
+        lost_again = finish(self._brokers, self._target.store, rewritten).lost
         if lost_again:
             raise self._lost(rewritten, lost_again)
         return len(lost)
@@ -394,7 +418,7 @@ class KafkaAttempt:
         return {
             "transactionalIdPrefix": request.prefix,
             "lease": lease,
-            "producer": {**self._options.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
+            "producer": {**self._target.producer, "transaction.timeout.ms": str(self._target.timeout_ms)},
             "topic": self._options.topic,
             "tokenGroupPrefix": token_group_prefix(request.prefix),
             "token": str(TokenText(request.query_id, request.batch_id, number, nonce)),
@@ -403,6 +427,7 @@ class KafkaAttempt:
             "sourceOffsets": None if progress is None else by_topic(progress.end),
             "only": only,
             "isHashed": is_hashed,
+            "handovers": self._lease.handovers if self._lease is not None and self._lease.number == lease else {},
         }
 
     # Fencing

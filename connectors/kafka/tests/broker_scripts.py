@@ -249,25 +249,37 @@ class Script:
         self._compare_offsets(group)
 
     def _end(self, at: int, version: int, *, is_commit: bool) -> None:
-        if not is_commit:
-            self._ask(f"abort v{version}", at, lambda side, who: side.end(who, is_commit=False, version=version))
-            return
-        (theirs,) = self.requests.end([participant(self.theirs[at], version)])
-        (ours,) = SimulatedRequests(self.cluster).end([participant(self.ours[at], version)])
-        self._compare(f"commit v{version} {self.ours[at]}", theirs, ours)
+        theirs: tuple[str, tuple[Any, ...] | None]
+        ours: tuple[str, tuple[Any, ...] | None]
+        if is_commit:
+            (theirs,) = self.requests.end([participant(self.theirs[at], version)])
+            (ours,) = SimulatedRequests(self.cluster).end([participant(self.ours[at], version)])
+        else:
+            theirs = self.producer.end(self.theirs[at], is_commit=False, version=version)
+            ours = self.cluster.end(self.ours[at], is_commit=False, version=version)
+        self._compare(f"{'commit' if is_commit else 'abort'} v{version} {self.ours[at]}", theirs[0], ours[0])
+        self._follow(at, theirs[1], ours[1])
         self._settle()
+
+    def _follow(self, at: int, theirs: Any, ours: Any) -> None:
+        """Add who may begin the id's next transaction; a kept producer goes on as it."""
+        name = self.ours[at].transactional_id
+        self._compare(f"  followed {name}", theirs is None, ours is None)
+        if ours is not None:
+            self.theirs.append(Identity(name, *theirs[-2:]))
+            self.ours.append(Identity(name, *ours[-2:]))
 
     def _hasty(self, step: Step) -> None:
         """End a transaction and ask at once for what may find it still ending: either answer will do."""
         at, is_commit = len(self.ours) - 1, step.numbers[0] < 0.5
         who, real = self.ours[at], self.theirs[at]
         ask_commit = step.numbers[1] < 0.5
-        first = self.producer.end(real, is_commit=is_commit, version=self.version)
+        first, _ = self.producer.end(real, is_commit=is_commit, version=self.version)
         if step.numbers[2] < 0.3:
             second = self.producer.init(real.transactional_id, LONG_MS)[0]
         else:
-            second = self.producer.end(real, is_commit=ask_commit, version=self.version)
-        ours = self.cluster.end(who, is_commit=is_commit, version=self.version)
+            second, _ = self.producer.end(real, is_commit=ask_commit, version=self.version)
+        ours, _ = self.cluster.end(who, is_commit=is_commit, version=self.version)
         self._compare(f"hasty end {is_commit} {who}", first, ours)
         completing, complete = copy.deepcopy(self.cluster), copy.deepcopy(self.cluster)
         completing.settle(completes=False)
@@ -277,7 +289,7 @@ class Script:
             if step.numbers[2] < 0.3:
                 answer = cluster.init(who.transactional_id, LONG_MS)[0]
             else:
-                answer = cluster.end(who, is_commit=ask_commit, version=self.version)
+                answer, _ = cluster.end(who, is_commit=ask_commit, version=self.version)
             allowed[answer] = cluster
         self._say(f"  then at once {step.numbers[2] < 0.3} {ask_commit}", f"{second}, expected {list(allowed)}")
         if second not in allowed:

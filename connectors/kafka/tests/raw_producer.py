@@ -133,7 +133,7 @@ class RawProducer:
         answer = self._of_coordinator(group, request, CoordinatorType.GROUP)
         return _only(one.error_code for topic in answer.topics for one in topic.partitions)
 
-    def end(self, who: Identity, *, is_commit: bool, version: int) -> str:
+    def end(self, who: Identity, *, is_commit: bool, version: int) -> tuple[str, Identity | None]:
         versions = {"min_version": 5, "max_version": 5} if version >= 2 else {"max_version": 4}
         request = EndTxnRequest(
             transactional_id=who.transactional_id,
@@ -142,7 +142,11 @@ class RawProducer:
             committed=is_commit,
             **versions,
         )
-        return name_of(self._of_coordinator(who.transactional_id, request).error_code)
+        answer = self._of_coordinator(who.transactional_id, request)
+        name = name_of(answer.error_code)
+        if name != "NONE" or version < 2:
+            return name, None
+        return name, Identity(who.transactional_id, answer.producer_id, answer.producer_epoch)
 
     def _of_coordinator(self, key: str, request: Any, kind: Any = CoordinatorType.TRANSACTION) -> Any:
         """The answer; a fresh broker has no coordinator until one is asked for."""

@@ -81,7 +81,7 @@ def test_an_init_that_arrives_behind_the_decision_aborts_the_participant_and_the
 
         described = partial(brokers.describe, [name])
         until(lambda: described()[name].state == "CompleteAbort", tell=described)
-        assert finish(brokers, store, decided) == [participant]
+        assert finish(brokers, store, decided).lost == [participant]
         assert values(broker, topic) == []
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from oncelog.errors import NotPreparedError
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.participants import Handover, Participant
 from oncelog_kafka.patience import PATIENCE_MS, PatientBrokers
 from oncelog_kafka.ports import CommittedOffset, Unstable
 from oncelog_kafka.testing.brokers import GROUPS, Cluster, Settings, shard_of
 from oncelog_kafka.testing.requests import NoAnswerError, SimulatedRequests
-from oncelog_kafka.testing.tasks import TaskProducer, Work
+from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
 from oncelog_kafka.testing.transactions import Identity
 
 T = TypeVar("T")
@@ -74,11 +74,18 @@ class World:
         self.cluster.create_topic("out", 2)
         self.brokers = PatientBrokers(SimulatedRequests(self.cluster, self.line), self.clock)
 
-    def prepare(self, name: str = "id", *, timeout_ms: int = TIMEOUT_MS) -> Participant:
+    def prepare(
+        self,
+        name: str = "id",
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        kept: KeptProducers | None = None,
+        handover: Handover | None = None,
+    ) -> Participant:
         """What a task does with five rows over two partitions."""
         rows = [(("out", number % 2), value) for number, value in enumerate(VALUES)]
-        work = Work(name, 0, rows, {"tokens": {("out", 0): TOKEN}}, "out")
-        return TaskProducer(self.cluster, self.line, self.clock, timeout_ms).prepare(work)
+        work = Work(name, 0, rows, {"tokens": {("out", 0): TOKEN}}, "out", handover=handover)
+        return TaskProducer(self.cluster, self.line, self.clock, timeout_ms, kept).prepare(work)
 
     def values(self) -> list[bytes]:
         return sorted(value for _, _, value in self.cluster.values("out"))
@@ -96,7 +103,7 @@ def test_what_a_task_prepared_shows_with_its_commit_and_its_token_with_it(world:
     prepared = world.prepare()
     assert (world.values(), world.token()) == ([], Unstable())
 
-    assert world.brokers.commit([prepared]) == ["NONE"]
+    assert world.brokers.commit([prepared])[0].answer == "NONE"
 
     assert (world.values(), world.token()) == (VALUES, TOKEN)
     assert world.brokers.describe(["id"])["id"].state == "CompleteCommit"
@@ -126,7 +133,8 @@ def test_what_is_open_beyond_its_time_is_aborted_and_its_commit_refused(world: W
     world.clock.ms += 5_000 + world.settings.clean_up_ms
 
     assert world.brokers.describe(["id"])["id"].state == "CompleteAbort"
-    assert world.brokers.commit([prepared]) == ["PRODUCER_FENCED" if world.version == 1 else "INVALID_TXN_STATE"]
+    (ended,) = world.brokers.commit([prepared])
+    assert ended.answer == ("PRODUCER_FENCED" if world.version == 1 else "INVALID_TXN_STATE")
     assert (world.values(), world.token()) == ([], None)
 
 
@@ -134,11 +142,11 @@ def test_a_commit_whose_answer_is_lost_is_done_and_one_whose_request_is_lost_is_
     prepared = world.prepare()
     world.line.requests = world.line.answers = 1
 
-    assert world.brokers.commit([prepared]) == ["NETWORK_EXCEPTION"]
+    assert world.brokers.commit([prepared])[0].answer == "NETWORK_EXCEPTION"
     assert world.values() == []
-    assert world.brokers.commit([prepared]) == ["NETWORK_EXCEPTION"]
+    assert world.brokers.commit([prepared])[0].answer == "NETWORK_EXCEPTION"
     assert world.values() == VALUES
-    assert world.brokers.commit([prepared]) == ["NONE"]
+    assert world.brokers.commit([prepared])[0].answer == "NONE"
 
 
 @pytest.mark.parametrize("one_of", [2, 3])
@@ -173,10 +181,10 @@ def test_requests_wait_for_coordinators_that_move(world: World) -> None:
     before_ms = world.clock.ms
     world.cluster.move_coordinators(shard_of("id"), absent_ms=2_000, loading_ms=3_000)
 
-    assert world.brokers.commit([prepared]) == ["NOT_COORDINATOR"]
+    assert world.brokers.commit([prepared])[0].answer == "NOT_COORDINATOR"
     assert world.brokers.describe(["id"])["id"].state == "Ongoing"
     assert world.clock.ms >= before_ms + 5_000
-    assert world.brokers.commit([prepared]) == ["NONE"]
+    assert world.brokers.commit([prepared])[0].answer == "NONE"
 
 
 def test_a_listing_leaves_out_ids_that_nobody_coordinates_and_waits_for_those_that_are_loaded(world: World) -> None:
@@ -203,9 +211,9 @@ def test_ids_and_offsets_are_forgotten_in_their_time_but_no_open_transaction_is(
     world.settings.expiration_ms = world.settings.retention_ms = 100_000
     world.clock.ms += 100_000
 
-    assert world.brokers.commit([ended]) == ["INVALID_PRODUCER_ID_MAPPING"]
+    assert world.brokers.commit([ended])[0].answer == "INVALID_PRODUCER_ID_MAPPING"
     assert world.token() == Unstable()
-    assert world.brokers.commit([still_open]) == ["NONE"]
+    assert world.brokers.commit([still_open])[0].answer == "NONE"
     assert [name for name, _ in world.brokers.list_ids()] == ["open"]
     assert world.token() is None
     assert world.values() == sorted(2 * VALUES)
@@ -216,10 +224,26 @@ def test_a_producer_that_used_up_its_epochs_gets_another_id_and_its_commits_may_
     prepared = []
     for _ in range(6):
         prepared.append(world.prepare())
-        assert world.brokers.commit(prepared[-1:]) == ["NONE"]
-        assert world.brokers.commit(prepared[-1:]) == ["NONE"]
+        assert world.brokers.commit(prepared[-1:])[0].answer == "NONE"
+        assert world.brokers.commit(prepared[-1:])[0].answer == "NONE"
 
     assert len({one.producer_id for one in prepared}) > 1
+    assert max(one.epoch for one in prepared) < world.settings.max_epoch
+    assert world.values() == sorted(6 * VALUES)
+
+
+def test_a_kept_producer_goes_on_with_another_id_when_it_has_used_up_its_epochs() -> None:
+    world, kept = World(2), KeptProducers()
+    world.settings.max_epoch = 3
+    prepared, handover = [world.prepare(kept=kept)], None
+    for _ in range(6):
+        (ended,) = world.brokers.commit(prepared[-1:])
+        assert ended.following is not None
+        handover = Handover(prepared[-1].producer, ended.following)
+        prepared.append(world.prepare(kept=kept, handover=handover))
+        assert prepared[-1].producer == ended.following
+
+    assert len({one.producer_id for one in prepared}) > 2
     assert max(one.epoch for one in prepared) < world.settings.max_epoch
     assert world.values() == sorted(6 * VALUES)
 

@@ -118,7 +118,7 @@ class Sink:
         """Go by the product's list of decisions; what was paused for too long may be lost."""
         for _ in brokers.tries("the batch could not be committed"):
             left = []
-            for participant, answer in zip(waiting, brokers.commit(waiting), strict=True):
+            for participant, (answer, _) in zip(waiting, brokers.commit(waiting), strict=True):
                 step = end_txn.decide(answer)
                 if step is Next.ASK_TOKEN:
                     step = end_txn.decide(answer, self._token(brokers, participant))

@@ -11,10 +11,14 @@ from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka import end_txn, extents, finishing, inspection, ledger, looks, target
 from oncelog_kafka.end_txn import Next, Token
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.target import KafkaAttempt, KafkaTarget
+from oncelog_kafka.participants import Participant
+from oncelog_kafka.ports import Ended
+from oncelog_kafka.target import KafkaAttempt, KafkaTarget, Lease
+from oncelog_kafka.testing import tasks
+from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.simulation.swarm import run
 
-SEEDS = range(150)
+SEEDS = range(150, 300)
 SEEDS_MAX = 600
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -47,6 +51,7 @@ def test_no_seed_breaks_a_law(report: Report) -> None:
         "participants rewritten",
         "plans of whole batches",
         "plans that hold a batch back",
+        "producers adopted",
         "rounds aborted by an operator",
         "speculative tasks",
         "stages tried again",
@@ -80,7 +85,7 @@ def test_readers_of_whole_batches_see_them_whole_where_old_ones_are_merged_at_on
 
 def test_a_batch_that_a_restored_checkpoint_plans_anew_is_refused() -> None:
     """The law is in the run: whoever takes it for the decided one breaks it."""
-    outcome = run(68)
+    outcome = run(239)
 
     assert outcome.failure is None
     assert outcome.world.counts["batches planned anew"] > 0
@@ -152,7 +157,21 @@ def _with_a_fence_that_spares_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def _with_one_lease_for_all_runs(patch: pytest.MonkeyPatch) -> None:
     sound = KafkaTarget.take_lease
-    patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or 1)
+    patch.setattr(KafkaTarget, "take_lease", lambda self, run_id: sound(self, run_id) or Lease(1))
+
+
+def _with_producers_that_are_kept_at_version_1(patch: pytest.MonkeyPatch) -> None:
+    """The brokers name nobody there, so it goes on as itself."""
+    sound = SimulatedRequests.end
+
+    def end(self: Any, participants: Sequence[Participant]) -> list[Ended]:
+        found = []
+        for one, (said, following) in zip(participants, sound(self, participants), strict=True):
+            found.append(Ended(said, (following or one.producer) if said == "NONE" else None))
+        return found
+
+    patch.setattr(SimulatedRequests, "end", end)
+    patch.setattr(tasks, "KEPT_FROM", 1)
 
 
 PLANTS: dict[str, Plant] = {
@@ -168,6 +187,7 @@ PLANTS: dict[str, Plant] = {
         _with_a_recovery_that_finishes_nothing,
         _with_a_decision_without_a_look,
         _with_a_fence_that_spares_nothing,
+        _with_producers_that_are_kept_at_version_1,
     )
 }
 

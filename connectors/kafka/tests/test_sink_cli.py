@@ -62,7 +62,7 @@ class World:
         return BatchDriver(target).run(Batch(request, SparkJob(rows(self.spark, numbered(10, first=10 * batch_id)))))
 
     def finish(self, decided: DecidedRound) -> None:
-        assert finish(self.brokers, self.store, decided) == []
+        assert finish(self.brokers, self.store, decided).lost == []
 
     def ask(self, *words: str) -> Result:
         arguments = ["--znodes", self.place, "kafka", "--brokers", self.broker.address, *words]

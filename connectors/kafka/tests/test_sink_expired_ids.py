@@ -110,7 +110,7 @@ def test_a_commit_whose_id_expired_before_it_was_recorded_is_known_by_its_token(
     (still_open,) = world.open_ids()
     (ended,) = [one for one in decided.record.participants if one.transactional_id != still_open]
     wait_until_forgotten(world, [ended.transactional_id])
-    assert world.brokers.commit([ended]) == ["INVALID_PRODUCER_ID_MAPPING"]
+    assert world.brokers.commit([ended])[0].answer == "INVALID_PRODUCER_ID_MAPPING"
     assert world.open_ids() == [still_open]
 
     world.run(1, SECOND, run="run-2")
@@ -127,7 +127,8 @@ def test_of_ids_that_timed_out_behind_the_decision_and_expired_nothing_is_guesse
     time_out_behind_the_decision(world, **more)
     decided = newest_round(world)
     wait_until_forgotten(world, ids(decided.record))
-    assert set(world.brokers.commit(decided.record.participants)) == {"INVALID_PRODUCER_ID_MAPPING"}
+    answers = {answer for answer, _ in world.brokers.commit(decided.record.participants)}
+    assert answers == {"INVALID_PRODUCER_ID_MAPPING"}
 
     for batch_id in (0, 1):
         with pytest.raises(ParticipantLostError, match="can no longer be known") as error:

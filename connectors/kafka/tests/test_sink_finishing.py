@@ -24,7 +24,7 @@ from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, token_group
-from oncelog_kafka.ports import Unstable
+from oncelog_kafka.ports import Ended, Unstable
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
@@ -96,7 +96,7 @@ def test_what_is_prepared_shows_with_its_commit_and_not_before(world: World) -> 
 
     assert world.values() == []
     assert len(decided.record.participants) == 2
-    assert finish(world.brokers, world.store, decided) == []
+    assert finish(world.brokers, world.store, decided).lost == []
 
     assert world.values() == numbered(100)
     assert world.is_complete(decided)
@@ -105,7 +105,7 @@ def test_what_is_prepared_shows_with_its_commit_and_not_before(world: World) -> 
 def test_committing_again_and_again_is_committing_once(world: World) -> None:
     decided = world.decided(numbered(10))
     for _ in range(3):
-        assert finish(world.brokers, world.store, decided) == []
+        assert finish(world.brokers, world.store, decided).lost == []
 
     assert world.values() == numbered(10)
 
@@ -127,7 +127,7 @@ def test_a_participant_that_timed_out_after_the_decision_is_found_to_be_lost(wor
     decided = world.decided(numbered(10), timeout_ms=SHORT_MS)
     world.wait_for("CompleteAbort", decided.record.participants)
 
-    lost = finish(world.brokers, world.store, decided)
+    lost = finish(world.brokers, world.store, decided).lost
 
     assert sorted(one.partition for one in lost) == [0, 1]
     assert not world.is_complete(decided)
@@ -139,7 +139,7 @@ def test_of_a_batch_that_timed_out_in_part_the_other_part_is_committed(world: Wo
     first, second = decided.record.participants
     world.brokers.fence([first.transactional_id], 60_000)
 
-    assert [one.partition for one in finish(world.brokers, world.store, decided)] == [first.partition]
+    assert [one.partition for one in finish(world.brokers, world.store, decided).lost] == [first.partition]
 
     world.wait_for("CompleteCommit", [second])
     assert len(world.values()) == 5
@@ -150,8 +150,8 @@ def test_an_id_that_was_initialised_again_after_its_commit_is_known_as_committed
     finish(world.brokers, world.store, decided)
     world.brokers.fence([one.transactional_id for one in decided.record.participants], 60_000)
 
-    assert set(world.brokers.commit(decided.record.participants)) == {"PRODUCER_FENCED"}
-    assert finish(world.brokers, world.store, decided) == []
+    assert {answer for answer, _ in world.brokers.commit(decided.record.participants)} == {"PRODUCER_FENCED"}
+    assert finish(world.brokers, world.store, decided).lost == []
     assert world.values() == numbered(10)
 
 
@@ -159,8 +159,8 @@ def test_an_id_that_was_initialised_again_before_its_commit_is_known_as_lost_by_
     decided = world.decided(numbered(10))
     world.brokers.fence([one.transactional_id for one in decided.record.participants], 60_000)
 
-    assert set(world.brokers.commit(decided.record.participants)) == {"PRODUCER_FENCED"}
-    assert len(finish(world.brokers, world.store, decided)) == 2
+    assert {answer for answer, _ in world.brokers.commit(decided.record.participants)} == {"PRODUCER_FENCED"}
+    assert len(finish(world.brokers, world.store, decided).lost) == 2
     assert world.values() == []
 
 
@@ -176,7 +176,7 @@ def test_a_token_of_another_round_is_no_evidence(world: World) -> None:
     decided = DecidedRound(world.prefix, opened.number, Ledger(world.store, request).decide(opened, participants))
     world.brokers.fence([one.transactional_id for one in participants], 60_000)
 
-    assert len(finish(world.brokers, world.store, decided)) == 2
+    assert len(finish(world.brokers, world.store, decided).lost) == 2
     assert world.values() == numbered(10)
 
 
@@ -192,7 +192,7 @@ def test_a_ledger_of_before_a_later_batch_proves_nothing_of_what_its_batches_los
     world.nonce = opened.record.nonce
     participants = world.prepared(numbered(10, first=10), lease=opened.record.lease, number=opened.number)
     Ledger(world.store, request).decide(opened, participants)
-    assert set(world.brokers.commit(participants)) == {"NONE"}
+    assert {answer for answer, _ in world.brokers.commit(participants)} == {"NONE"}
     world.wait_for("CompleteCommit", participants)
     world.brokers.fence([one.transactional_id for one in earlier.record.participants], 60_000)
     world.store.transact(lambda view: view.set(KAFKA_LEDGERS.round_path(earlier.prefix, earlier.number), backup.data))
@@ -213,8 +213,8 @@ def test_an_id_that_the_broker_forgot_is_settled_by_the_token(world: World, is_c
     unknown = [replace(one, transactional_id=f"{one.transactional_id}9") for one in decided.record.participants]
     forgotten = replace(decided, record=replace(decided.record, participants=tuple(unknown)))
 
-    assert set(world.brokers.commit(unknown)) == {"INVALID_PRODUCER_ID_MAPPING"}
-    assert len(finish(world.brokers, world.store, forgotten)) == (0 if is_committed else 2)
+    assert {answer for answer, _ in world.brokers.commit(unknown)} == {"INVALID_PRODUCER_ID_MAPPING"}
+    assert len(finish(world.brokers, world.store, forgotten).lost) == (0 if is_committed else 2)
 
 
 def test_beyond_what_brokers_remember_nothing_is_guessed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_a_round_of_unknown_age_is_taken_for_older_than_brokers_remember(world: 
 
     with pytest.raises(ParticipantLostError, match="can no longer be known"):
         finish(world.brokers, world.store, replace(decided, record=replace(decided.record, began_ms=None)))
-    assert len(finish(world.brokers, world.store, decided)) == 2
+    assert len(finish(world.brokers, world.store, decided).lost) == 2
 
 
 def test_brokers_tell_how_long_they_remember(world: World) -> None:
@@ -260,10 +260,10 @@ def test_a_participant_has_the_transaction_version_of_its_broker(world: World, r
 
 def test_an_answer_that_no_commit_gets_is_an_error_and_no_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     decided = world.decided(numbered(10))
-    monkeypatch.setattr(world.brokers, "commit", lambda some: ["UNKNOWN_SERVER_ERROR"] * len(some))
+    monkeypatch.setattr(world.brokers, "commit", lambda some: [Ended("UNKNOWN_SERVER_ERROR")] * len(some))
 
     with pytest.raises(BrokerAccessError, match="an answer to a commit that this connector does not know"):
         finish(world.brokers, world.store, decided)
     monkeypatch.undo()
 
-    assert finish(world.brokers, world.store, decided) == []
+    assert finish(world.brokers, world.store, decided).lost == []

@@ -126,7 +126,7 @@ def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: Wor
     world.die(CrashPoint.ROUND_DECIDED)
 
     with unfinished(world) as (decided, brokers, store):
-        assert finish(brokers, store, decided) == []
+        assert finish(brokers, store, decided).lost == []
     until(lambda: world.found() == world.written)
     world.live(None)
     world.write()

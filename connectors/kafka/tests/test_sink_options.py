@@ -135,8 +135,28 @@ def test_what_outlives_a_query_needs_a_prefix_that_does(name: str) -> None:
 
 
 def test_measured_defaults_give_way_to_the_users_values() -> None:
-    assert options.parse(LEAST).producer["batch.size"] == "262144"
-    assert options.parse({**LEAST, "kafka.batch.size": 16384}).producer["batch.size"] == "16384"
+    assert options.parse(LEAST).producer["linger.ms"] == "50"
+    assert options.parse({**LEAST, "kafka.linger.ms": 5}).producer["linger.ms"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("given", "partitions", "size"),
+    [
+        ({}, None, 262_144),
+        ({}, 4, 262_144),
+        ({}, 100, 83_886),
+        ({}, 10_000, 16_384),
+        ({"kafka.buffer.memory": 2**26}, 100, 167_772),
+        ({"kafka.buffer.memory": "much"}, 100, 83_886),
+        ({"kafka.batch.size": 1_000}, 100, 1_000),
+    ],
+)
+def test_batches_for_all_partitions_fit_into_the_buffer_four_times(
+    given: dict[str, object], partitions: int | None, size: int
+) -> None:
+    producer = options.with_batch_size(options.parse({**LEAST, **given}).producer, partitions)
+
+    assert producer["batch.size"] == str(size)
 
 
 def test_the_drivers_client_takes_over_credentials() -> None:

@@ -456,3 +456,17 @@ def open_ledger(query: Query) -> Iterator[dict[int, KafkaRound]]:
         yield KAFKA_LEDGERS.read_rounds(store, prefix)
     finally:
         store.close()
+
+
+def test_each_batch_goes_on_with_the_producers_of_the_one_before(query: Query) -> None:
+    """A producer that is opened raises the epoch too; then it would be twice as high."""
+    for batch in range(5):
+        query.add({"value": f"{batch}/0"}, {"value": f"{batch}/1"})
+    prefix = f"{fresh_name('keeps')}.p"
+    query.run(query.source().coalesce(1), transactionalIdPrefix=prefix)
+
+    brokers = Brokers({"bootstrap_servers": query.broker.address})
+    (name,) = [name for name, _ in brokers.list_ids() if name.startswith(f"{prefix}-")]
+    assert brokers.describe([name])[name].epoch == 5
+    brokers.close()
+    assert len(query.values()) == 10

@@ -44,11 +44,11 @@ def test_what_tasks_prepared_for_a_batch_that_fails_is_aborted_with_it(world: Wo
 
 @pytest.fixture(params=[False, True], ids=["alone", "with copies"])
 def speculates(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool]:
-    """Whether Spark makes copies of slow tasks: what its context says, as a session of that kind costs a JVM."""
-    settings = spark.sparkContext._conf
-    settings.set("spark.speculation", str(request.param).lower())
+    """Whether Spark makes copies of slow tasks: what its settings say, as a session of that kind costs a JVM."""
+    settings = spark._jsparkSession.sessionState().conf()
+    settings.setConfString("spark.speculation", str(request.param).lower())
     yield request.param
-    settings.set("spark.speculation", "false")
+    settings.setConfString("spark.speculation", "false")
 
 
 def test_a_copy_of_a_task_that_begins_behind_its_batch_has_an_id_that_no_later_batch_uses(

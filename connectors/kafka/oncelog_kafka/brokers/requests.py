@@ -18,9 +18,9 @@ with extras("kafka", part="oncelog_kafka"):
 from oncelog_kafka import end_txn
 from oncelog_kafka.brokers.client import IN_FLIGHT, connected, name_of, named_errors, passing_name, sent
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
+from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, Unstable
 
 _NO_PRODUCER = -1
 _NEVER_COMMITTED = -1
@@ -38,9 +38,9 @@ class KafkaRequests:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
-    def end(self, participants: Sequence[Participant]) -> list[Answer]:
+    def end(self, participants: Sequence[Participant]) -> list[Ended]:
         requests = [(p.transactional_id, _end_request(p)) for p in participants]
-        return [_answer(answer) for answer in self._ask_each(requests)]
+        return [_ended(answer) for answer in self._ask_each(requests)]
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
         requests = [(name, _init_request(name, timeout_ms)) for name in transactional_ids]
@@ -219,6 +219,13 @@ def _values_of(answer: Any, name: str) -> Iterator[int]:
         for settings in resources.values():
             if name in settings:
                 yield int(settings[name]["value"])
+
+
+def _ended(answer: Any) -> Ended:
+    said = _answer(answer)
+    if said != "NONE" or answer.producer_id == _NO_PRODUCER:  # below version 5, answers name no producer
+        return Ended(said)
+    return Ended(said, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
 
 
 def _answer(answer: Any) -> Answer:

@@ -9,9 +9,9 @@ from oncelog_kafka import end_txn
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.control.process import process_of
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import Listed, Participant, Transaction
+from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
 from oncelog_kafka.patience import refusal
-from oncelog_kafka.ports import Answer, CommittedOffset, Offsets, Unstable
+from oncelog_kafka.ports import Answer, CommittedOffset, Ended, Offsets, Unstable
 
 _NEVER_COMMITTED = -1
 
@@ -28,8 +28,9 @@ class ControlRequests:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
-    def end(self, participants: Sequence[Participant]) -> list[Answer]:
-        return self._ask_each(len(participants), "end", participants=[_end(one) for one in participants])
+    def end(self, participants: Sequence[Participant]) -> list[Ended]:
+        answers = self._ask_each(len(participants), "end", participants=[_end(one) for one in participants])
+        return [_ended(answer) for answer in answers]
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
         return self._ask_each(len(transactional_ids), "init", ids=list(transactional_ids), timeoutMs=timeout_ms)
@@ -84,6 +85,10 @@ def _end(participant: Participant) -> dict[str, object]:
         "least": least,
         "greatest": greatest,
     }
+
+
+def _ended(answer: Any) -> Ended:
+    return Ended(answer) if isinstance(answer, str) else Ended("NONE", ProducerIdAndEpoch(*answer))
 
 
 def _transaction(name: str, answer: Any) -> Transaction | Answer:

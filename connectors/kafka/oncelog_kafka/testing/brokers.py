@@ -262,13 +262,16 @@ class Cluster:
             if is_open and staged is not None and staged.group == group and staged.partition in partitions:
                 entry.is_committed = False
 
-    def end(self, who: Identity, *, is_commit: bool, version: int) -> str:
-        """EndTxn, as a client of this transaction version sends it."""
+    def end(self, who: Identity, *, is_commit: bool, version: int) -> tuple[str, Identity | None]:
+        """EndTxn, as a client of this transaction version sends it; from version 2 on, it also returns who is next."""
 
         def ended(coordinator: Coordinator, known: Known | None) -> Step | str:
             return coordinator.end(known, who, is_commit=is_commit, version=version)
 
-        return self._of_coordinator(who.transactional_id, ended)
+        answer = self._of_coordinator(who.transactional_id, ended)
+        if answer != NONE or version < 2:
+            return answer, None
+        return answer, transactions.following(self.ids[who.transactional_id], who.transactional_id)
 
     def _add(self, who: Identity, partitions: frozenset[TopicPartition]) -> str:
         def added(coordinator: Coordinator, known: Known | None) -> Step | str:

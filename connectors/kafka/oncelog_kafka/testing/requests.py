@@ -7,8 +7,8 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from oncelog_kafka.errors import BrokerUnavailableError
-from oncelog_kafka.participants import Listed, Participant, Transaction
-from oncelog_kafka.ports import Answer, Offsets
+from oncelog_kafka.participants import Listed, Participant, ProducerIdAndEpoch, Transaction
+from oncelog_kafka.ports import Answer, Ended, Offsets
 from oncelog_kafka.testing.brokers import Cluster
 from oncelog_kafka.testing.transactions import Identity, TopicPartition
 
@@ -53,7 +53,7 @@ class SimulatedRequests:
         self._cluster = cluster
         self._line = line or DirectLine()
 
-    def end(self, participants: Sequence[Participant]) -> list[Answer]:
+    def end(self, participants: Sequence[Participant]) -> list[Ended]:
         return [self._end(participant) for participant in participants]
 
     def init(self, transactional_ids: Sequence[str], timeout_ms: int) -> list[Answer]:
@@ -84,10 +84,14 @@ class SimulatedRequests:
         answer, _ = self._cluster.init(transactional_id, timeout_ms)
         return answer
 
-    def _end(self, one: Participant) -> Answer:
-        who = Identity(one.transactional_id, one.producer_id, one.epoch)
+    def _end(self, one: Participant) -> Ended:
+        who = Identity(one.transactional_id, *one.producer)
         request = partial(self._cluster.end, who, is_commit=True, version=one.transaction_version)
-        return self._named(f"commit {one.transactional_id}", request)
+        said = self._named(f"commit {one.transactional_id}", request)
+        if isinstance(said, str):
+            return Ended(said)
+        answer, following = said
+        return Ended(answer, None if following is None else ProducerIdAndEpoch(*following[1:]))
 
     def _read(self, what: str, request: Callable[[], T]) -> T | Answer:
         return self._named(what, request, changes=False)

@@ -15,7 +15,7 @@ from oncelog.ports import Clock
 from oncelog.types import TopicIdPartition
 from oncelog_kafka import end_txn
 from oncelog_kafka.extents import Extent
-from oncelog_kafka.participants import Participant
+from oncelog_kafka.participants import Handover, Participant, ProducerIdAndEpoch
 from oncelog_kafka.patience import turns
 from oncelog_kafka.ports import Answer, CommittedOffset
 from oncelog_kafka.testing.brokers import Cluster
@@ -25,7 +25,13 @@ from oncelog_kafka.testing.transactions import NONE, Identity, TopicPartition
 BATCH_SIZE = 2
 """Records of one request; few, so that a transaction needs several requests."""
 
+KEPT_FROM = 2
+"""The lowest transaction version of a producer that is kept."""
+
 _PASSING = end_txn.PASSING | {"NOT_ENOUGH_REPLICAS"}
+
+KeptProducers = dict[str, ProducerIdAndEpoch]
+"""The producers that an executor keeps open for later batches, by transactional id."""
 
 GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 """Offsets that the transaction commits, by group."""
@@ -42,6 +48,7 @@ class Work:
         offsets: the token, and the source's offsets if this participant commits them.
         token_topic: the token is an offset of this topic's partition 0.
         content_hash: of the rows, if it is wanted.
+        handover: of the id's last transaction, if the driver saw it end.
     """
 
     transactional_id: str
@@ -50,6 +57,7 @@ class Work:
     offsets: GroupOffsets
     token_topic: str
     content_hash: int = 0
+    handover: Handover | None = None
 
 
 def topic_id(topic: str) -> str:
@@ -64,17 +72,23 @@ class TaskProducer:
         line: carries the requests of its process.
         clock: of its process.
         timeout_ms: of its transaction.
+        kept: by the executor that it runs in.
 
     Attributes:
         extents: where the rows are that it prepared.
+        has_adopted: whether it goes on with a producer that was kept.
     """
 
-    def __init__(self, cluster: Cluster, line: Line, clock: Clock, timeout_ms: int) -> None:
+    def __init__(
+        self, cluster: Cluster, line: Line, clock: Clock, timeout_ms: int, kept: KeptProducers | None = None
+    ) -> None:
         self._cluster = cluster
         self._line = line
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._kept = {} if kept is None else kept
         self.extents: dict[TopicIdPartition, Extent] = {}
+        self.has_adopted = False
 
     def prepare(self, work: Work) -> Participant:
         """Write everything into a transaction, and leave it open.
@@ -83,14 +97,13 @@ class TaskProducer:
             NotPreparedError: the brokers refuse it, mostly because somebody fenced this producer.
             BrokerUnavailableError: the brokers did not accept it in time.
         """
-        who = self._init(work.transactional_id)
-        version = self._cluster.settings.version  # a real client gets this with the first answers
+        who, version = self._adopt(work) or self._init(work.transactional_id)
         self._send(who, work.rows, version)
         for group, offsets in work.offsets.items():
             if version < 2:
                 self._taken(f"add offsets {who}", partial(self._cluster.add_offsets, who, group))
             self._taken(f"stage {who}", partial(self._cluster.stage, who, group, offsets, version=version))
-        return Participant(
+        prepared = Participant(
             work.transactional_id,
             work.partition,
             who.producer_id,
@@ -100,8 +113,19 @@ class TaskProducer:
             work.content_hash,
             work.token_topic,
         )
+        if version >= KEPT_FROM:
+            self._kept[work.transactional_id] = prepared.producer
+        return prepared
 
-    def _init(self, transactional_id: str) -> Identity:
+    def _adopt(self, work: Work) -> tuple[Identity, int] | None:
+        """Go on with the producer that was kept, if its transaction is the one that the driver saw end."""
+        kept, handover = self._kept.pop(work.transactional_id, None), work.handover
+        if kept is None or handover is None or kept != handover.ended:
+            return None
+        self.has_adopted = True
+        return Identity(work.transactional_id, *handover.following), self._cluster.settings.version
+
+    def _init(self, transactional_id: str) -> tuple[Identity, int]:
         found: list[Identity] = []
 
         def ask() -> Answer:
@@ -110,7 +134,7 @@ class TaskProducer:
             return answer
 
         self._taken(f"init {transactional_id}", ask)
-        return found[0]
+        return found[0], self._cluster.settings.version  # a real client gets it with the first answers
 
     def _send(self, who: Identity, rows: Sequence[tuple[TopicPartition, bytes]], version: int) -> None:
         for partition in dict.fromkeys(partition for partition, _ in rows):

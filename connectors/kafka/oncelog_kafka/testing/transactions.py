@@ -211,6 +211,13 @@ class Coordinator(NamedTuple):
         return known.epoch >= self.max_epoch - 1
 
 
+def following(known: Known, transactional_id: str) -> Identity:
+    """The producer of the id's next transaction, as the answer to an EndTxn of version 5 names it."""
+    if known.next_producer_id != _NEVER:
+        return Identity(transactional_id, known.next_producer_id, 0)
+    return Identity(transactional_id, known.producer_id, known.epoch)
+
+
 def verify(known: Known | None, who: Identity, partition: TopicPartition) -> str:
     """The answer to a partition's leader that asks whether a write belongs to an open transaction (version 1)."""
     if known is None or known.producer_id != who.producer_id:

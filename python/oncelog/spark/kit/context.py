@@ -84,7 +84,7 @@ def of_foreach_batch(df: DataFrame, batch_id: int) -> BatchContext:
         SparkInternalsError: oncelog does not know this version of Spark.
     """
     session = df.sparkSession
-    with _known_internals():
+    with known_internals():
         execution = _execution_of(session._jsparkSession)
         _refuse_late_offset_logs(execution.getClass().getSimpleName(), execution.trigger().toString())
         end = _logged(execution, batch_id)
@@ -150,7 +150,11 @@ def _execution_of(jvm_session: Any) -> Any:
         # None: that query ended during this loop.
         if execution is not None and execution.sparkSessionForStream().equals(jvm_session):
             return execution
-    raise UsageError(
+    raise _no_query()
+
+
+def _no_query() -> UsageError:
+    return UsageError(
         "the DataFrame belongs to no running query: use the sink in writeStream.foreachBatch, with the DataFrame that "
         "Spark passes"
     )
@@ -189,7 +193,7 @@ def _json(option: Any) -> str | None:
 
 
 @contextmanager
-def _known_internals() -> Iterator[None]:
+def known_internals() -> Iterator[None]:
     """Turn whatever a renamed or moved part of Spark leads to into one error that names Spark's version."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
 
@@ -211,18 +215,20 @@ def _unknown_internals(what: str, **fields: object) -> SparkInternalsError:
 # From what a jar found in the JVM -------------------------------------------------------------------------------------
 
 
-def of_facts(facts: Mapping[str, Any]) -> BatchContext:
-    """The context of a batch, from what a jar found in Spark; the caller has no access to the JVM.
+def of_facts(facts: Mapping[str, Any] | None) -> BatchContext:
+    """The context of a batch, from what a jar found in Spark: in one call, and also for a caller without the JVM.
 
     Args:
         facts: ``queryId``, ``runId``, ``batchId``, ``checkpointRoot``, ``defaultPlace`` (the session's
             checkpointLocation), ``hasName``, ``execution`` and ``trigger`` (their kinds), ``entry`` and ``entryBefore``
-            (texts from the offset log), ``hasState``.
+            (texts from the offset log), ``hasState``. None if it found no running query.
 
     Raises:
-        InvalidOptionError, SparkInternalsError: see `of_foreach_batch`.
+        UsageError, InvalidOptionError, SparkInternalsError: see `of_foreach_batch`.
         CorruptDataError: the offset log is malformed.
     """
+    if facts is None:
+        raise _no_query()
     _refuse_late_offset_logs(facts["execution"], facts["trigger"])
     root, batch_id = facts["checkpointRoot"], facts["batchId"]
     _refuse_passing_checkpoint(root, facts["defaultPlace"], has_name=facts["hasName"])

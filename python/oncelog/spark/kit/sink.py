@@ -63,7 +63,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         rows = self._columns(df)
-        batch = context.of_foreach_batch(df, batch_id)
+        batch = self._context(df, batch_id)
         self._target = target = self._opened(self._target)
         asked = Batch(
             batch_request(self.options, batch, batch.run_id),
@@ -75,6 +75,10 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         if self.last_report.is_replay and batch.has_state:
             # Spark fails a batch if a state store did not commit, so run the plan without writing anything.
             df.write.format("noop").mode("overwrite").save()
+
+    def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
+        """What Spark knows of the batch; see `context.of_foreach_batch`."""
+        return context.of_foreach_batch(df, batch_id)
 
     @abstractmethod
     def _columns(self, df: DataFrame) -> DataFrame:

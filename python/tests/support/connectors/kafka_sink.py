@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from oncelog_kafka import data_plane
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.options import PRODUCER_DEFAULTS
+from oncelog_kafka.options import PRODUCER_DEFAULTS, with_batch_size
 from oncelog_kafka.participants import Participant, token_group_prefix
 from oncelog_kafka.tokens import TokenText
 from tests.support.harness.waiting import until
@@ -137,12 +137,13 @@ def prepare(
         "transactionalIdPrefix": prefix,
         "lease": lease,
         "producer": {
-            **PRODUCER_DEFAULTS,
+            **with_batch_size(PRODUCER_DEFAULTS, None),
             "bootstrap.servers": broker.address,
             "transaction.timeout.ms": str(timeout_ms),
         },
         "topic": topic,
         "tokenGroupPrefix": token_group_prefix(prefix),
+        "handovers": {},
         "token": str(TokenText("query", BATCH_ID, number, nonce)),
         "batchId": BATCH_ID,
         "sourceGroup": None,

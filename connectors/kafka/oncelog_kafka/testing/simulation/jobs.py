@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +18,7 @@ from oncelog_kafka.ports import CommittedOffset
 from oncelog_kafka.target import Written
 from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.simulation.cluster import TASK, GuardedCluster
-from oncelog_kafka.testing.tasks import TaskProducer, Work
+from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work
 
 TASK_ATTEMPTS = 3
 """How often a task is tried before its job fails (four times in Spark)."""
@@ -38,12 +39,38 @@ class Place:
     partitions: int
 
 
+class Executors:
+    """A query's executors, with the producers that each keeps.
+
+    Args:
+        chance: of the executors alone.
+    """
+
+    COUNT = 2
+    LOST = 0.3
+    """The probability that a restart of the driver loses them."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._kept: list[KeptProducers] = [{} for _ in range(self.COUNT)]
+
+    def any(self) -> KeptProducers:
+        """One for a task."""
+        return self._chance.choice(self._kept)
+
+    def may_be_lost(self) -> None:
+        """A driver starts: with the executors of the last one, or with new ones."""
+        if self._chance.random() < self.LOST:
+            self._kept = [{} for _ in range(self.COUNT)]
+
+
 class SimulatedJob:
     """`target.Job` of one batch.
 
     Args:
         driver: the process that runs the job.
         place: where the rows go.
+        executors: that its tasks run in.
         rows: numbers, by Spark's partition.
         copies: the probability, at each check, of a second attempt of a running task.
         is_calm: whether no stage is tried again.
@@ -55,6 +82,7 @@ class SimulatedJob:
         world: World,
         driver: Process,
         place: Place,
+        executors: Executors,
         rows: Sequence[Sequence[int]],
         prepared: dict[str, list[int]],
         *,
@@ -64,6 +92,7 @@ class SimulatedJob:
         self.world = world
         self.driver = driver
         self.place = place
+        self.executors = executors
         self.copies = copies
         self.prepared = prepared
         self._is_calm = is_calm
@@ -156,14 +185,16 @@ class _Task:
         self._running.append(process)
         work = self._work(attempt)
         timeout_ms = int(self._settings["producer"]["transaction.timeout.ms"])
+        kept = job.executors.any()
 
         def body() -> None:
             try:
-                producer = TaskProducer(job.place.cluster, ProcessLine(process), process, timeout_ms)
+                producer = TaskProducer(job.place.cluster, ProcessLine(process), process, timeout_ms, kept)
                 participant = producer.prepare(work)
             except OncelogError:
                 self._running.remove(process)
                 return
+            job.world.counts["producers adopted"] += producer.has_adopted
             job.prepared[work.transactional_id] = self._rows
             self.winners.append((attempt, participant, producer.extents))
 
@@ -187,4 +218,5 @@ class _Task:
             offsets,
             place.topic,
             sum(crc32(value_of(row)) for row in self._rows) if settings["isHashed"] else 0,
+            settings["handovers"].get(number),
         )

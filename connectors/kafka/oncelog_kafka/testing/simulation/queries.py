@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 from typing import Protocol
 
 from oncelog.errors import AbortableError, BatchRefusedError, FatalError, OncelogError, RunSupersededError
@@ -22,7 +23,7 @@ from oncelog_kafka.errors import ParticipantLostError
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.target import Job, KafkaTarget
 from oncelog_kafka.testing.simulation.cluster import PREFIX, brokers_of, ledger_of
-from oncelog_kafka.testing.simulation.jobs import Place, SimulatedJob
+from oncelog_kafka.testing.simulation.jobs import Executors, Place, SimulatedJob
 from oncelog_kafka.testing.simulation.operators import Operator
 
 GROUP = "progress"
@@ -128,6 +129,7 @@ class SinkQuery(Client):
         batches: how many it has.
         more: options of the sink.
         lives: the most lives of drivers.
+        executors: decides which executor a task runs in, and when they are lost.
 
     Attributes:
         source: the rows of all batches; the checkpoint says which are done.
@@ -144,6 +146,7 @@ class SinkQuery(Client):
         traits: Traits,
         *,
         lives: int = 6,
+        executors: Random | None = None,
     ) -> None:
         super().__init__(world, "driver", lives)
         self.place = place
@@ -153,6 +156,7 @@ class SinkQuery(Client):
         self.prepared: dict[str, list[int]] = {}
         self.drivers: list[Process] = []
         self.bases = {self.checkpoint.query_id: 0}
+        self.executors = Executors(executors or Random(0))
         self.operator = Operator(self)
         self.is_calm = False
         self._traits = traits
@@ -208,6 +212,7 @@ class SinkQuery(Client):
         if chance.random() < LATE_RESTARTS:
             process.sleep_ms(chance.choice(RESTARTED_AFTER_MS))
         self._begins_in(process)
+        self.executors.may_be_lost()
         if self.checkpoint.done and chance.random() < self._traits.losses:
             self.operator.lose_checkpoint()
         self.operator.prepare_start(process)
@@ -311,6 +316,7 @@ class SinkQuery(Client):
             self.world,
             process,
             self.place,
+            self.executors,
             rows,
             self.prepared,
             copies=0.0 if self.is_calm else self._traits.copies,

@@ -76,8 +76,7 @@ def run(
     with world.entered(), limits_replaced(log_limits):
         try:
             drawn = Random(f"steps of {seed}").random() < STEPWISE  # a separate Random, so that all else stays the same
-            readers = Random(f"reads of {seed}")
-            _play(world, faults, readers, is_stepwise=drawn if is_stepwise is None else is_stepwise)
+            _play(world, faults, seed, is_stepwise=drawn if is_stepwise is None else is_stepwise)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
         finally:
@@ -85,8 +84,9 @@ def run(
     return Outcome(seed, failure, world, faults.counts, "oncelog_kafka.testing.simulation")
 
 
-def _play(world: World, faults: RandomFaults, readers: Random, *, is_stepwise: bool) -> None:
-    query = _query(world, is_stepwise=is_stepwise)
+def _play(world: World, faults: RandomFaults, seed: int, *, is_stepwise: bool) -> None:
+    readers, executors = Random(f"reads of {seed}"), Random(f"executors of {seed}")
+    query = _query(world, executors, is_stepwise=is_stepwise)
     watcher = Watcher(world, query)
     whole = WholeReader(world, query, readers)
     Auditor(world, query.place.cluster, query.fall, has_sound_clocks=Fault.CLOCK_JUMP not in faults.kinds)
@@ -109,7 +109,7 @@ def _play(world: World, faults: RandomFaults, readers: Random, *, is_stepwise: b
     whole.look_at_the_end()
 
 
-def _query(world: World, *, is_stepwise: bool) -> SinkQuery:
+def _query(world: World, executors: Random, *, is_stepwise: bool) -> SinkQuery:
     chance = world.chance
     version = chance.choice((1, 2))
     settings = Settings(version=version, max_epoch=chance.choice((3, 2**15 - 1)), is_kafka_3=version == 1)
@@ -130,7 +130,7 @@ def _query(world: World, *, is_stepwise: bool) -> SinkQuery:
         falls=chance.choice(FALLS),
         is_stepwise=is_stepwise,
     )
-    return SinkQuery(world, place, chance.randint(2, 4), more, traits)
+    return SinkQuery(world, place, chance.randint(2, 4), more, traits, executors=executors)
 
 
 def _disturb(world: World, query: SinkQuery, watcher: Watcher) -> None:

@@ -40,6 +40,8 @@ import org.apache.kafka.common.requests.OffsetFetchResponse;
 final class Requests {
   private static final CoordinatorType TRANSACTION = CoordinatorType.TRANSACTION;
   private static final CoordinatorType GROUP = CoordinatorType.GROUP;
+  private static final String NONE = Errors.NONE.name();
+  private static final long NO_PRODUCER = -1;
 
   private final Wire wire;
   private final Partitions partitions;
@@ -64,7 +66,7 @@ final class Requests {
     };
   }
 
-  private List<String> end(JsonNode participants) {
+  private List<Object> end(JsonNode participants) {
     List<Wire.Keyed> requests = new ArrayList<>();
     for (JsonNode one : participants) {
       EndTxnRequestData data =
@@ -77,10 +79,16 @@ final class Requests {
       EndTxnRequest.Builder builder = new EndTxnRequest.Builder(data, greatest > 4);
       requests.add(new Wire.Keyed(data.transactionalId(), bounded(builder, one.get("least").asInt(), greatest)));
     }
-    return names(requests, response -> ((EndTxnResponse) response).error());
+    return answers(requests, response -> ((EndTxnResponse) response).error(), Requests::following);
   }
 
-  private List<String> init(List<String> ids, int timeoutMs) {
+  /** The producer of the next transaction, which answers name from version 5 on. */
+  private static Object following(AbstractResponse response) {
+    var data = ((EndTxnResponse) response).data();
+    return data.producerId() == NO_PRODUCER ? NONE : List.of(data.producerId(), data.producerEpoch());
+  }
+
+  private List<Object> init(List<String> ids, int timeoutMs) {
     List<Wire.Keyed> requests = new ArrayList<>();
     for (String id : ids) {
       InitProducerIdRequestData data =
@@ -91,7 +99,7 @@ final class Requests {
               .setProducerEpoch((short) -1);
       requests.add(new Wire.Keyed(id, bounded(new InitProducerIdRequest.Builder(data), 0, 5))); // 6: KIP-939
     }
-    return names(requests, response -> ((InitProducerIdResponse) response).error());
+    return answers(requests, response -> ((InitProducerIdResponse) response).error(), response -> NONE);
   }
 
   private List<Object> describe(List<String> ids) {
@@ -216,15 +224,19 @@ final class Requests {
     return found;
   }
 
-  private List<String> names(List<Wire.Keyed> requests, Function<AbstractResponse, Errors> error) {
-    List<String> found = new ArrayList<>();
+  /** The name of each error, or what {@code success} makes of the response. */
+  private List<Object> answers(
+      List<Wire.Keyed> requests,
+      Function<AbstractResponse, Errors> error,
+      Function<AbstractResponse, Object> success) {
+    List<Object> found = new ArrayList<>();
     List<Wire.Reply> replies = wire.askCoordinators(TRANSACTION, requests);
     for (int at = 0; at < replies.size(); at++) {
       Wire.Reply reply = replies.get(at);
       String key = requests.get(at).key();
       boolean isAnswered = reply.failure() == null;
       Errors said = isAnswered ? moved(TRANSACTION, key, error.apply(reply.response())) : reply.failure();
-      found.add(said.name());
+      found.add(said == Errors.NONE ? success.apply(reply.response()) : said.name());
     }
     return found;
   }

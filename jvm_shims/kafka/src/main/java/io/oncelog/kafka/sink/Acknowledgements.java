@@ -15,6 +15,7 @@ import org.apache.kafka.common.KafkaException;
 final class Acknowledgements implements Callback {
   private final Written written;
   private long count;
+  private long bytes;
   private volatile Exception failure;
 
   /**
@@ -28,6 +29,7 @@ final class Acknowledgements implements Callback {
   public void onCompletion(RecordMetadata metadata, Exception problem) {
     if (problem == null && metadata.hasOffset()) {
       count++;
+      bytes += Math.max(metadata.serializedKeySize(), 0) + Math.max(metadata.serializedValueSize(), 0);
       written.add(metadata.topic(), metadata.partition(), metadata.offset());
     } else if (failure == null) {
       failure = problem != null ? problem : new KafkaException("a record was acknowledged without its offset");
@@ -36,6 +38,16 @@ final class Acknowledgements implements Callback {
 
   long count() {
     return count;
+  }
+
+  /** How much of the client's buffer the records filled at most; a batch takes its full size from the start. */
+  long bufferedBytes(long batchSize) {
+    long partitions = written.topics().stream().mapToLong(topic -> topic.partitions().size()).sum();
+    return Math.max(partitions, 1) * batchSize + bytes;
+  }
+
+  Written written() {
+    return written;
   }
 
   /** The first failure of a send; null if there was none. */

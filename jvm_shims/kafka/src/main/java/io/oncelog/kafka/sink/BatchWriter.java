@@ -9,6 +9,7 @@ import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
 
 /**
  * Writes the rows of one micro-batch into open transactions, one for each task that has rows. The driver's Python side
@@ -17,10 +18,16 @@ import org.apache.spark.sql.catalyst.InternalRow;
 public final class BatchWriter {
   private BatchWriter() {}
 
+  /** Finds the query whose micro-batch Spark passed to a foreachBatch function; JSON, null if there is none. */
+  public static String queryOf(Dataset<Row> rows, long batchId) {
+    RunningQuery query = RunningQuery.of((SparkSession) rows.sparkSession(), batchId);
+    return query == null ? "null" : query.toJson().toString();
+  }
+
   /**
    * Runs the plan of {@code rows} once; each task prepares one participant.
    *
-   * @param rows with the columns that the settings name, in that order; key and value are binary
+   * @param rows with the columns that the settings name, in that order
    * @param settings JSON, see {@link SinkSettings}
    * @return JSON: a list of {@link TaskOutcome}, one for each task that had something to write
    */

@@ -53,7 +53,7 @@ final class MicroBatch implements StreamingWrite {
     asked.set("query", RunningQuery.ofThisThread(context).toJson());
     asked.put("buckets", buckets);
     asked.put("speculates", context.getConf().getBoolean("spark.speculation", false));
-    asked.put("lease", state.takeLease());
+    asked.set("lease", state.takeLease());
     JsonNode planned = python.ask("plan", asked);
     beganNanos = System.nanoTime();
     attempt = PythonSteps.orNull(planned.get("attempt"));
@@ -112,7 +112,6 @@ final class MicroBatch implements StreamingWrite {
     attempt = null;
     Map<String, String> metrics = new TreeMap<>();
     answer.get("report").fields().forEachRemaining(one -> metrics.put(one.getKey(), one.getValue().asText()));
-    JsonNode lease = PythonSteps.orNull(answer.get("lease"));
-    state.batchIsDone(lease == null ? null : lease.asLong(), metrics);
+    state.batchIsDone(PythonSteps.orNull(answer.get("lease")), metrics);
   }
 }

@@ -1,19 +1,13 @@
 package io.oncelog.kafka.sink;
 
-import io.oncelog.kafka.ClientSettings;
-import io.oncelog.kafka.Clients;
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
@@ -22,7 +16,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * <p>Prepared means: every send succeeded, as many records were acknowledged as rows were sent, the token is part of
  * the transaction, and the client is in no error state. All of this is checked, because {@code flush} does not throw
  * for failed sends, and whoever ends the transaction from outside would commit it without their records. Then the
- * producer is closed with a zero time-out, because a graceful close would abort the transaction.
+ * producer is kept for the next batch, or closed.
  */
 final class Participant {
   private final SinkSettings settings;
@@ -39,36 +33,41 @@ final class Participant {
   }
 
   Prepared prepare(Iterator<InternalRow> rows) {
-    KafkaProducer<byte[], byte[]> producer = null;
+    TransactionalProducer producer = null;
     try {
-      producer = open();
-      return send(producer, new PlanRows(rows));
+      producer = kept();
+      if (producer == null) {
+        producer = TransactionalProducer.open(settings.producer(), transactionalId);
+      }
+      Acknowledgements acknowledged = new Acknowledgements(new Written(producer::topicId));
+      Prepared prepared = send(producer, acknowledged, new PlanRows(rows));
+      if (isFirstAttempt) {
+        ProducerCache.get().give(key(), producer, acknowledged.bufferedBytes(settings.batchSize()));
+        producer = null;
+      }
+      return prepared;
     } catch (PlanRows.Failure problem) {
       throw problem.ofThePlan();
     } catch (RuntimeException problem) {
       throw SinkException.of(problem, transactionalId);
     } finally {
       if (producer != null) {
-        producer.close(Duration.ZERO);
+        producer.close();
       }
     }
   }
 
-  private KafkaProducer<byte[], byte[]> open() {
-    Map<String, Object> configuration = new HashMap<>();
-    settings.producer().forEach((name, value) -> configuration.put(name, ClientSettings.relocated(value)));
-    configuration.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId);
-    return Clients.create(
-        configuration,
-        completed -> new KafkaProducer<>(completed, new ByteArraySerializer(), new ByteArraySerializer()));
+  /** The producer of this partition's task in the batch before, if it may go on; else null. */
+  private TransactionalProducer kept() {
+    return isFirstAttempt ? ProducerCache.get().take(key(), settings.handovers().get(partition)) : null;
   }
 
-  private Prepared send(KafkaProducer<byte[], byte[]> producer, Iterator<InternalRow> rows) {
-    ProducerInternals internals = new ProducerInternals(producer);
-    producer.initTransactions();
-    producer.beginTransaction();
-    Written written = new Written(internals::topicId);
-    Acknowledgements acknowledged = new Acknowledgements(written);
+  private ProducerCache.Key key() {
+    return new ProducerCache.Key(
+        settings.producer(), settings.transactionalIdPrefix(), settings.lease(), partition);
+  }
+
+  private Prepared send(TransactionalProducer producer, Acknowledgements acknowledged, Iterator<InternalRow> rows) {
     ContentHash hash = settings.isHashed() ? new ContentHash() : null;
     Rows reader = new Rows(settings);
     String tokenTopic = settings.topic();
@@ -85,32 +84,35 @@ final class Participant {
         break;
       }
     }
-    check(acknowledged, internals);
+    check(acknowledged, producer);
     tokenTopic = tokenTopic == null ? settings.sourceOffsets().keySet().iterator().next() : tokenTopic;
     sendOffsets(producer, tokenTopic);
     producer.flush();
-    check(acknowledged, internals);
+    check(acknowledged, producer);
     if (acknowledged.count() != sent) {
       throw new SinkException(
           SinkException.Kind.FAILED, "sent " + sent + " rows, but " + acknowledged.count() + " were acknowledged");
     }
+    List<Written.Topic> written = acknowledged.written().topics();
+    producer.checkTopics(written);
+    Handover.Identity identity = producer.identity();
     return new Prepared(
         transactionalId,
         partition,
-        internals.producerId(),
-        internals.epoch(),
-        internals.isTransactionV2() ? 2 : 1,
+        identity.producerId(),
+        identity.epoch(),
+        producer.isTransactionV2() ? 2 : 1,
         sent,
         hash == null ? 0 : hash.sum(),
         tokenTopic,
-        written.topics(),
+        written,
         isFirstAttempt);
   }
 
-  private void sendOffsets(KafkaProducer<byte[], byte[]> producer, String tokenTopic) {
-    producer.sendOffsetsToTransaction(
+  private void sendOffsets(TransactionalProducer producer, String tokenTopic) {
+    producer.sendOffsets(
         Map.of(new TopicPartition(tokenTopic, 0), new OffsetAndMetadata(settings.batchId(), settings.token())),
-        group(settings.tokenGroupPrefix() + "-" + partition));
+        settings.tokenGroupPrefix() + "-" + partition);
     if (settings.carriesOffsets(partition)) {
       Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
       settings
@@ -122,22 +124,14 @@ final class Participant {
                           // The metadata marks these offsets as a sink's, so that the source leaves them alone.
                           offsets.put(
                               new TopicPartition(topic, number), new OffsetAndMetadata(offset, settings.token()))));
-      producer.sendOffsetsToTransaction(offsets, group(settings.sourceGroup()));
+      producer.sendOffsets(offsets, settings.sourceGroup());
     }
   }
 
-  /** A group without members: nobody consumes with it, or only Spark's sources, which do not join groups. */
-  @SuppressWarnings("removal") // the only way to name such a group; its replacement needs a consumer
-  private static ConsumerGroupMetadata group(String groupId) {
-    return new ConsumerGroupMetadata(groupId);
-  }
-
-  private static void check(Acknowledgements acknowledged, ProducerInternals internals) {
+  private static void check(Acknowledgements acknowledged, TransactionalProducer producer) {
     if (acknowledged.failure() != null) {
       throw new KafkaException("a record could not be sent", acknowledged.failure());
     }
-    if (internals.hasError()) {
-      throw new KafkaException("the Kafka client is in an error state", internals.lastError());
-    }
+    producer.check();
   }
 }

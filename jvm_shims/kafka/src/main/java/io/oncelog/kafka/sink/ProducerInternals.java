@@ -2,26 +2,32 @@ package io.oncelog.kafka.sink;
 
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
-import org.apache.kafka.clients.Metadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.internals.ProducerMetadata;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.utils.AppInfoParser;
+import org.apache.kafka.common.utils.ProducerIdAndEpoch;
 
 /**
  * Reads internals of Kafka's producer: its producer id, epoch and transaction version, whether it is in an error state,
- * and the ids of topics. All reflection on the client is here.
+ * and the ids of topics. It also tells a producer that its transaction is over. All reflection on the client is here.
  *
  * <p>KIP-939 will add these to the public API. Until a release has it, an unknown client fails here with a clear error,
  * before any row is sent.
  */
 final class ProducerInternals {
+  static final String NO_TOPIC_ID = Uuid.ZERO_UUID.toString();
+
+  private static final long METADATA_WITHIN_MS = 60_000; // the client's own default (max.block.ms)
+
   private final Object transactionManager;
-  private final Metadata metadata;
+  private final ProducerMetadata metadata;
 
   ProducerInternals(KafkaProducer<?, ?> producer) {
     try {
       transactionManager = field("transactionManager").get(producer);
-      metadata = (Metadata) field("metadata").get(producer);
+      metadata = (ProducerMetadata) field("metadata").get(producer);
     } catch (ReflectiveOperationException | ClassCastException problem) {
       throw unknownClient(problem);
     }
@@ -30,6 +36,10 @@ final class ProducerInternals {
     isTransactionV2();
     method("lastError");
     method("producerIdAndEpoch");
+    transition();
+    method("setProducerIdAndEpoch", ProducerIdAndEpoch.class);
+    method("resetSequenceNumbers");
+    method("resetTransactionState");
   }
 
   long producerId() {
@@ -54,9 +64,36 @@ final class ProducerInternals {
     return (RuntimeException) call("lastError");
   }
 
+  /** What the client does itself when the coordinator has answered its commit, with what it answered. */
+  void adopt(Handover.Identity following) {
+    synchronized (transactionManager) {
+      invoke(transition(), state("COMMITTING_TRANSACTION"));
+      invoke(
+          method("setProducerIdAndEpoch", ProducerIdAndEpoch.class),
+          new ProducerIdAndEpoch(following.producerId(), (short) following.epoch()));
+      call("resetSequenceNumbers");
+      call("resetTransactionState");
+    }
+  }
+
+  /** Has the client ask for metadata with its next requests; returns what {@link #awaitMetadata} needs. */
+  int requestMetadata() {
+    return metadata.requestUpdate(true);
+  }
+
+  /** Waits for the answer. */
+  void awaitMetadata(int version) {
+    try {
+      metadata.awaitUpdate(version, METADATA_WITHIN_MS);
+    } catch (InterruptedException stopped) {
+      throw new InterruptException(stopped);
+    }
+  }
+
   /** The id of a topic that the producer has just written to; otherwise the client may have forgotten it. */
   String topicId(String topic) {
-    return metadata.topicIds().getOrDefault(topic, Uuid.ZERO_UUID).toString();
+    Uuid found = metadata.topicIds().get(topic);
+    return found == null ? NO_TOPIC_ID : found.toString();
   }
 
   private static Field field(String name) throws NoSuchFieldException {
@@ -77,16 +114,34 @@ final class ProducerInternals {
   }
 
   private Object call(String name) {
+    return invoke(method(name));
+  }
+
+  private Object invoke(Method method, Object... arguments) {
     try {
-      return method(name).invoke(transactionManager);
+      return method.invoke(transactionManager, arguments);
     } catch (ReflectiveOperationException problem) {
       throw unknownClient(problem);
     }
   }
 
-  private Method method(String name) {
+  private Method transition() {
+    return method("transitionTo", state("COMMITTING_TRANSACTION").getClass());
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"}) // the class of the states is private
+  private Enum<?> state(String name) {
     try {
-      Method method = transactionManager.getClass().getDeclaredMethod(name);
+      Class states = Class.forName(transactionManager.getClass().getName() + "$State");
+      return Enum.valueOf(states, name);
+    } catch (ReflectiveOperationException | RuntimeException problem) {
+      throw unknownClient(problem);
+    }
+  }
+
+  private Method method(String name, Class<?>... parameters) {
+    try {
+      Method method = transactionManager.getClass().getDeclaredMethod(name, parameters);
       method.setAccessible(true);
       return method;
     } catch (ReflectiveOperationException | RuntimeException problem) {

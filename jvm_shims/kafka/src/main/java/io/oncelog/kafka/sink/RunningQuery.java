@@ -26,11 +26,25 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
     long batchId = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     Map<?, ?> running = session.sharedState().activeStreamingQueries();
-    String place = session.conf().get("spark.sql.streaming.checkpointLocation", null);
     Object execution = running.get(id);
     if (execution == null) {
       throw unknownInternals("query=" + id, null);
     }
+    return of(session, execution, batchId);
+  }
+
+  /** The query for which Spark cloned this session, as it does for each query; null if there is none. */
+  static RunningQuery of(SparkSession session, long batchId) {
+    for (Object execution : session.sharedState().activeStreamingQueries().values()) {
+      if (execution != null && call(execution, "sparkSessionForStream").equals(session)) {
+        return of(session, execution, batchId);
+      }
+    }
+    return null;
+  }
+
+  private static RunningQuery of(SparkSession session, Object execution, long batchId) {
+    String place = session.conf().get("spark.sql.streaming.checkpointLocation", null);
     return new RunningQuery(execution, batchId, place, session.sessionState().newHadoopConf());
   }
 
@@ -56,6 +70,10 @@ record RunningQuery(Object execution, long batchId, String defaultPlace, Configu
   }
 
   private Object call(String method) {
+    return call(execution, method);
+  }
+
+  private static Object call(Object execution, String method) {
     try {
       return execution.getClass().getMethod(method).invoke(execution);
     } catch (ReflectiveOperationException problem) {

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.oncelog.kafka.PythonSteps;
 import java.io.Serializable;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -23,6 +24,7 @@ import java.util.TreeMap;
  * @param sourceOffsets these offsets, by topic and partition
  * @param only the partitions that write; null for all of them
  * @param isHashed whether to hash the participants' content
+ * @param handovers of the last transactions under the participants' ids, by partition of the batch
  */
 record SinkSettings(
     String transactionalIdPrefix,
@@ -36,7 +38,8 @@ record SinkSettings(
     String sourceGroup,
     Map<String, Map<Integer, Long>> sourceOffsets,
     Set<Integer> only,
-    boolean isHashed)
+    boolean isHashed,
+    Map<Integer, Handover> handovers)
     implements Serializable {
 
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -65,7 +68,13 @@ record SinkSettings(
         textOrNull(root.get("sourceGroup")),
         JSON.convertValue(root.get("sourceOffsets"), new TypeReference<TreeMap<String, Map<Integer, Long>>>() {}),
         JSON.convertValue(root.get("only"), new TypeReference<Set<Integer>>() {}),
-        root.get("isHashed").asBoolean());
+        root.get("isHashed").asBoolean(),
+        handovers(root.get("handovers")));
+  }
+
+  /** The producer's batch size in bytes. */
+  long batchSize() {
+    return Long.parseLong(producer.get("batch.size"));
   }
 
   /** Whether partition {@code number} of the batch has to be written. */
@@ -76,6 +85,12 @@ record SinkSettings(
   /** Whether partition {@code number} commits the source's offsets: one participant does, even without rows. */
   boolean carriesOffsets(int number) {
     return sourceGroup != null && number == 0;
+  }
+
+  private static Map<Integer, Handover> handovers(JsonNode root) {
+    Map<Integer, Handover> found = new HashMap<>();
+    root.fields().forEachRemaining(one -> found.put(Integer.valueOf(one.getKey()), Handover.parse(one.getValue())));
+    return found;
   }
 
   private static String textOrNull(JsonNode node) {

@@ -1,5 +1,6 @@
 package io.oncelog.kafka.sink;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import io.oncelog.kafka.KafkaProvider;
 import io.oncelog.kafka.PythonSteps;
 import java.io.UncheckedIOException;
@@ -11,7 +12,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** What a streaming write keeps between batches. Spark creates a new write for each batch, but keeps the table. */
 public final class SinkState {
   private final Thread warmUp;
-  private Long lease;
+  private JsonNode lease;
   private Map<String, String> metrics = Map.of();
 
   private SinkState(Thread warmUp) {
@@ -45,14 +46,14 @@ public final class SinkState {
     }
   }
 
-  /** The lease of the run's last batch, if the next one may use it; null to take a new lease. */
-  synchronized Long takeLease() {
-    Long held = lease;
+  /** What the run's last batch left to the next one; null to take a new lease. Only Python's side reads it. */
+  synchronized JsonNode takeLease() {
+    JsonNode held = lease;
     lease = null;
     return held;
   }
 
-  synchronized void batchIsDone(Long lease, Map<String, String> metrics) {
+  synchronized void batchIsDone(JsonNode lease, Map<String, String> metrics) {
     this.lease = lease;
     this.metrics = metrics;
   }
