@@ -47,8 +47,8 @@ same DataFrame, its views, or the static side of a stream's join. The DataFrame 
 can be read for an hour after retention removed them.
 
 ## Sinks
-`foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`. A session with
-oncelog's jar writes local logs in the JVM. The setting `spark.oncelog.jvmWriter=false` makes it write in Python.
+`foreachBatch(oncelog.spark.sink(...))`, `writeStream.format("oncelog")` and `df.write.format("oncelog")`. A session
+with oncelog's jar writes local logs in the JVM. The setting `spark.oncelog.jvmWriter=false` makes it write in Python.
 
 {render_markdown_table(OPTIONS, SINKS)}
 - **Columns.** `foreachBatch` ignores columns that the sink does not know. With `write` and `writeStream`, Spark first

@@ -23,7 +23,7 @@ from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.errors import BrokerAccessError, ParticipantLostError
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
-from oncelog_kafka.participants import Participant, token_group
+from oncelog_kafka.participants import Participant, ProducerIdAndEpoch, token_group
 from oncelog_kafka.ports import Ended, Unstable
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
 from tests.support.harness.waiting import until
@@ -256,6 +256,24 @@ def test_a_participant_has_the_transaction_version_of_its_broker(world: World, r
         one.transactional_id: (one.producer_id, one.epoch, "Ongoing") for one in participants
     }
     world.brokers.fence(found, 60_000)
+
+
+def test_the_next_producer_is_the_one_that_the_coordinator_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 32,766 transactions it is another producer id, and not the next epoch."""
+    decided = world.decided(numbered(10))
+    found = finish(world.brokers, world.store, decided).handovers
+    described = world.brokers.describe([one.transactional_id for one in decided.record.participants])
+    expected = {
+        one.partition: (one.producer, (described[one.transactional_id].producer_id, one.epoch + 1))
+        for one in decided.record.participants
+        if one.transaction_version == 2
+    }
+    another = ProducerIdAndEpoch(2**40, 0)
+    monkeypatch.setattr(world.brokers, "commit", lambda some: [Ended("NONE", another)] * len(some))
+
+    assert found == expected
+    handovers = finish(world.brokers, world.store, decided).handovers
+    assert {one.following for one in handovers.values()} == {another}
 
 
 def test_an_answer_that_no_commit_gets_is_an_error_and_no_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1464,9 +1464,16 @@ SINK = [
     Fault(
         "a lease begins without a recovery",
         KAFKA + "oncelog_kafka/target.py",
-        "        if self._begins_lease:\n            self._recover(record.lease)\n",
+        "        if self._lease is None:\n            self._recover(record.lease)\n",
         "",
         (UNDISTURBED,),
+    ),
+    Fault(
+        "who is next under an id is reckoned",
+        KAFKA + "oncelog_kafka/finishing.py",
+        "Handover(participant.producer, following)",
+        "Handover(participant.producer, participant.producer._replace(epoch=participant.epoch + 1))",
+        (KAFKA + "tests/test_sink_finishing.py::test_the_next_producer_is_the_one_that_the_coordinator_named[kafka]",),
     ),
     Fault(
         "a recovery finishes nothing",
