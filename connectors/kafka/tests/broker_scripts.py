@@ -130,18 +130,19 @@ class Script:
     def stage_behind_a_fenced_one(self) -> None:
         """Two transactions of one id stage an offset; the first one's producer tries again before the second ends."""
         group, name = self.groups[0], self.names[0]
-        for at in (0, 1):
+        for turn in (0, 1):
             self._init(name, LONG_MS)
+            at = len(self.ours) - 1
             if self.version < 2:
                 self._ask("add offsets", at, lambda side, who: side.add_offsets(who, group))
-            self._stage_offset(at, group, CommittedOffset(at + 1, ""))
-            if at == 1:
+            self._stage_offset(at, group, CommittedOffset(turn + 1, ""))
+            if turn == 1:
                 self._stage_offset(0, group, CommittedOffset(9, ""))
             self._end(at, self.version, is_commit=True)
             self._compare_offsets(group)
             held = SimulatedRequests(self.cluster).offsets({group: [(self.topic, 0)]})[group]
             assert not isinstance(held, str)
-            self.held[at] = max(one.offset for one in held.values() if isinstance(one, CommittedOffset))
+            self.held[turn] = max(one.offset for one in held.values() if isinstance(one, CommittedOffset))
 
     def let_expire(self, expiration_ms: int) -> None:
         """Leave one transaction open and end others; then wait until their ids are forgotten, and go on with all."""
