@@ -308,18 +308,23 @@ def test_a_sink_with_a_key_tab_is_let_in_by_kerberos(realm: Realm, spark: SparkS
 
 
 @pytest.mark.walk
-def test_a_query_that_gets_no_ticket_any_more_says_so_and_goes_on_when_it_does(
+def test_a_query_goes_on_without_tickets_and_one_that_starts_says_so_and_goes_on_when_it_gets_them(
     realm: Realm, tmp_path: Path, door: str
 ) -> None:
+    """Connections that are there need no ticket, and the tasks keep theirs."""
     with ExitStack() as stack:
         with realm.serving():
             broker, login = stack.enter_context(realm.broker(USER, tmp_path / "broker", lifetime_s=5))
             query = World(broker, tmp_path, door, **login)
             stack.callback(query.end)
             query.write()
-            program = query.live(None)
+            query.live(None)
             query.recover()
         query.write()
+        query.recover()
+        query.end()
+        query.write()
+        program = query.live(None)
 
         assert program.wait() != 0
         assert re.search("BrokerAccessError: .*check the credentials", program.output.read_text())
