@@ -172,6 +172,17 @@ def test_a_producer_is_not_kept_behind_an_error(task: Task) -> None:
 
 
 @pytest.mark.parametrize("broker", ["kafka"], indirect=True)
+def test_a_batch_size_is_read_as_the_client_reads_it(task: Task) -> None:
+    producer = {"bootstrap.servers": task.broker.address, "transaction.timeout.ms": "60000", "batch.size": " 16384 "}
+    batch = rows(task.spark, numbered(1), partitions=1)
+
+    (found,) = prepare(batch, task.broker, task.prefix, topic=task.topic, producer=producer)
+
+    task.commit(found)
+    assert values(task.broker, task.topic) == numbered(1)
+
+
+@pytest.mark.parametrize("broker", ["kafka"], indirect=True)
 def test_closing_a_kept_producer_leaves_what_it_prepared_to_the_driver(task: Task) -> None:
     """A graceful close would abort it."""
     prepared = task.prepare()

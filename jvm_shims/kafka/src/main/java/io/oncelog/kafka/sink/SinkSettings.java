@@ -74,7 +74,7 @@ record SinkSettings(
 
   /** The producer's batch size in bytes. */
   long batchSize() {
-    return Long.parseLong(producer.get("batch.size"));
+    return Long.parseLong(producer.get("batch.size").strip());
   }
 
   /** Whether partition {@code number} of the batch has to be written. */
