@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.errors import UsageError
 from oncelog.spark.kit import context
+from oncelog.spark.kit.jvm import find_class
 from oncelog_kafka import columns, outcomes
 from oncelog_kafka.target import Written
 
@@ -67,15 +68,11 @@ def _writer_in(rows: DataFrame) -> Any:
 
 @lru_cache(maxsize=1)
 def _find_class(jvm: Any) -> Any:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
-
-    loader = jvm.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(_CLASS)
-    except Py4JError:
+    found = find_class(jvm, _CLASS)
+    if found is None:
         raise UsageError(
             "the Kafka connector's jar is not in this Spark; start the session with oncelog_kafka.configure(builder), "
             "or with spark.jars=oncelog_kafka.jars() (ADD JAR in a running session does not help)",
             missing=_CLASS,
-        ) from None
-    return jvm.io.oncelog.kafka.sink.BatchWriter
+        )
+    return found

@@ -19,6 +19,7 @@ How it is told          progress   on the terminal, while it runs
 How it is held together experiment one pipeline under all kills
                         steps      what an experiment consists of
                         waiting    for what programs do
+                        beside     has work done in a thread during a block
                         processes  starts programs, and leaves none behind
                         folders    where a run keeps its things
                         command    runs an example to its end

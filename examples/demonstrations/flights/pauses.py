@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
+from flights.beside import beside
 from oncelog.testing.server_process import ServerProcess
 
 SERVES_S = 15.0
 STANDS_STILL_S = 2.0
 
 
-@contextmanager
 def standing_still(
     server: ServerProcess, *, serves_s: float = SERVES_S, stands_still_s: float = STANDS_STILL_S
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """During the block, pause the server again and again; behind it the server serves.
 
     It goes on from a thread of its own, because the event loop stands still, too, when something in it waits for the
@@ -26,18 +25,11 @@ def standing_still(
         serves_s: how long it serves before each pause.
         stands_still_s: how long a pause is.
     """
-    is_over = threading.Event()
 
-    def run() -> None:
+    def pauses(is_over: threading.Event) -> None:
         while not is_over.wait(serves_s):
             server.pause()
             is_over.wait(stands_still_s)
             server.resume()
 
-    thread = threading.Thread(target=run, name="pauses")
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+    return beside(pauses)

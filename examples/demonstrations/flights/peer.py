@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from glob import glob
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from flights import kills, pipeline
+from flights.beside import beside
 from flights.folders import Folders
 from flights.kills import ParquetMoment
 from oncelog.crash_points import CrashPoint
@@ -44,21 +44,10 @@ class Trap:
         if moment is self._moment:
             kills.die_once(self._mark)
 
-    @contextmanager
-    def watching_files(self) -> Iterator[None]:
+    def watching_files(self) -> AbstractContextManager[None]:
         """Notice the moments that pass inside Spark by the files that appear."""
         pattern = FILES_OF_MOMENT.get(self._moment) if self._moment else None
-        if pattern is None:
-            yield
-            return
-        is_over = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(pattern, is_over))
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
+        return nullcontext() if pattern is None else beside(lambda is_over: self._watch(pattern, is_over))
 
     def _watch(self, pattern: str, is_over: threading.Event) -> None:
         before = self._files(pattern)

@@ -18,6 +18,7 @@ from oncelog import limits
 from oncelog.log import codec, columns, generations
 from oncelog.log.files import is_object_store
 from oncelog.spark import task_errors, writing
+from oncelog.spark.kit.jvm import find_class
 from oncelog.spark.writing import WriteTask, Written
 from oncelog.types import Block
 from oncelog.version import __version__
@@ -47,15 +48,8 @@ def run_job(rows: DataFrame, task: WriteTask) -> list[Written]:
 @cache
 def _batch_writer(jvm: Any) -> Any:
     """The jar's entry point, if Spark has loaded the jar of this version; else None."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # not there under Spark Connect
-
-    loader = jvm.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(_CLASS)
-    except Py4JError:
-        return None
-    found = jvm.io.oncelog.spark.sink.BatchWriter
-    return found if found.version() == __version__ else None
+    found = find_class(jvm, _CLASS)
+    return found if found is not None and found.version() == __version__ else None
 
 
 def described(task: WriteTask) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from oncelog.ledger import batches
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.runtime import Log
 from oncelog.types import TopicPartition
-from tests.support.log.faulty import HICCUPS, Crashed, Fault, FaultyStore, InterruptedStore
+from tests.support.log.faulty import HICCUPS, Crashed, Fault, InterruptedStore
 from tests.support.log.logs import (
     TOPIC,
     LogWorld,
@@ -52,6 +52,7 @@ from tests.support.log.rounds import (
     request,
     restarted_at_every_multi,
     run_batch,
+    struck_at_every_multi,
     written,
 )
 
@@ -85,20 +86,13 @@ def test_a_lost_or_refused_multi_fails_the_batch_at_most_and_never_writes_it_twi
     tmp_path: Path, fault: Fault
 ) -> None:
     """conformance: 16, 52."""
-    for at in range(100):
-        with log_world(tmp_path / str(at)) as world:
-            world.log.create_topic(TOPIC, partitions=2)
-            world.log.create_topic(SOURCE)
-            store = FaultyStore(world.store(), fault, at)
-            sink = Sink()
-            with suppress(OncelogError):
-                sink.run(world.open(store), BATCHES)
-            assert fault is Fault.UNAVAILABLE or len(sink.finished) == BATCHES
+    for world, store in struck_at_every_multi(log_world, tmp_path, fault):
+        sink = Sink()
+        with suppress(OncelogError):
             sink.run(world.open(store), BATCHES)
-            assert_written_once(world.log, BATCHES)
-            if not store.has_struck:
-                return
-    pytest.fail("the driver never came to its end")
+        assert fault is Fault.UNAVAILABLE or len(sink.finished) == BATCHES
+        sink.run(world.open(store), BATCHES)
+        assert_written_once(world.log, BATCHES)
 
 
 @pytest.mark.parametrize("is_settled", [False, True])

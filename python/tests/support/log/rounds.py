@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +115,26 @@ def assert_written_once(log: Log, batches: int) -> None:
     assert committed(log) == 10 * batches
 
 
+def struck_at_every_multi(
+    new_world: Callable[[Path], AbstractContextManager[LogWorld]], folder: Path, fault: Fault
+) -> Iterator[tuple[LogWorld, FaultyStore]]:
+    """A log and its store for each multi of a run: the fault happens to that one. Ends when a run has no more of them.
+
+    Args:
+        new_world: a log in a folder.
+        folder: of all of them.
+    """
+    for at in range(100):
+        with new_world(folder / str(at)) as world:
+            world.log.create_topic(TOPIC, partitions=2)
+            world.log.create_topic(SOURCE)
+            store = FaultyStore(world.store(), fault, at)
+            yield world, store
+            if not store.has_struck:
+                return
+    raise AssertionError("the driver never came to its end")
+
+
 def restarted_at_every_multi(
     new_world: Callable[[Path], AbstractContextManager[LogWorld]],
     folder: Path,
@@ -126,29 +146,23 @@ def restarted_at_every_multi(
     """Let a fault end a run of a few batches at each of its multis in turn, and check that its restart completes it.
 
     Args:
-        new_world: a log in a folder.
-        folder: of all of them.
-        fault: what happens to the multi.
+        new_world, folder, fault: as of `struck_at_every_multi`.
         batches: in a run.
         ends: what a run may end by.
 
     Returns:
         How many multis a run has.
     """
-    for at in range(100):
-        with new_world(folder / str(at)) as world:
-            world.log.create_topic(TOPIC, partitions=2)
-            world.log.create_topic(SOURCE)
-            store = FaultyStore(world.store(), fault, at)
-            sink = Sink()
-            with suppress(*ends):
-                sink.run(world.open(store), batches)
-            in_log = len(values(world.log, 0)) // 2
-            assert [values(world.log, number) for number in (0, 1)] == [expected(in_log, number) for number in (0, 1)]
-            assert in_log in (len(sink.finished), len(sink.finished) + 1)
+    runs = 0
+    for world, store in struck_at_every_multi(new_world, folder, fault):
+        sink = Sink()
+        with suppress(*ends):
+            sink.run(world.open(store), batches)
+        in_log = len(values(world.log, 0)) // 2
+        assert [values(world.log, number) for number in (0, 1)] == [expected(in_log, number) for number in (0, 1)]
+        assert in_log in (len(sink.finished), len(sink.finished) + 1)
 
-            sink.run(world.open(), batches)
-            assert_written_once(world.log, batches)
-            if not store.has_struck:
-                return at
-    raise AssertionError("the driver never came to its end")
+        sink.run(world.open(), batches)
+        assert_written_once(world.log, batches)
+        runs += 1
+    return runs - 1

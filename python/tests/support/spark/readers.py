@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,16 +17,9 @@ READERS = ("jvm", "python")
 SWITCH = "spark.oncelog.jvmReader"
 
 
-@contextmanager
-def reading_by(spark: SparkSession, name: str) -> Iterator[None]:
+def reading_by(spark: SparkSession, name: str) -> AbstractContextManager[None]:
     """Have what is planned in this block read by one of `READERS`."""
-    if name == "jvm":
-        require_jar()
-    spark.conf.set(SWITCH, name == "jvm")
-    try:
-        yield
-    finally:
-        spark.conf.unset(SWITCH)
+    return switched(spark, SWITCH, name)
 
 
 @pytest.fixture(params=READERS)
@@ -34,6 +27,18 @@ def reader(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]
     """Runs a test once with each reader."""
     with reading_by(spark, request.param):
         yield request.param
+
+
+@contextmanager
+def switched(spark: SparkSession, switch: str, name: str) -> Iterator[None]:
+    """Set the session's `switch` for this block to whether the JVM does the work, as `name` says."""
+    if name == "jvm":
+        require_jar()
+    spark.conf.set(switch, name == "jvm")
+    try:
+        yield
+    finally:
+        spark.conf.unset(switch)
 
 
 def require_jar() -> None:

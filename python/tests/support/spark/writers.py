@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import pytest
 
 import oncelog.spark
 from oncelog.spark.jvm_tasks import SWITCH
-from tests.support.spark.readers import require_jar
+from tests.support.spark.readers import require_jar, switched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,16 +26,9 @@ def jars_of(name: str) -> dict[str, str]:
     return {"spark.jars": oncelog.spark.jars()}
 
 
-@contextmanager
-def writing_by(spark: SparkSession, name: str) -> Iterator[None]:
+def writing_by(spark: SparkSession, name: str) -> AbstractContextManager[None]:
     """Have what is written in this block written by one of `WRITERS`."""
-    if name == "jvm":
-        require_jar()
-    spark.conf.set(SWITCH, name == "jvm")
-    try:
-        yield
-    finally:
-        spark.conf.unset(SWITCH)
+    return switched(spark, SWITCH, name)
 
 
 @pytest.fixture(params=WRITERS)

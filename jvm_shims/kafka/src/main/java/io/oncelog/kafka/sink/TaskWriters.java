@@ -2,6 +2,7 @@ package io.oncelog.kafka.sink;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.oncelog.kafka.PythonSteps;
+import io.oncelog.spark.WholeTaskWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
 import org.apache.spark.TaskContext;
@@ -35,7 +36,8 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
     return new PythonWriterCommitMessage(outcome.toJson().getBytes(StandardCharsets.UTF_8));
   }
 
-  private final class TaskWriter implements DataWriter<InternalRow> {
+  /** Leaves the transaction open: the driver aborts those that did not win. */
+  private final class TaskWriter extends WholeTaskWriter {
     private WriterCommitMessage message = NOTHING;
 
     @Override
@@ -50,20 +52,8 @@ record TaskWriters(SinkSettings settings, boolean hasState) implements Streaming
     }
 
     @Override
-    public void write(InternalRow row) {
-      throw new UnsupportedOperationException("Spark 4 passes a task's rows to writeAll");
-    }
-
-    @Override
     public WriterCommitMessage commit() {
       return message;
     }
-
-    /** Leaves the transaction open: the driver aborts those that did not win. */
-    @Override
-    public void abort() {}
-
-    @Override
-    public void close() {}
   }
 }

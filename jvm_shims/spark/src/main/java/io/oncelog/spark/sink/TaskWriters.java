@@ -1,5 +1,6 @@
 package io.oncelog.spark.sink;
 
+import io.oncelog.spark.WholeTaskWriter;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -31,7 +32,8 @@ record TaskWriters(PlannedWrite planned, StructType schema) implements DataWrite
   /** What one task wrote, for which run of which query, and under which hold; writer.py reads it. */
   private record TaskMessage(List<Written> written, String queryId, String runId, String hold) {}
 
-  private final class RowsWriter implements DataWriter<InternalRow> {
+  /** If its task fails, it deletes its files; collection deletes those of a task that did not win. */
+  private final class RowsWriter extends WholeTaskWriter {
     private WriterCommitMessage message;
 
     @Override
@@ -47,20 +49,8 @@ record TaskWriters(PlannedWrite planned, StructType schema) implements DataWrite
     }
 
     @Override
-    public void write(InternalRow row) {
-      throw new UnsupportedOperationException("Spark 4 passes a task's rows to writeAll");
-    }
-
-    @Override
     public WriterCommitMessage commit() {
       return message;
     }
-
-    /** Nothing to do: a task that fails deletes its files, and collection those of one that did not win. */
-    @Override
-    public void abort() {}
-
-    @Override
-    public void close() {}
   }
 }
