@@ -420,4 +420,5 @@ def test_a_group_shows_how_far_a_query_is_one_batch_late(spark: SparkSession, lo
     progress = {found.partition: found for found in log.admin.describe_group("g").partitions}
     assert 0 < start[0] < end[0]
     assert {number: found.offset for number, found in progress.items()} == start
-    assert progress[0].lag == lso(log, 0, "in") - start[0]
+    behind = lso(log, 0, "in") - start[0]
+    assert progress[0].lag == (behind if rows.batches[last] else 0)  # a batch of markers alone leaves nothing to read
