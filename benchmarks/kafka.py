@@ -15,7 +15,16 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import kafka_first, kafka_latency, kafka_peer, kafka_sink, kafka_source, kafka_znodes, report
+from benchmarks import (
+    kafka_first,
+    kafka_latency,
+    kafka_peer,
+    kafka_sink,
+    kafka_source,
+    kafka_through,
+    kafka_znodes,
+    report,
+)
 from benchmarks.kafka_world import world
 from benchmarks.report import Finding, Section
 from oncelog.testing.kafka_broker import TV2_VERSION
@@ -39,6 +48,7 @@ PARTS: dict[str, tuple[str, str, Callable[..., list[Finding]]]] = {
     "sink": ("Spark to Kafka", kafka_sink.FROM_FILES, kafka_sink.from_files),
     "copy": ("Kafka to Kafka", kafka_sink.KAFKA_TO_KAFKA, kafka_sink.kafka_to_kafka),
     "latency": ("A small batch", kafka_latency.EXPLANATION, kafka_latency.run),
+    "through": ("From a record to a consumer", kafka_through.EXPLANATION, kafka_through.run),
     "ledger": ("The ledger's store", kafka_znodes.EXPLANATION, kafka_znodes.run),
     "first": ("A session's first batch", kafka_first.EXPLANATION, kafka_first.run),
     "partitions": ("Many partitions", kafka_sink.PARTITIONS, kafka_sink.over_partitions),

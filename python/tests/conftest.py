@@ -15,7 +15,9 @@ from hypothesis import settings
 from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
+from tests.support.servers.kafka import kafka, kafka_ledgers
 from tests.support.servers.postgres import postgres
+from tests.support.servers.s3 import bucket
 from tests.support.servers.shared import start_before_leak_check
 from tests.support.servers.zookeeper import zookeeper
 
@@ -26,7 +28,7 @@ settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True)
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(hypothesis_profile())
 
-__all__ = ["postgres", "zookeeper"]
+__all__ = ["bucket", "kafka", "kafka_ledgers", "postgres", "zookeeper"]
 
 FAILED = pytest.StashKey[bool]()
 

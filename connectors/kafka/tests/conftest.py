@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from driven_batches import world
+from oncelog import metadata
+from oncelog.ports import ZnodeStore
 from tests.conftest import (
     _leaves_nothing_behind,
     pytest_collection_modifyitems,
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
-from tests.support.servers.kafka import KafkaBroker, kafka, kafka_tv1, topic
+from tests.support.log.logs import STORES
+from tests.support.servers.kafka import KafkaBroker, kafka, kafka_ledgers, kafka_tv1, topic
 from tests.support.servers.postgres import postgres
-from tests.support.servers.shared import start_before_leak_check
+from tests.support.servers.s3 import bucket
+from tests.support.servers.shared import SHARED, start_before_leak_check
 from tests.support.servers.zookeeper import zookeeper
 from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = [
     "_leaves_no_query_running",
     "_leaves_nothing_behind",
+    "bucket",
     "kafka",
+    "kafka_ledgers",
     "kafka_tv1",
     "postgres",
     "pytest_collection_modifyitems",
@@ -65,6 +72,18 @@ def door(request: pytest.FixtureRequest) -> str:
     """The two ways into the sink."""
     found: str = request.param
     return found
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
+    """An empty store for ledgers, on each of the stores."""
+    if request.param in SHARED:
+        place = request.getfixturevalue(request.param).url()
+    else:
+        place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
+    opened = metadata.open_metadata(place)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -22,17 +21,6 @@ from oncelog_kafka.participants import Participant
 
 PREFIX = "copier"
 FOLDER = KAFKA_LEDGERS.path(PREFIX)
-
-
-@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
-    if request.param == "zookeeper":
-        place = request.getfixturevalue("zookeeper").url()
-    else:
-        place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
-    opened = metadata.open_metadata(place)
-    yield opened
-    opened.close()
 
 
 def at(offsets: Mapping[int, tuple[int, int]], topic: str = "out") -> dict[TopicIdPartition, Extent]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,19 +30,7 @@ from oncelog_kafka.errors import RewriteMismatchError
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
-from tests.support.log.logs import STORES, LogWorld
-from tests.support.servers.shared import SHARED
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore]:
-    if request.param in SHARED:
-        place = request.getfixturevalue(request.param).url()
-    else:
-        place = "memory" if request.param == "memory" else str(tmp_path / "ledger")
-    opened = metadata.open_metadata(place)
-    yield opened
-    opened.close()
+from tests.support.log.logs import LogWorld
 
 
 def request(batch_id: int = 0, *, run: str = "run-1", fingerprint: str = "", query: str = "query") -> BatchRequest:

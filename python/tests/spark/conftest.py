@@ -10,16 +10,17 @@ import pytest
 import oncelog
 from oncelog.runtime import Log
 from oncelog.testing import invariants
+from tests.support.servers.shared import ELSEWHERE
 from tests.support.spark.readers import reader
 from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = ["_leaves_no_query_running", "reader", "spark"]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.on_zookeeper)])
+@pytest.fixture(params=["sqlite", *ELSEWHERE])
 def znodes(request: pytest.FixtureRequest) -> str | None:
     """Where the logs of these tests keep their metadata."""
-    return request.getfixturevalue("zookeeper").url() if request.param == "zookeeper" else None
+    return None if request.param == "sqlite" else request.getfixturevalue(request.param).url()
 
 
 @pytest.fixture

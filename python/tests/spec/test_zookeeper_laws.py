@@ -18,7 +18,8 @@ from oncelog.errors import OncelogError
 from tests.support.log.copier import Plan, assert_copied_once, copy_in, prepare
 from tests.support.log.logs import TOPIC
 from tests.support.log.rounds import SOURCE, Sink, assert_written_once
-from tests.support.log.zookeeper_logs import WireStore, ZookeeperLogWorld, zookeeper_log_world
+from tests.support.log.server_logs import ServerLogWorld, server_log_world
+from tests.support.log.wire import WireStore
 from tests.support.servers.proxy import Loss, Proxy, proxied
 from tests.support.servers.zookeeper import ZookeeperServer, running_ensemble
 
@@ -39,13 +40,13 @@ def _short_tails(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def struck(
     folder: Path, zookeeper: ZookeeperServer, proxy: Proxy, loss: Loss, at: int
-) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
+) -> Iterator[tuple[ServerLogWorld, WireStore]]:
     chroot = zookeeper.chroot()
-    with zookeeper_log_world(folder / str(at), f"zk://{zookeeper.address}{chroot}") as world:
+    with server_log_world(folder / str(at), f"zk://{zookeeper.address}{chroot}") as world:
         yield world, WireStore(world.store(f"zk://{proxy.address}{chroot}"), proxy, loss, at)
 
 
-def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterator[tuple[ZookeeperLogWorld, WireStore]]:
+def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterator[tuple[ServerLogWorld, WireStore]]:
     """A fresh, empty log for each multi of a program's life, with a connection that breaks there."""
     with proxied(zookeeper.port) as proxy:
         for at in itertools.count():
@@ -56,7 +57,7 @@ def every_multi(folder: Path, zookeeper: ZookeeperServer, loss: Loss) -> Iterato
                     return
 
 
-@pytest.mark.on_zookeeper  # a life for each multi
+@pytest.mark.on_store(name="zookeeper")  # a life for each multi
 @pytest.mark.parametrize("loss", Loss)
 def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happens_twice(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss
@@ -69,7 +70,7 @@ def test_a_multi_that_the_wire_loses_is_resolved_by_its_caller_and_nothing_happe
         assert_copied_once(world.log, PLAN, COUNT)
 
 
-@pytest.mark.on_zookeeper
+@pytest.mark.on_store(name="zookeeper")
 @pytest.mark.parametrize("loss", Loss)
 def test_a_sink_whose_multi_the_wire_loses_writes_each_batch_once(
     tmp_path: Path, zookeeper: ZookeeperServer, loss: Loss
@@ -92,7 +93,7 @@ def test_a_log_outlives_the_loss_of_its_leader(tmp_path: Path) -> None:
     """
     with (
         running_ensemble(tmp_path / "ensemble") as ensemble,
-        zookeeper_log_world(tmp_path / "log", ensemble.url()) as world,
+        server_log_world(tmp_path / "log", ensemble.url()) as world,
     ):
         prepare(world.log, PLAN, COUNT)
         for _ in range(2):

@@ -7,13 +7,13 @@ such as the cleaning up in its `finally` blocks, reaches nobody.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from oncelog.errors import OutcomeUnknownError, StoreUnavailableError
-from oncelog.ports import Op, Timing, Znode, ZnodeReader, ZnodeStore
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.ports import Op, ZnodeStore
+from oncelog.znodes.transact import IsFresh, always_fresh
+from tests.support.log.wrapped import WrappedStore
 
 
 class Fault(Enum):
@@ -38,7 +38,7 @@ class Crashed(BaseException):
     """The process is dead. Nothing catches it but the test."""
 
 
-class FaultyStore(Transacting):
+class FaultyStore(WrappedStore):
     """`ports.ZnodeStore` that fails for a time.
 
     Args:
@@ -48,7 +48,7 @@ class FaultyStore(Transacting):
     """
 
     def __init__(self, store: ZnodeStore, fault: Fault = Fault.CRASH_BEFORE, at: int | None = None) -> None:
-        self._store = store
+        super().__init__(store)
         self._faults: deque[Fault | None] = deque()
         self.has_struck = False
         self._is_dead = False
@@ -60,37 +60,8 @@ class FaultyStore(Transacting):
         self._faults = deque(faults)
         self.has_struck = False
 
-    @property
-    def reads_are_atomic(self) -> bool:
-        return self._store.reads_are_atomic
-
-    @property
-    def joins_steps(self) -> bool:  # type: ignore[override]
-        return self._store.joins_steps
-
-    @property
-    def timing(self) -> Timing:
-        return self._store.timing
-
-    def get(self, path: str) -> Znode | None:
-        return self._alive().get(path)
-
-    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return self._alive().get_many(paths)
-
-    def children(self, path: str) -> list[str]:
-        return self._alive().children(path)
-
-    def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        return self._alive().children_data(path)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
-        with self._alive().snapshot() as reader:
-            yield reader
-
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
-        store = self._alive()
+        store = self.inner()
         fault = self._faults.popleft() if self._faults else None
         if fault is not None:
             self.has_struck = True
@@ -104,13 +75,10 @@ class FaultyStore(Transacting):
         if fault is not None:
             raise OutcomeUnknownError("the test's store lost the answer")
 
-    def sync(self) -> None:
-        self._alive().sync()
-
     def close(self) -> None:
         """The real store is its opener's to close."""
 
-    def _alive(self) -> ZnodeStore:
+    def inner(self) -> ZnodeStore:
         if self._is_dead:
             raise Crashed
         return self._store

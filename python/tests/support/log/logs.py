@@ -32,14 +32,10 @@ from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, Topi
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
+from tests.support.servers.shared import ELSEWHERE, SHARED
 
 TOPIC = "flights"
-STORES = (
-    "memory",
-    "sqlite",
-    pytest.param("zookeeper", marks=pytest.mark.on_zookeeper),
-    pytest.param("postgres", marks=pytest.mark.on_postgres),
-)
+STORES = ("memory", "sqlite", *ELSEWHERE)
 CAUGHT_UP_MS = 1_000
 """Beyond every pause that upkeep keeps between two looks."""
 
@@ -260,16 +256,12 @@ def log_world(folder: Path, kind: str = "memory") -> AbstractContextManager[LogW
 @pytest.fixture(params=STORES)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogWorld]:
     """A log with one topic of two partitions, on each store."""
-    if request.param == "zookeeper":
-        from tests.support.log.zookeeper_logs import zookeeper_log_world  # which is made of what is in this file
+    if request.param in SHARED:
+        from tests.support.log.server_logs import server_log_world  # which is made of what is in this file
 
-        opened: AbstractContextManager[LogWorld] = zookeeper_log_world(
-            tmp_path, request.getfixturevalue("zookeeper").url()
+        opened: AbstractContextManager[LogWorld] = server_log_world(
+            tmp_path, request.getfixturevalue(request.param).url()
         )
-    elif request.param == "postgres":
-        from tests.support.log.postgres_logs import postgres_log_world
-
-        opened = postgres_log_world(tmp_path, request.getfixturevalue("postgres").url())
     else:
         opened = log_world(tmp_path, request.param)
     with opened as found:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import overload
 
-from oncelog.ports import Znode, ZnodeStore
-from oncelog.znodes.clock import wall_ms
-from tests.support.log.logs import DrivenTime, LogWorld
+from oncelog import metadata
+from oncelog.ports import Timing, Znode, ZnodeReader, ZnodeStore
+from oncelog.znodes.clock import uniform_jitter, wall_ms
+from tests.support.log.logs import DrivenTime, LogWorld, checked
+from tests.support.log.wrapped import WrappedStore
 
 _APART_S = 0.002
 """Stamps are in whole milliseconds: what came before a leap in time must not bear its stamp."""
@@ -39,10 +44,78 @@ class ServerTime(DrivenTime):
         at = bisect_right(self._leaps, stamp_ms, key=lambda leap: leap[0]) - 1
         return self._leaps[max(at, 0)][1]
 
-    def driven(self, znode: Znode) -> Znode:
-        """A znode of the server, with the test's times."""
-        times = {"ctime_ms": self.of(znode.stat.ctime_ms), "mtime_ms": self.of(znode.stat.mtime_ms)}
+
+class DrivenReader:
+    """Reads znodes with the test's times."""
+
+    def __init__(self, reader: ZnodeReader, time: ServerTime) -> None:
+        self._reader = reader
+        self._time = time
+
+    def get(self, path: str) -> Znode | None:
+        return self._driven(self._reader.get(path))
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        return [self._driven(znode) for znode in self._reader.get_many(paths)]
+
+    def children(self, path: str) -> list[str]:
+        return self._reader.children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        return [(name, self._driven(znode)) for name, znode in self._reader.children_data(path)]
+
+    @overload
+    def _driven(self, znode: Znode) -> Znode: ...
+
+    @overload
+    def _driven(self, znode: None) -> None: ...
+
+    def _driven(self, znode: Znode | None) -> Znode | None:
+        if znode is None:
+            return None
+        times = {"ctime_ms": self._time.of(znode.stat.ctime_ms), "mtime_ms": self._time.of(znode.stat.mtime_ms)}
         return znode._replace(stat=znode.stat._replace(**times))
+
+
+class DrivenStore(WrappedStore):
+    """A server's store, by the test's clock.
+
+    It joins no steps, as tests expect that look at each of them; those that are joined have tests of their own.
+    """
+
+    joins_steps = False
+
+    def __init__(self, store: ZnodeStore, time: ServerTime) -> None:
+        super().__init__(store)
+        self._time = time
+        self._reader = DrivenReader(store, time)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(self._time.now_ms, self._time, uniform_jitter)
+
+    def get(self, path: str) -> Znode | None:
+        return self._reader.get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        return self._reader.get_many(paths)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        return self._reader.children_data(path)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with super().snapshot() as reader:
+            yield DrivenReader(reader, self._time)
+
+    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
+        recent = super().recent()
+        return None if recent is None else self._driven(recent)
+
+    @contextmanager
+    def _driven(self, reading: AbstractContextManager[ZnodeReader]) -> Iterator[ZnodeReader]:
+        with reading as reader:
+            yield DrivenReader(reader, self._time)
 
 
 class ServerLogWorld(LogWorld):
@@ -53,19 +126,18 @@ class ServerLogWorld(LogWorld):
         url: of the znodes; nobody else's.
     """
 
-    kind: str
-
     def __init__(self, folder: Path, url: str) -> None:
         self.url = url
-        super().__init__(folder, self.kind, time=ServerTime())
+        super().__init__(folder, url, time=ServerTime())
 
     def store(self, url: str | None = None) -> ZnodeStore:
         """The znodes, as a process of its own sees them; through another address of the server if one is given."""
         assert isinstance(self.time, ServerTime)
-        store = self.opened_by(self.time, url or self.url)
+        place = metadata.place_of(str(self.folder), url or self.url)
+        store = DrivenStore(place.open(create=True), self.time)
         self._opened.append(store)
         return store
 
-    def opened_by(self, time: ServerTime, url: str) -> ZnodeStore:
-        """A store that reads the times of znodes by the test's clock."""
-        raise NotImplementedError
+
+def server_log_world(folder: Path, url: str) -> AbstractContextManager[ServerLogWorld]:
+    return checked(ServerLogWorld(folder, url))

@@ -61,6 +61,22 @@ def kafka_tv1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
         yield broker
 
 
+class KafkaLedgers:
+    """Topics of the shared broker that keep znodes."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._broker = broker
+
+    def url(self) -> str:
+        """A topic that no other test of this run uses."""
+        return f"kafka://{self._broker.address}/{fresh_name('ledger')}"
+
+
+@pytest.fixture(scope="session")
+def kafka_ledgers(kafka: KafkaBroker) -> KafkaLedgers:
+    return KafkaLedgers(kafka)
+
+
 @pytest.fixture
 def topic(kafka: KafkaBroker) -> str:
     """A topic of the shared broker with two partitions that no other test uses. Records of any time stay in it."""

@@ -3,8 +3,9 @@
 moto speaks the protocol over HTTP as far as pyarrow's SDK asks for it (puts, multipart uploads, ranges, lists, and
 access control where a test switches it on), comes from PyPI and starts in a second.
 
-The fixture `s3` is one server for all tests of a module that imports it; `url()` is a place no other test has. Tests
-that stop or pause a server start their own by `running_server`; those that cut connections put a `Cutter` before it.
+The fixture `s3` is one server for all tests of a module that imports it, and `bucket` one for all tests of a run that
+keep znodes in it; `url()` is a place no other test has. Tests that stop or pause a server start their own by
+`running_server`; those that cut connections put a `Cutter` before it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.znodes.clock import wall_ms
 from tests.support.harness.parts import missing_part
 from tests.support.harness.waiting import until
 
@@ -143,6 +145,18 @@ def running_server(folder: Path, *, has_access_control: bool = False, has_tls: b
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server that the tests of a module share; none of them stops it."""
     with running_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server that all tests of a run share, whose clock shows milliseconds; none of them stops it.
+
+    A bucket tells the time in whole seconds, so that what is written may seem to be of a second ago. A test that lets
+    the time pass would find it on the wrong side.
+    """
+    with running_server(tmp_path_factory.mktemp("bucket")) as server, pytest.MonkeyPatch.context() as clock:
+        clock.setattr("oncelog.znodes.replicated.s3.S3Bucket.now_ms", lambda self: wall_ms())
         yield server
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-SHARED = ("postgres", "zookeeper")
-"""The fixtures, and the parameters of tests that need them."""
+SHARED = ("bucket", "kafka_ledgers", "postgres", "zookeeper")
+"""The fixtures, each of which gives places for znodes by its `url()`, and the parameters of tests that need them."""
+
+ELSEWHERE = tuple(pytest.param(server, marks=pytest.mark.on_store(name=server)) for server in SHARED)
+"""Those parameters, for tests that run once more on each of these stores."""
 
 
 def start_before_leak_check(item: pytest.Item) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.harness.parts import missing_part, require_java
+from tests.support.servers.s3 import ENVIRONMENT as CREDENTIALS
 from tests.support.spark import spark_home
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         missing_part("PySpark", "install oncelog[spark]")
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in spark_home.environment().items():  # for Python's workers, too: the JVM hands it on
+        # For Python's workers, too: the JVM hands it on.
+        for name, value in {**spark_home.environment(), **CREDENTIALS}.items():
             environment.setenv(name, value)
         session = _start(SparkSession.builder, folder)
         yield session

@@ -87,6 +87,9 @@ class ReadingStore(FaultyStore):
     def snapshot(self) -> Iterator[ZnodeReader]:
         yield self
 
+    def recent(self) -> None:
+        """No read but those of a snapshot."""
+
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
         wanted = list(paths)
         self.read += [wanted] if wanted else []
