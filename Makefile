@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions stores integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,8 +22,8 @@ SPARKS ?= 4.0.5 4.1.4 4.2.1
 # fuzzer's inputs), run a part: SHARD=2/6. CI runs one shard of six at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
-# All but what `make crash` and `make stores` are for.
-DAILY := not walk and not on_store
+# All but what `make crash` and `make once-more` are for.
+DAILY := not walk and not once_more
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python connectors/kafka examples benchmarks integration_tests docs/*.py tools/*.py)
@@ -69,7 +69,7 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 
 unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
-test: lint $(BUILDABLE) ## Lint and every test but those of `make stores` and `make crash`
+test: lint $(BUILDABLE) ## Lint and every test but those of `make once-more` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
 
 # Quick tests sync thousands of small files. Where a gigabyte of memory may be a disk, they do it there.
@@ -121,10 +121,10 @@ versions: ## The tests on Spark and of the connector's streams once more, on oth
 	done
 
 every-spark: shims
-	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not on_store"
+	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not once_more"
 
-stores: shims ## Tests of the log, Spark, ledgers once more: ZooKeeper, PostgreSQL, a bucket, a topic (STORE=one of SHARED)
-	$(PYTEST) -m "on_store$(if $(STORE),(name='$(STORE)')) and not walk" $(OF_SHARD)
+once-more: shims ## The tests by another store, reader, writer, door or version of brokers (BY=zookeeper, python, ...)
+	$(PYTEST) -m "once_more$(if $(BY),(by='$(BY)')) and not walk" $(OF_SHARD)
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests $(OF_SHARD) -o faulthandler_timeout=900
@@ -141,7 +141,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test versions stores integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of stores, conformance, crash, sim, fuzz and mutate SHARD=2/6 runs a sixth)
+nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/6 runs a sixth)
 
 quickstart: $(READY) ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
 	$(BIN)/python examples/quick_start.py

@@ -15,6 +15,7 @@ from hypothesis import settings
 from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
+from tests.support.harness.variants import is_between_variants
 from tests.support.servers.kafka import kafka, kafka_ledgers
 from tests.support.servers.postgres import postgres
 from tests.support.servers.s3 import bucket
@@ -62,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what shares the Spark session last: a quick test's failure is seen early, and without a JVM beside it."""
+    items[:] = [item for item in items if not is_between_variants(item)]
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
 
 

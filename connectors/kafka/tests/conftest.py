@@ -16,6 +16,7 @@ from tests.conftest import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
+from tests.support.harness.variants import variants
 from tests.support.log.logs import STORES
 from tests.support.servers.kafka import KafkaBroker, kafka, kafka_ledgers, kafka_tv1, topic
 from tests.support.servers.postgres import postgres
@@ -47,7 +48,7 @@ VERSIONS = {"kafka": 2, "kafka_tv1": 1}
 """The transaction version of each shared broker."""
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=variants(*VERSIONS))
 def broker(request: pytest.FixtureRequest) -> KafkaBroker:
     """One of each transaction version after the other."""
     found: KafkaBroker = request.getfixturevalue(request.param)
@@ -67,7 +68,7 @@ def shared_broker(request: pytest.FixtureRequest) -> KafkaBroker:
     return found
 
 
-@pytest.fixture(params=["foreachBatch", "format"])
+@pytest.fixture(params=variants("format", "foreachBatch"))
 def door(request: pytest.FixtureRequest) -> str:
     """The two ways into the sink."""
     found: str = request.param

@@ -26,6 +26,7 @@ from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant, ProducerIdAndEpoch, token_group
 from oncelog_kafka.ports import Ended, Unstable
 from tests.support.connectors.kafka_sink import BATCH_ID, committed, numbered, prepare, rows, values
+from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
@@ -74,7 +75,7 @@ class World:
         return values(self.broker, self.topic)
 
 
-@pytest.fixture(scope="session", params=["kafka", "kafka_tv1"])
+@pytest.fixture(scope="session", params=variants("kafka", "kafka_tv1"))
 def broker(request: pytest.FixtureRequest) -> KafkaBroker:
     found: KafkaBroker = request.getfixturevalue(request.param)
     return found

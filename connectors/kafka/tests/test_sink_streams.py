@@ -37,6 +37,7 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from tests.support.connectors.kafka_sink import options, read, values
+from tests.support.harness.variants import variants
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.servers.postgres import PostgresServer
 from tests.support.spark.faults import failing_always, failing_once
@@ -133,7 +134,7 @@ def _named(text: str) -> Exception:
     return kind(said["said"])
 
 
-@pytest.fixture(params=["foreachBatch", "format"])
+@pytest.fixture(params=variants("format", "foreachBatch"))
 def query(
     kafka: KafkaBroker, spark: SparkSession, tmp_path: Path, topic: str, request: pytest.FixtureRequest
 ) -> Iterator[Query]:

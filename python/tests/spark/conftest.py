@@ -10,14 +10,15 @@ import pytest
 import oncelog
 from oncelog.runtime import Log
 from oncelog.testing import invariants
-from tests.support.servers.shared import ELSEWHERE
+from tests.support.harness.variants import variants
+from tests.support.servers.shared import SHARED
 from tests.support.spark.readers import reader
 from tests.support.spark.sessions import _leaves_no_query_running, spark
 
 __all__ = ["_leaves_no_query_running", "reader", "spark"]
 
 
-@pytest.fixture(params=["sqlite", *ELSEWHERE])
+@pytest.fixture(params=variants("sqlite", *SHARED))
 def znodes(request: pytest.FixtureRequest) -> str | None:
     """Where the logs of these tests keep their metadata."""
     return None if request.param == "sqlite" else request.getfixturevalue(request.param).url()

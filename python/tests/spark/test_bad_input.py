@@ -20,6 +20,7 @@ from oncelog.spark.kit.options import Use
 from oncelog.spark.log_target import write_task
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import run_job
+from tests.support.harness.variants import variants
 from tests.support.log.logs import numbered, started, values, write_committed
 from tests.support.spark.queries import DOORS, copy, read_available, stream, table
 
@@ -95,7 +96,7 @@ def two_lines(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.format("text").load(str(folder / "data"))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", variants(*DOORS))
 @pytest.mark.parametrize("case", ROWS)
 def test_a_sink_refuses(spark: SparkSession, log: Log, tmp_path: Path, door: str, case: str) -> None:
     """conformance: 63."""
@@ -110,7 +111,7 @@ def test_a_sink_refuses(spark: SparkSession, log: Log, tmp_path: Path, door: str
     assert [found.log_end for found in log.admin.describe_topic("out").partitions] == [0, 0]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", variants(*DOORS))
 @pytest.mark.parametrize("case", ["a key that is a number", "a row's topic that does not exist"])
 def test_a_query_that_was_refused_goes_on_when_it_is_mended(
     spark: SparkSession, log: Log, tmp_path: Path, door: str, case: str

@@ -15,13 +15,14 @@ import oncelog.spark
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import GroupOwnedError
 from oncelog.runtime import Log
+from tests.support.harness.variants import variants
 from tests.support.log.logs import lso, numbered, started, tp, values, write_aborted, write_committed
 from tests.support.spark.faults import armed_source
 from tests.support.spark.queries import DOORS, copy, place, run_available, stream
 
 GROUP = "copiers"
 SINK = {"groupId": GROUP, "transactionalIdPrefix": "copier"}
-ANY_DOOR = pytest.mark.parametrize("door", DOORS)
+ANY_DOOR = pytest.mark.parametrize("door", variants(*DOORS))
 
 
 def write(log: Log, *sent: bytes, number: int = 0) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelog.crash_points import CrashPoint
 from oncelog.runtime import Log
 from oncelog.types import ConsumerRecord
+from tests.support.harness.variants import variants
 from tests.support.log.logs import numbered, records, started, values, write_aborted, write_committed
 from tests.support.spark.faults import armed, armed_source, failing_always, failing_once
 from tests.support.spark.queries import (
@@ -26,7 +27,7 @@ from tests.support.spark.queries import (
 )
 from tests.support.spark.writers import writing_by
 
-pytestmark = pytest.mark.parametrize("door", DOORS)
+pytestmark = pytest.mark.parametrize("door", variants(*DOORS))
 
 ROWS = "value binary, partition int"
 

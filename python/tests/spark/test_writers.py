@@ -30,6 +30,7 @@ from oncelog.spark.kit.options import Use
 from oncelog.spark.log_target import write_task
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import Written
+from tests.support.harness.variants import variants
 from tests.support.log.logs import numbered, started, values, write_committed
 from tests.support.spark.queries import DOORS, copy, place, stream
 from tests.support.spark.readers import require_jar
@@ -107,7 +108,7 @@ def files_of(log: Log) -> list[Path]:
 # Which tasks write ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", variants(*DOORS))
 def test_with_the_jar_the_jvm_writes_and_the_switch_turns_that_off(
     spark: SparkSession, log: Log, tmp_path: Path, door: str
 ) -> None:
@@ -162,7 +163,7 @@ def test_small_blocks_and_files_hold_the_records_of_large_ones(
     assert len({piece.block.file for piece in small}) == len(files_of(log)) - before > 1
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", variants(*DOORS))
 def test_a_query_changes_its_writer_at_a_restart_and_leaves_one_copy(
     spark: SparkSession, log: Log, tmp_path: Path, door: str
 ) -> None:

@@ -60,7 +60,7 @@ missing_part("a sun", "wait for the day")
 REPEATED = """
 import pytest
 
-@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.on_store)])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.once_more)])
 class TestLaws:
     def test_a(self, store): pass
     def test_b(self, store): pass
@@ -80,7 +80,7 @@ MARKERS = """
 [pytest]
 markers =
     walk: one
-    on_store: another
+    once_more: another
 """
 
 
@@ -141,7 +141,7 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    shards = [ran(inner, "-m", "walk or on_store", f"--shard={number}/2") for number in (1, 2)]
+    shards = [ran(inner, "-m", "walk or once_more", f"--shard={number}/2") for number in (1, 2)]
 
     assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
     assert sorted(len({"test_here", "test_there"}.intersection(one)) for one in shards) == [1, 1]

@@ -1,6 +1,6 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
 
-Only what repeats a law is left out: walks, and tests once more on another store. The law
+Only what repeats a law is left out: walks, and the variants of a test but the first. The law
 itself is tested in every shard, by the test without these markers, or else by some variants of the test. Tests whose
 ``walk`` names the same law, as in ``walk("a copy is exact")``, count as variants of one test.
 """
@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.testing.shards import Shard
 
-REPEATED = ("walk", "on_store")
+REPEATED = ("walk", "once_more")
 """Markers of tests that come in shards."""
 
 

@@ -32,10 +32,11 @@ from oncelog.types import ConsumerRecord, IsolationLevel, TopicIdPartition, Topi
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.memory import MemoryZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
-from tests.support.servers.shared import ELSEWHERE, SHARED
+from tests.support.harness.variants import variants
+from tests.support.servers.shared import SHARED
 
 TOPIC = "flights"
-STORES = ("memory", "sqlite", *ELSEWHERE)
+STORES = ["memory", *variants("sqlite", *SHARED)]
 CAUGHT_UP_MS = 1_000
 """Beyond every pause that upkeep keeps between two looks."""
 

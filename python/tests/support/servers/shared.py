@@ -7,9 +7,6 @@ import pytest
 SHARED = ("bucket", "kafka_ledgers", "postgres", "zookeeper")
 """The fixtures, each of which gives places for znodes by its `url()`, and the parameters of tests that need them."""
 
-ELSEWHERE = tuple(pytest.param(server, marks=pytest.mark.on_store(name=server)) for server in SHARED)
-"""Those parameters, for tests that run once more on each of these stores."""
-
 
 def start_before_leak_check(item: pytest.Item) -> None:
     """Let a test with such a parameter depend on the server, which then is up before leaks are looked for.

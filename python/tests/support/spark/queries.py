@@ -64,7 +64,7 @@ def forget_last_commit(checkpoint: Path) -> int:
 
 # On a log -------------------------------------------------------------------------------------------------------------
 
-DOORS = ("foreachBatch", "oncelog")
+DOORS = ("oncelog", "foreachBatch")
 """The two ways into the sink: a function of foreachBatch, and a format."""
 
 PATIENCE_S = 300

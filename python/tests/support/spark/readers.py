@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.harness.parts import missing_part
+from tests.support.harness.variants import variants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ def reading_by(spark: SparkSession, name: str) -> AbstractContextManager[None]:
     return switched(spark, SWITCH, name)
 
 
-@pytest.fixture(params=READERS)
+@pytest.fixture(params=variants(*READERS))
 def reader(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     """Runs a test once with each reader."""
     with reading_by(spark, request.param):

@@ -10,6 +10,7 @@ import pytest
 
 import oncelog.spark
 from oncelog.spark.jvm_tasks import SWITCH
+from tests.support.harness.variants import variants
 from tests.support.spark.readers import require_jar, switched
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def writing_by(spark: SparkSession, name: str) -> AbstractContextManager[None]:
     return switched(spark, SWITCH, name)
 
 
-@pytest.fixture(params=WRITERS)
+@pytest.fixture(params=variants(*WRITERS))
 def writer(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     """Runs a test once with each kind of tasks."""
     with writing_by(spark, request.param):
