@@ -1,0 +1,100 @@
+"""A znode store that counts the znodes which are read and written: what an operation costs on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from oncelog.ports import Op, Timing, Znode, ZnodeReader, ZnodeStore
+from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+
+
+class CountedStore(Transacting):
+    """`ports.ZnodeStore` that counts.
+
+    Attributes:
+        znodes: how many were read and written. Each name in a list counts, and each check of a version.
+    """
+
+    def __init__(self, store: ZnodeStore) -> None:
+        self._store = store
+        self.znodes = 0
+
+    def cost_of(self, work: Callable[[], object]) -> int:
+        """How many znodes an operation reads and writes."""
+        before = self.znodes
+        work()
+        return self.znodes - before
+
+    @property
+    def reads_are_atomic(self) -> bool:
+        return self._store.reads_are_atomic
+
+    @property
+    def joins_steps(self) -> bool:  # type: ignore[override]
+        return self._store.joins_steps
+
+    @property
+    def timing(self) -> Timing:
+        return self._store.timing
+
+    def get(self, path: str) -> Znode | None:
+        return _CountedReader(self, self._store).get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        return _CountedReader(self, self._store).get_many(paths)
+
+    def children(self, path: str) -> list[str]:
+        return _CountedReader(self, self._store).children(path)
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        return _CountedReader(self, self._store).children_data(path)
+
+    def snapshot(self) -> AbstractContextManager[ZnodeReader]:
+        return self._counted(self._store.snapshot())
+
+    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
+        found = self._store.recent()
+        return None if found is None else self._counted(found)
+
+    @contextmanager
+    def _counted(self, opened: AbstractContextManager[ZnodeReader]) -> Iterator[ZnodeReader]:
+        with opened as reader:
+            yield _CountedReader(self, reader)
+
+    def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
+        self.znodes += len(ops)
+        self._store.multi(ops, is_fresh=is_fresh)
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class _CountedReader:
+    """`ports.ZnodeReader` whose znodes the store counts."""
+
+    def __init__(self, counts: CountedStore, reader: ZnodeReader) -> None:
+        self._counts = counts
+        self._reader = reader
+
+    def get(self, path: str) -> Znode | None:
+        self._counts.znodes += 1
+        return self._reader.get(path)
+
+    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
+        found = self._reader.get_many(paths)
+        self._counts.znodes += len(found)
+        return found
+
+    def children(self, path: str) -> list[str]:
+        found = self._reader.children(path)
+        self._counts.znodes += 1 + len(found)
+        return found
+
+    def children_data(self, path: str) -> list[tuple[str, Znode]]:
+        found = self._reader.children_data(path)
+        self._counts.znodes += 1 + len(found)
+        return found
