@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,8 @@ def section(name: str, heading: str, explanation: str, operations: Sequence[Oper
     for operation in operations:
         if operation.why:
             reasons.setdefault(operation.why, []).append(f"*{operation.name}*")
-    yield from (f"- {', '.join(names)}: {why}" for why, names in reasons.items())
+    for why, names in reasons.items():
+        yield textwrap.fill(f"- {', '.join(names)}: {why}", 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def rows(operation: Operation, sizes: Sequence[int]) -> Iterator[str]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.growth_costs import BYTES, KILOBYTES, NUMBER, Curve, Operation, Probe, SteppedClock, cost_of
+from benchmarks.growth_costs import BYTES, KILOBYTES, NUMBER, Curve, Operation, Probe, SteppedClock
 from oncelog import limits, metadata, runtime
 from oncelog.clients.upkeep import Upkeep
 from oncelog.coordinator import rounds
 from oncelog.log import topics
 from oncelog.log.files import file_store
-from oncelog.ports import ZnodeStore
+from oncelog.ports import ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.randomness import random_id
 from oncelog.spark.offsets import SourceOffset, TopicOffsets
@@ -26,28 +26,36 @@ from oncelog.znodes.replicated.store import ReplicatedZnodeStore
 from oncelog.znodes.sqlite import SqliteZnodeStore
 from oncelog_kafka import ledger
 from oncelog_kafka.extents import Extent
-from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
 from tests.support.log.counted import CountedStore
-
-OFFSET = "offset in the checkpoint"
 
 EXPLANATION = """\
 One query writes its batches to one partition, and the next batch is measured: all steps of its ledger, with what is
 forgotten behind it. The rows are made up, and no data file is written. The *Kafka sink* has a participant in each
 batch; its ledger is also measured on a command log, which is how it lies in a topic. The *embedded sink* appends a
-block, and settles the batch before. Only the Kafka sink in memory writes all 1,000,000 batches, which takes a quarter
-of an hour. The other runs end sooner, where their costs have long stopped to grow."""
+block, and settles the batch before. In memory, a ledger that has 100,000 batches is moved ahead to 1,000,000: the
+last 2,000 of them are written, which replaces all that is below it. The other runs end at 10,000 batches, since their
+costs do not grow any more then."""
 
 MERGED = """\
 every 32nd batch reads the extents of the newest 1,000 batches, to merge older ones. So the cost grows until there are \
 so many, and then stays."""
 KEPT = "the extents of the newest 1,000 batches are kept for readers of whole batches, and not one more."
+TAIL = """\
+the newest entries of a partition are a znode each. When there are 256, they are rolled into an index file, and their \
+room is used again."""
 REPLAYED = """\
 a command log is trimmed up to the last snapshot but one, and there is a snapshot after every 5,000 entries. So who \
 opens it replays at most 10,000 entries."""
 
-QUICK, SIZES = (100, 1_000), (100, 1_000, 10_000, 100_000, 1_000_000)
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+MOST = 100_000
+"""What a query really writes, in memory; on disk it is less."""
+
+WRITTEN_BEHIND = 2_000
+"""How many batches are written behind those that are left out, before the next one is measured: more than those whose
+extents are kept."""
 
 ROUND = 128
 """Batches that are measured together, of which a few do what others leave undone: four of the Kafka sink merge
@@ -62,6 +70,9 @@ REASONS = {
     "Kafka sink, command log": MERGED,
     "Kafka sink, znodes there": KEPT,
     "Kafka sink, SQLite file": KEPT,
+    "embedded sink, znodes there": TAIL,
+    "embedded sink, SQLite": TAIL,
+    "embedded sink, SQLite file": TAIL,
     "Kafka sink, command log's size": REPLAYED,
     "Kafka sink, open a command log": REPLAYED,
 }
@@ -100,8 +111,50 @@ class MemoryCommandLog:
     def close(self) -> None: ...
 
 
-def kafka_batches(store: ZnodeStore) -> WriteBatch:
-    """Batches of a Kafka sink, each with the rows of one task in one partition."""
+class Query:
+    """A query that has written some batches to a store that counts.
+
+    Args:
+        store: with the znodes of its ledger.
+        write: writes its batch of a number.
+    """
+
+    def __init__(self, store: CountedStore, write: WriteBatch) -> None:
+        self.store = store
+        self._write = write
+        self._batches = 0
+
+    def write(self) -> None:
+        """Write the next batch."""
+        self._write(self._batches)
+        self._batches += 1
+
+    def grow(self, batches: int) -> None:
+        """Write its batches up to a number; `MOST` and more are not all written."""
+        if batches > MOST:
+            self.grow(MOST)
+            self._batches = batches - WRITTEN_BEHIND
+            _move_ahead(self.store, self._batches)
+        while self._batches < batches:
+            self.write()
+
+
+def _move_ahead(store: ZnodeStore, batches: int) -> None:
+    """Move the ledger ahead, as if the sink had written so many batches."""
+
+    def step(view: ZnodeView) -> None:
+        found = KAFKA_LEDGERS.require(view, "sink")
+        if found.last is None:
+            raise RuntimeError("no batch was written")
+        last = replace(found.last, batch_id=batches - 1, round=batches)
+        KAFKA_LEDGERS.put(view, "sink", replace(found, current_round=batches, last=last))
+
+    store.transact(step)
+
+
+def kafka_query(uncounted: ZnodeStore) -> Query:
+    """A query with a Kafka sink, each of whose batches has the rows of one task in one partition."""
+    store = CountedStore(uncounted)
     metadata.checked_store(store, None, None, create=True)
     lease: int | None = None
     target = TopicIdPartition("t", "id", 0)
@@ -119,11 +172,12 @@ def kafka_batches(store: ZnodeStore) -> WriteBatch:
         steps.forget_old_rounds()
         steps.merge_old_extents(opened.number)
 
-    return write
+    return Query(store, write)
 
 
-def embedded_batches(store: ZnodeStore, folder: Path) -> WriteBatch:
-    """Batches of an embedded sink, each with one block in one partition; no data file is written."""
+def embedded_query(uncounted: ZnodeStore, folder: Path) -> Query:
+    """A query with an embedded sink, each of whose batches has one block in one partition; no data file is written."""
+    store = CountedStore(uncounted)
     clock = SteppedClock()
     log = runtime.open_with(str(folder), None, store, file_store(str(folder)), clock)
     log.create_topic("t")
@@ -141,77 +195,59 @@ def embedded_batches(store: ZnodeStore, folder: Path) -> WriteBatch:
         upkeep.after_writing([partition])
         rounds.forget_old_rounds(store, "sink")
 
-    return write
-
-
-class Query:
-    """A query that has written some batches."""
-
-    def __init__(self, write: WriteBatch) -> None:
-        self._write = write
-        self._batches = 0
-
-    def write(self) -> None:
-        """Write the next batch."""
-        self._write(self._batches)
-        self._batches += 1
-
-    def grow(self, curve: Curve, sizes: Sequence[int], name: str, store: CountedStore) -> Iterator[int]:
-        """Write batches, and measure the next ones at each size; yields the sizes."""
-        for size in sizes:
-            while self._batches < size:
-                self.write()
-            curve.add(size, name, cost_of(Probe(self.write, store, each=min(ROUND, size // 8))))
-            yield size
+    return Query(store, write)
 
 
 def run(folder: Path, *, quick: bool) -> list[Operation]:
     """Measure both sinks on each store."""
-    curve = Curve(REASONS)
-    kafka_in_memory(curve, QUICK if quick else SIZES)
-    on_sqlite(curve, QUICK if quick else SIZES[:4], "Kafka sink", folder / "kafka.db", kafka_batches)
-    on_command_log(curve, QUICK if quick else SIZES[:4])
-    embedded_in_memory(curve, QUICK if quick else SIZES[:4], folder / "memory")
-    embedded = partial(embedded_batches, folder=folder / "log")
-    on_sqlite(curve, QUICK if quick else SIZES[:3], "embedded sink", folder / "log.db", embedded)
+    curve, sizes = Curve(REASONS), SIZES[:2] if quick else SIZES
+    in_memory = {size: kafka_query(MemoryZnodeStore()) for size in sizes}
+    _measure(curve, "Kafka sink, in memory", in_memory)
+    for size, query in in_memory.items():
+        curve.add(size, "Kafka sink, znodes there", {NUMBER: _znodes(query.store)})
+    for size in sizes:
+        curve.add(size, "offset in the checkpoint", {BYTES: _offset_bytes(size)})
+    on_disk = sizes[: SIZES.index(MOST)]
+    files = {size: folder / f"kafka-{size}.db" for size in on_disk}
+    _on_sqlite(curve, "Kafka sink", files, {size: kafka_query(SqliteZnodeStore(file)) for size, file in files.items()})
+    _on_command_log(curve, on_disk)
+    embedded = {size: embedded_query(MemoryZnodeStore(), folder / f"memory-{size}") for size in on_disk}
+    _measure(curve, "embedded sink, in memory", embedded)
+    for size, query in embedded.items():
+        curve.add(size, "embedded sink, znodes there", {NUMBER: _znodes(query.store)})
+    files = {size: folder / f"log-{size}.db" for size in on_disk}
+    embedded = {size: embedded_query(SqliteZnodeStore(file), file.with_suffix("")) for size, file in files.items()}
+    _on_sqlite(curve, "embedded sink", files, embedded)
     return curve.operations
 
 
-def kafka_in_memory(curve: Curve, sizes: Sequence[int]) -> None:
-    """Measure the Kafka sink with its ledger in memory, and the query's checkpoint."""
-    store = CountedStore(MemoryZnodeStore())
-    for size in Query(kafka_batches(store)).grow(curve, sizes, "Kafka sink, in memory", store):
-        curve.add(size, "Kafka sink, znodes there", {NUMBER: _znodes(store)})
-        curve.add(size, OFFSET, {BYTES: _offset_bytes(size)})
+def _measure(curve: Curve, name: str, queries: Mapping[int, Query]) -> None:
+    """Measure the next batches of queries, each of which has written so many."""
+    for size, query in queries.items():
+        query.grow(size)
+    rounds_of = {size: min(ROUND, size // 8) for size in queries}
+    probes = {size: Probe(query.write, query.store, each=rounds_of[size]) for size, query in queries.items()}
+    curve.measure({size: {name: probe} for size, probe in probes.items()})
 
 
-def embedded_in_memory(curve: Curve, sizes: Sequence[int], folder: Path) -> None:
-    """Measure the embedded sink with all znodes of its log in memory."""
-    store = CountedStore(MemoryZnodeStore())
-    for size in Query(embedded_batches(store, folder)).grow(curve, sizes, "embedded sink, in memory", store):
-        curve.add(size, "embedded sink, znodes there", {NUMBER: _znodes(store)})
+def _on_sqlite(curve: Curve, sink: str, files: Mapping[int, Path], queries: Mapping[int, Query]) -> None:
+    _measure(curve, f"{sink}, SQLite", queries)
+    for size, query in queries.items():
+        query.store.close()
+        curve.add(size, f"{sink}, SQLite file", {KILOBYTES: files[size].stat().st_size / 1000})
 
 
-def on_sqlite(
-    curve: Curve, sizes: Sequence[int], sink: str, file: Path, batches: Callable[[ZnodeStore], WriteBatch]
-) -> None:
-    """Measure a sink with the znodes in a SQLite file, and how large that is."""
-    with closing(CountedStore(SqliteZnodeStore(file))) as store:
-        for size in Query(batches(store)).grow(curve, sizes, f"{sink}, SQLite", store):
-            curve.add(size, f"{sink}, SQLite file", {KILOBYTES: file.stat().st_size / 1000})
+def _on_command_log(curve: Curve, sizes: Sequence[int]) -> None:
+    logs = {size: MemoryCommandLog() for size in sizes}
 
+    def opened(size: int) -> ReplicatedZnodeStore:
+        return ReplicatedZnodeStore(lambda: logs[size], recent_ms=limits.RECENT_MS)
 
-def on_command_log(curve: Curve, sizes: Sequence[int]) -> None:
-    """Measure the Kafka sink with its ledger on a command log, and how long that is."""
-    log = MemoryCommandLog()
-
-    def opened() -> ReplicatedZnodeStore:
-        return ReplicatedZnodeStore(lambda: log, recent_ms=limits.RECENT_MS)
-
-    store = CountedStore(opened())
-    for size in Query(kafka_batches(store)).grow(curve, sizes, "Kafka sink, command log", store):
+    _measure(curve, "Kafka sink, command log", {size: kafka_query(opened(size)) for size in sizes})
+    for size, log in logs.items():
         curve.add(size, "Kafka sink, command log's size", {KILOBYTES: log.size_bytes / 1000})
-        curve.add(size, "Kafka sink, open a command log", cost_of(Probe(lambda: opened().close(), each=1)))
+    openings = {size: Probe(partial(opened, size), each=1) for size in sizes}
+    curve.measure({size: {"Kafka sink, open a command log": probe} for size, probe in openings.items()})
 
 
 def _znodes(store: ZnodeStore) -> int:

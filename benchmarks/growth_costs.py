@@ -116,11 +116,6 @@ class Probe:
     clock: Clock | None = None
 
 
-def cost_of(probe: Probe) -> Costs:
-    """What an operation costs."""
-    return costs_of({0: probe})[0]
-
-
 def costs_of(probes: Mapping[int, Probe]) -> dict[int, Costs]:
     """What an operation costs at each size. In turns, so that a slow moment is one for all of them."""
     meters = {size: _Meter(probe) for size, probe in probes.items()}

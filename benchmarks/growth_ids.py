@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import oncelog
 from benchmarks.growth_costs import Curve, Operation, Probe
-from benchmarks.growth_partitions import CHECKED, DEEPER, OpenedLog, opening, plan_of_last
+from benchmarks.growth_partitions import CHECKED, OpenedLog, opening, plan_of_last
 from oncelog.clients import maintenance
 from oncelog.coordinator import sweeper, transactional_ids
 from oncelog.log import topics
-from oncelog.ports import ZnodeView
+from oncelog.ports import Create, ZnodeReader, ZnodeView
 from oncelog.types import TopicIdPartition
-from oncelog.znodes import paths, payloads
+from oncelog.znodes import paths, payloads, walking
+from oncelog.znodes.memory import MemoryZnodeStore
+from oncelog.znodes.rules import ROOT
 
 EXPLANATION = """\
 A log on SQLite that knows so many transactional ids. Each has written a transaction to the same partition, which
@@ -24,20 +26,21 @@ remembers its producer, and none has expired. *One pass of upkeep* is what `once
 settles and expires ids, and forgets idle producers. There, the cost is that of one id of them."""
 
 CACHED = """\
-a pass reads every id, its children and its producer once, so the whole pass grows with their number. For each of them \
-it costs more once they no longer fit into SQLite's cache of 2 MB, and then no more."""
+a pass reads every id, what is below it and its producer once, so it grows with their number. Those of 10,000 ids no \
+longer fit into SQLite's cache of 2 MB, and are read from the file."""
 
-REASONS = {
-    "open": CHECKED,
-    "transaction": DEEPER,
-    "start of a new id": DEEPER,
-    "one pass of upkeep, each": CACHED,
-}
+COPIED = """\
+the process holds all znodes in a table. A write that comes while another thread reads leaves the old table to that \
+reader, and copies it. Stores on SQLite, ZooKeeper and PostgreSQL have no such table."""
+
+BESIDE_A_READER = "write beside a reader, command log"
+
+REASONS = {"open": CHECKED, "one pass of upkeep, each": CACHED, BESIDE_A_READER: COPIED}
 
 QUICK, FULL = (100, 1_000, 10_000), (100, 1_000, 10_000, 100_000)
 
 FIRST_PRODUCER_ID = 10**9
-IDS_PER_STEP = 200
+IDS_PER_STEP, ZNODES_PER_MULTI = 200, 500
 
 
 def run(folder: Path, *, quick: bool) -> list[Operation]:
@@ -48,6 +51,7 @@ def run(folder: Path, *, quick: bool) -> list[Operation]:
         curve.measure({ids: {"open": Probe(opening(place), each=4)} for ids, place in logs.items()})
         opened = {ids: closing.enter_context(OpenedLog(place, f"id-{ids // 2}")) for ids, place in logs.items()}
         curve.measure({ids: _probes(log, ids) for ids, log in opened.items()})
+        curve.measure({ids: {BESIDE_A_READER: beside_a_reader(log.store)} for ids, log in opened.items()})
     return curve.operations
 
 
@@ -80,6 +84,20 @@ def _probes(opened: OpenedLog, ids: int) -> dict[str, Probe]:
         "plan for the partition": Probe(lambda: plan_of_last(log, partition), store),
         "one pass of upkeep, each": Probe(upkeep, store, each=1, share=ids),
     }
+
+
+def beside_a_reader(source: ZnodeReader) -> Probe:
+    """A write to one of the ids while another thread reads, in the tree that a command log makes of the same znodes."""
+    store = MemoryZnodeStore()
+    found = iter([Create(path, znode.data) for path, znode in walking.walk_below(source, ROOT)])
+    while some := list(islice(found, ZNODES_PER_MULTI)):
+        store.multi(some)
+
+    def write() -> None:
+        with store.snapshot():
+            store.transact(lambda view: view.set(paths.transaction("id-0"), b""))
+
+    return Probe(write)
 
 
 def _copy_id(log: oncelog.Log, partition: TopicIdPartition, ids: int) -> None:
