@@ -34,9 +34,9 @@ EXPLANATION = """\
 One query writes its batches to one partition, and the next batch is measured: all steps of its ledger, with what is
 forgotten behind it. The rows are made up, and no data file is written. The *Kafka sink* has a participant in each
 batch; its ledger is also measured on a command log, which is how it lies in a topic. The *embedded sink* appends a
-block, and settles the batch before. In memory, a ledger that has 100,000 batches is moved ahead to 1,000,000: the
-last 2,000 of them are written, which replaces all that is below it. The other runs end at 10,000 batches, since their
-costs do not grow any more then."""
+block, and settles the batch before. 100,000 batches are really written. For 1,000,000, a ledger that has 10,000
+batches is moved ahead, and the last 2,000 are written, which replace all that is below it. The runs on disk, and those
+of the embedded sink, end at 10,000 batches: their costs do not grow any more then."""
 
 MERGED = """\
 every 32nd batch reads the extents of the newest 1,000 batches, to merge older ones. So the cost grows until there are \
@@ -51,11 +51,11 @@ opens it replays at most 10,000 entries."""
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 MOST = 100_000
-"""What a query really writes, in memory; on disk it is less."""
+"""Batches that a query really writes, in memory; on disk it is fewer."""
 
-WRITTEN_BEHIND = 2_000
-"""How many batches are written behind those that are left out, before the next one is measured: more than those whose
-extents are kept."""
+MOVED_FROM, WRITTEN_BEHIND = 10_000, 2_000
+"""Of a query with more: batches that are written before some are left out, and behind those. The latter are more than
+those whose extents are kept."""
 
 ROUND = 128
 """Batches that are measured together, of which a few do what others leave undone: four of the Kafka sink merge
@@ -130,9 +130,9 @@ class Query:
         self._batches += 1
 
     def grow(self, batches: int) -> None:
-        """Write its batches up to a number; `MOST` and more are not all written."""
+        """Write its batches up to a number; more than `MOST` are not all written."""
         if batches > MOST:
-            self.grow(MOST)
+            self.grow(MOVED_FROM)
             self._batches = batches - WRITTEN_BEHIND
             _move_ahead(self.store, self._batches)
         while self._batches < batches:
@@ -207,15 +207,15 @@ def run(folder: Path, *, quick: bool) -> list[Operation]:
         curve.add(size, "Kafka sink, znodes there", {NUMBER: _znodes(query.store)})
     for size in sizes:
         curve.add(size, "offset in the checkpoint", {BYTES: _offset_bytes(size)})
-    on_disk = sizes[: SIZES.index(MOST)]
-    files = {size: folder / f"kafka-{size}.db" for size in on_disk}
+    shorter = sizes[: SIZES.index(MOST)]
+    files = {size: folder / f"kafka-{size}.db" for size in shorter}
     _on_sqlite(curve, "Kafka sink", files, {size: kafka_query(SqliteZnodeStore(file)) for size, file in files.items()})
-    _on_command_log(curve, on_disk)
-    embedded = {size: embedded_query(MemoryZnodeStore(), folder / f"memory-{size}") for size in on_disk}
+    _on_command_log(curve, shorter)
+    embedded = {size: embedded_query(MemoryZnodeStore(), folder / f"memory-{size}") for size in shorter}
     _measure(curve, "embedded sink, in memory", embedded)
     for size, query in embedded.items():
         curve.add(size, "embedded sink, znodes there", {NUMBER: _znodes(query.store)})
-    files = {size: folder / f"log-{size}.db" for size in on_disk}
+    files = {size: folder / f"log-{size}.db" for size in shorter}
     embedded = {size: embedded_query(SqliteZnodeStore(file), file.with_suffix("")) for size, file in files.items()}
     _on_sqlite(curve, "embedded sink", files, embedded)
     return curve.operations

@@ -20,7 +20,7 @@ PAGE: Final = Path(__file__).parent / "growth.md"
 COLUMNS, WIDTH, HEIGHT = 3, 280, 140
 """Panels in a row, and the size of one with its title and labels."""
 
-LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 44, 30, 144, 80
+LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 50, 30, 138, 80
 """Of the plot in a panel."""
 
 LABEL_HEIGHT = 13

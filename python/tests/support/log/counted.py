@@ -1,4 +1,4 @@
-"""A znode store that counts the znodes which are read and written: what an operation costs on any machine."""
+"""A znode store that counts what is asked of it: what an operation costs on any machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,29 @@ class CountedStore(Transacting):
 
     Attributes:
         znodes: how many were read and written. Each name in a list counts, and each check of a version.
+        requests: how often it was asked; what is read together is asked for once.
     """
 
     def __init__(self, store: ZnodeStore) -> None:
         self._store = store
-        self.znodes = 0
+        self.znodes = self.requests = 0
 
     def cost_of(self, work: Callable[[], object]) -> int:
         """How many znodes an operation reads and writes."""
         before = self.znodes
         work()
         return self.znodes - before
+
+    def requests_of(self, work: Callable[[], object]) -> int:
+        """How often an operation asks."""
+        before = self.requests
+        work()
+        return self.requests - before
+
+    def count(self, znodes: int) -> None:
+        """Count a request for so many znodes."""
+        self.requests += 1
+        self.znodes += znodes
 
     @property
     def reads_are_atomic(self) -> bool:
@@ -63,7 +75,7 @@ class CountedStore(Transacting):
             yield _CountedReader(self, reader)
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
-        self.znodes += len(ops)
+        self.count(len(ops))
         self._store.multi(ops, is_fresh=is_fresh)
 
     def sync(self) -> None:
@@ -81,20 +93,20 @@ class _CountedReader:
         self._reader = reader
 
     def get(self, path: str) -> Znode | None:
-        self._counts.znodes += 1
+        self._counts.count(1)
         return self._reader.get(path)
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
         found = self._reader.get_many(paths)
-        self._counts.znodes += len(found)
+        self._counts.count(len(found))
         return found
 
     def children(self, path: str) -> list[str]:
         found = self._reader.children(path)
-        self._counts.znodes += 1 + len(found)
+        self._counts.count(1 + len(found))
         return found
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
         found = self._reader.children_data(path)
-        self._counts.znodes += 1 + len(found)
+        self._counts.count(1 + len(found))
         return found

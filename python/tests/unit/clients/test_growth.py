@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from oncelog.coordinator import rounds
+from oncelog.coordinator import rounds, sweeper
 from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.log import snapshot
+from oncelog.log import snapshot, topics
 from oncelog.runtime import Log
 from oncelog.types import Block
 from tests.support.log.counted import CountedStore
@@ -93,3 +93,23 @@ def test_what_a_batch_costs_does_not_depend_on_the_number_of_batches(memory_worl
     numbers = EMBEDDED.round_numbers(store, PREFIX)
     assert len(numbers) <= REMEMBERED_ROUNDS + 1
     assert max(costs[BATCHES // 2 :]) <= max(costs[: BATCHES // 2])
+
+
+def test_all_topics_are_read_together(memory_world: LogWorld) -> None:
+    store = CountedStore(memory_world.store())
+    alone = store.requests_of(lambda: topics.states(store))
+    for number in range(20):
+        memory_world.log.create_topic(f"topic-{number}")
+
+    assert store.requests_of(lambda: topics.states(store)) == alone
+    assert len(topics.states(store)) == 21
+
+
+def test_ids_that_are_not_idle_are_read_together(memory_world: LogWorld) -> None:
+    store = CountedStore(memory_world.store())
+    started(memory_world.log, "id")
+    alone = store.requests_of(lambda: sweeper.expire_transactional_ids(store))
+    for number in range(20):
+        started(memory_world.log, f"id-{number}")
+
+    assert store.requests_of(lambda: sweeper.expire_transactional_ids(store)) == alone
