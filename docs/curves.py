@@ -71,12 +71,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """A curve of the page: its heading, the name of its picture, its lines, and all of its text."""
+    """A curve of the page: its heading, the name of its picture, its sizes as the table writes them, and its lines."""
 
     heading: str
     picture: str
+    sizes: Mapping[int, str]
     lines: Sequence[Line]
-    body: str
 
 
 def sections(page: str) -> Iterator[Section]:
@@ -84,15 +84,19 @@ def sections(page: str) -> Iterator[Section]:
     for found in _SECTION.finditer(page):
         picture = _PICTURE.search(found["body"])
         if picture is not None:
-            yield Section(found["heading"], picture["name"], list(_lines(found["body"])), found["body"])
+            (_, _, *sizes, _), _, *rows = _table(found["body"])
+            named = {_size(cell): cell for cell in sizes}
+            yield Section(found["heading"], picture["name"], named, [_line(row, list(named)) for row in rows])
 
 
-def _lines(body: str) -> Iterator[Line]:
-    table = [[cell.strip() for cell in row.strip("|").split("|")] for row in body.splitlines() if row.startswith("|")]
-    sizes = [_size(cell) for cell in table[0][2:-1]]
-    for operation, measure, *cells, growth in table[2:]:
-        values = {size: float(cell.replace(",", "")) for size, cell in zip(sizes, cells, strict=True) if cell}
-        yield Line(operation, measure, values, growth)
+def _table(body: str) -> list[list[str]]:
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in body.splitlines() if row.startswith("|")]
+
+
+def _line(row: Sequence[str], sizes: Sequence[int]) -> Line:
+    operation, measure, *cells, growth = row
+    values = {size: float(cell.replace(",", "")) for size, cell in zip(sizes, cells, strict=True) if cell}
+    return Line(operation, measure, values, growth)
 
 
 def _size(power: str) -> int:
@@ -109,9 +113,8 @@ def _picture(section: Section) -> str:
     panels: dict[str, list[Line]] = {}
     for line in section.lines:
         panels.setdefault(line.operation, []).append(line)
-    sizes = sorted({size for line in section.lines for size in line.values})
     most = max(ratio for line in section.lines for ratio in line.ratios.values())
-    scale = _Scale(sizes[0], sizes[-1], 10.0 ** ceil(log10(max(LEAST_TOP, most))))
+    scale = _Scale(section.sizes, 10.0 ** ceil(log10(max(LEAST_TOP, most))))
     parts = []
     for at, (operation, lines) in enumerate(panels.items()):
         corner = (at % COLUMNS * WIDTH, at // COLUMNS * HEIGHT)
@@ -124,10 +127,17 @@ def _picture(section: Section) -> str:
 class _Scale:
     """Where sizes and ratios are in a panel."""
 
-    least: int
-    most: int
+    sizes: Mapping[int, str]
     top: float
     bottom: float = 0.5
+
+    @property
+    def least(self) -> int:
+        return min(self.sizes)
+
+    @property
+    def most(self) -> int:
+        return max(self.sizes)
 
     def x(self, size: float) -> float:
         return LEFT + PLOT_WIDTH * log10(size / self.least) / log10(self.most / self.least)
@@ -144,8 +154,9 @@ def _panel(operation: str, lines: Sequence[Line], scale: _Scale) -> Iterator[str
         yield f'<path class="grid" d="M{LEFT} {y:.1f}h{PLOT_WIDTH}"/>'
         yield text((LEFT - 6, round(y, 1)), f"×{10**power:,}", "tick")
     for size in (scale.least, scale.most):
-        yield text((scale.x(size), TOP + PLOT_HEIGHT + 12), raised(size), "size")
-    yield _path([(scale.least, 1), (min(scale.most, scale.least * scale.top), scale.top)], scale, "linear")
+        yield text((scale.x(size), TOP + PLOT_HEIGHT + 12), scale.sizes[size], "size")
+    top = min(scale.most / scale.least, scale.top)
+    yield _path([(scale.least, 1), (scale.least * top, top)], scale, "linear")
     for line in lines:
         yield _path(line.ratios.items(), scale, KINDS.get(line.measure, "strong"))
     yield from _ends(lines, scale)
@@ -167,8 +178,3 @@ def _ends(lines: Sequence[Line], scale: _Scale) -> Iterator[str]:
         free = max(free, min(y, lowest + LABEL_HEIGHT * at))
         yield text((LEFT + PLOT_WIDTH + 6, round(free, 1)), label, "end")
         free += LABEL_HEIGHT
-
-
-def raised(size: int) -> str:
-    """A power of ten, as the page writes it."""
-    return "10" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(round(log10(size))))
