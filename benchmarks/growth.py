@@ -32,7 +32,8 @@ above all. *CPU* is the time that the process computes, without waiting; it is n
 
 In the pictures, each line is a cost in relation to that at the smallest size, on logarithmic scales. The dotted line
 is what would grow in proportion to the size. The last column of a table is the growth from the smallest to the largest
-size. Whatever grows by more than half is explained below its table.
+size. Counts that grow by more than half are explained below their table, and so is a time that doubles: less than that
+may be the noise of a busy machine.
 """
 
 CURVES: dict[str, tuple[str, str, Callable[..., list[Operation]]]] = {
