@@ -1,1 +1,4 @@
-"""Benchmarks: each measures oncelog beside a peer in the same run and prints the ratio. Run `make bench`."""
+"""Benchmarks: each measures oncelog beside a peer in the same run and prints the ratio. Run `make bench`.
+
+Those of growth measure oncelog alone, at more and more of everything: `make bench-growth`.
+"""

@@ -22,6 +22,7 @@ the same plan after 1,000 entries."""
 HISTORIES = (1_000, 100_000, 1_000_000)
 NEW_ENTRIES = 100
 ROWS = 10
+PRODUCER = ProducerIdAndEpoch(1, 0)
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:
@@ -52,8 +53,11 @@ def topic_of(entries: int) -> str:
     return f"t{entries}"
 
 
-def make_history(log: oncelog.Log, count: int) -> TopicIdPartition:
-    """A topic with one partition whose index holds `count` rolled entries, and new ones in the tail."""
+def make_history(log: oncelog.Log, count: int, rows: int = ROWS) -> TopicIdPartition:
+    """A topic with one partition whose index holds `count` rolled entries of `rows` records, and new ones in the tail.
+
+    The timestamp of each record is its offset.
+    """
     name = topic_of(count)
     log.create_topic(name)
     store = log.services.store
@@ -62,9 +66,9 @@ def make_history(log: oncelog.Log, count: int) -> TopicIdPartition:
     files = IndexFiles(log.services.files)
     roots: tuple[IndexRef, ...] = ()
     for start in range(0, count, 250):
-        node = _tail_node(start * ROWS, 250)
+        node = _tail_node(start * rows, min(250, count - start), rows)
         roots = index.rolled(files, roots, [node], lambda: generations.new_name(generations.INDEX, generation))
-    tail = [_tail_node((count + at) * ROWS, 1) for at in range(NEW_ENTRIES)]
+    tail = [_tail_node((count + at) * rows, 1, rows) for at in range(NEW_ENTRIES)]
     state = PartitionState(log_end=tail[-1].end_offset, roots=roots, tail_nodes=len(tail))
 
     def write(view: ZnodeView) -> None:
@@ -76,32 +80,29 @@ def make_history(log: oncelog.Log, count: int) -> TopicIdPartition:
     return partition
 
 
-def _tail_node(base_offset: int, count: int) -> TailNode:
-    producer = ProducerIdAndEpoch(1, 0)
+def _tail_node(base_offset: int, count: int, rows: int) -> TailNode:
+    offsets = [base_offset + at * rows for at in range(count)]
     entries = tuple(
-        IndexEntry(
-            base_offset + at * ROWS,
-            ROWS,
-            producer,
-            0,
-            None,
-            Block(f"data/00000001-{at}.avro", 0, 99, 0, ROWS, 1, 2),
-            None,
-        )
-        for at in range(count)
+        IndexEntry(offset, rows, PRODUCER, 0, None, made_up_block(offset, rows), None) for offset in offsets
     )
-    return TailNode(base_offset, base_offset + count * ROWS, count * ROWS, count * 99, 2, entries)
+    end_offset = base_offset + count * rows
+    return TailNode(base_offset, end_offset, count * rows, count * 99, end_offset - 1, entries)
 
 
-def plan(log: oncelog.Log, partition: TopicIdPartition) -> float:
+def made_up_block(offset: int, rows: int) -> Block:
+    """A block of records whose timestamps are their offsets, in a file that is not there."""
+    return Block(f"data/00000001-{offset}.avro", 0, 99, 0, rows, offset, offset + rows - 1)
+
+
+def plan(log: oncelog.Log, partition: TopicIdPartition, rows: int = ROWS) -> float:
     """Plan the newest entries; returns the seconds it took."""
     started = time.perf_counter()
     isolation = IsolationLevel.READ_COMMITTED
     store = log.services.store
     end = snapshot.take(store, [partition]).end(partition, isolation)
     files = IndexFiles(log.services.files)
-    found = snapshot.visible_range(store, files, partition, end - NEW_ENTRIES * ROWS, end, isolation)
+    found = snapshot.visible_range(store, files, partition, end - NEW_ENTRIES * rows, end, isolation)
     elapsed = time.perf_counter() - started
-    if found.count != NEW_ENTRIES * ROWS:
+    if found.count != NEW_ENTRIES * rows:
         raise RuntimeError(f"the plan found {found.count} rows")
     return elapsed

@@ -32,11 +32,11 @@ STYLE = """<style>
 <path d="M0 0 8 4 0 8z"/></marker></defs>"""
 
 
-def svg(title: str, view: tuple[int, int, int, int], parts: Iterable[str]) -> str:
+def svg(title: str, view: tuple[int, int, int, int], parts: Iterable[str], style: str = STYLE) -> str:
     """A whole drawing."""
     box = " ".join(map(str, view))
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" role="img" viewBox="{box}">'
-    return "\n".join([opening, f"<title>{escape(title)}</title>", STYLE, *parts, "</svg>\n"])
+    return "\n".join([opening, f"<title>{escape(title)}</title>", style, *parts, "</svg>\n"])
 
 
 def text(at: Point, content: str, kind: str = "label") -> str:

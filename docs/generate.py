@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import curves
 from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
@@ -144,6 +145,7 @@ def pages() -> dict[Path, str]:
     """Every page with generated parts, as it should be."""
     return {
         **{DOCS / "images" / name: draw() for name, draw in DRAWINGS.items()},
+        **{DOCS / "images" / name: drawn for name, drawn in curves.drawings(curves.PAGE.read_text()).items()},
         CONFORMANCE_PAGE: conformance_page(),
         STORE_PAGE: store_page(),
         TARGET_PAGE: target_page(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,17 @@ from oncelog.ledger.batches import REMEMBERED_ROUNDS, OpenRound
 from oncelog.log.verification import Damage
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
-from oncelog.types import Outcome
+from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import copying
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog_kafka import ledger
+from oncelog.znodes.walking import walk
+from oncelog_kafka import extents, ledger
 from oncelog_kafka.errors import RewriteMismatchError
+from oncelog_kafka.extents import Extent
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.participants import Participant
+from tests.support.log.counted import CountedStore
 from tests.support.log.logs import LogWorld
 
 
@@ -403,3 +407,28 @@ def test_a_changed_name_ends_the_round_of_the_former_one(store: ZnodeStore) -> N
         Ledger(store, request()).decide(left, [])
 
     Ledger(store, renamed(0, "run-2")).decide(opened, [])
+
+
+def test_what_a_batch_costs_does_not_depend_on_the_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extents, "KEPT", 2 * REMEMBERED_ROUNDS)
+    monkeypatch.setattr(extents, "MERGED_EVERY", REMEMBERED_ROUNDS)
+    store = CountedStore(metadata.open_metadata("memory"))
+
+    def write(batch_id: int) -> None:
+        steps = Ledger(store, request(batch_id))
+        opened = begin(store, request(batch_id), lease=1)
+        steps.decide(opened, [participant(0)], written={TopicIdPartition("out", "id", 0): Extent(batch_id, batch_id)})
+        ledger.complete(store, "copier", opened.number)
+        steps.forget_old_rounds()
+        steps.merge_old_extents(opened.number)
+
+    def write_some() -> None:
+        for _ in range(8 * REMEMBERED_ROUNDS):
+            write(next(numbers))
+
+    numbers = count()
+    write_some()
+    before, there = store.cost_of(write_some), len(list(walk(store, "/")))
+
+    assert store.cost_of(write_some) == before
+    assert len(list(walk(store, "/"))) == there

@@ -16,11 +16,12 @@ from oncelog.coordinator import transactional_ids
 from oncelog.coordinator.transactions import TransactionCoordinator
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import snapshot
-from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
+from oncelog.ports import Znode, ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.txn_state import TxnState
 from oncelog.types import Outcome, TopicIdPartition
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.clock import store_now_ms
+from oncelog.znodes.walking import ZNODES_PER_READ, paths_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +83,22 @@ def expire_transactional_ids(store: ZnodeStore) -> list[str]:
     """
     now_ms = store_now_ms(store)
     expired = []
-    for segment in store.children(paths.TRANSACTIONS):
-        transactional_id = paths.name_of(segment)
-        path = paths.transaction(transactional_id)
-        znode = store.get(path)
-        if znode is None:
-            continue
-        idle_ms = now_ms - znode.stat.mtime_ms
-        if payloads.decode_transaction(path, znode.data).state is TxnState.DEAD:
-            if idle_ms > limits.TOMBSTONE_MS:
-                store.transact(lambda view, i=transactional_id: transactional_ids.remove_tombstone(view, i))  # type: ignore[misc]
-        elif idle_ms > limits.TRANSACTIONAL_ID_EXPIRATION_MS:
-            version = znode.stat.version
-            if store.transact(lambda view, i=transactional_id, v=version: transactional_ids.expire(view, i, v)):  # type: ignore[misc]
-                expired.append(transactional_id)
+    found = paths_below(store, paths.TRANSACTIONS)
+    for at in range(0, len(found), ZNODES_PER_READ):
+        some = found[at : at + ZNODES_PER_READ]
+        for path, znode in zip(some, store.get_many(some), strict=True):
+            if znode is not None and _expire_if_idle(store, path, znode, now_ms):
+                expired.append(paths.name_at(path))
     return expired
+
+
+def _expire_if_idle(store: ZnodeStore, path: str, znode: Znode, now_ms: int) -> bool:
+    """Expire an id that was idle for long, or remove its tombstone; returns whether it expired."""
+    transactional_id, idle_ms = paths.name_at(path), now_ms - znode.stat.mtime_ms
+    if payloads.decode_transaction(path, znode.data).state is TxnState.DEAD:
+        if idle_ms > limits.TOMBSTONE_MS:
+            store.transact(lambda view: transactional_ids.remove_tombstone(view, transactional_id))
+        return False
+    if idle_ms <= limits.TRANSACTIONAL_ID_EXPIRATION_MS:
+        return False
+    return store.transact(lambda view: transactional_ids.expire(view, transactional_id, znode.stat.version))

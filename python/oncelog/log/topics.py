@@ -159,15 +159,14 @@ def _remove_tombstone(view: ZnodeView, path: str, now_ms: int) -> None:
 def states(reader: ZnodeReader, names: Iterable[str] | None = None) -> dict[str, TopicState]:
     """The existing topics (all, or those of `names`), ordered by name.
 
-    Each topic is read once, so it cannot disappear in between.
+    Each topic is read once, so it cannot disappear in between, and all together: on ZooKeeper, in one round trip.
     """
     if names is None:
         names = map(paths.name_of, reader.children(paths.TOPICS))
+    wanted = sorted(names)
     found = {}
-    for name in sorted(names):
-        path = paths.topic(name)
-        znode = reader.get(path)
-        topic = payloads.decode_topic(path, znode.data) if znode else None
+    for name, znode in zip(wanted, reader.get_many(map(paths.topic, wanted)), strict=True):
+        topic = payloads.decode_topic(paths.topic(name), znode.data) if znode else None
         if topic is not None and not topic.is_deleted:
             found[name] = topic
     return found

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from oncelog.testing.simulation.scenarios import SCENARIOS
 from tests.mutation.faults import FAULTS
 from tests.style.tree import ROOT
-from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows, text
+from tests.support.docs.figures import CONCEPTS, SPELLED, guarantees, number, rows, table, text
+
+FLAT_MOST, FLAT_TIME_MOST = 1.5, 2
+"""Growth of a count, and of a time on the CPU, that the page does not explain: a busy machine makes times noisy."""
 
 STACKS = ("sqlite", "zookeeper", "kafka")
 SEEDS = re.compile(r"^\| \w+ \| (?:([\d,]+) of )?(\d+)-(\d+) \| (?:([\d.]+) million|-) \|", re.MULTILINE)
@@ -38,3 +43,16 @@ def test_what_the_guarantees_count_is_counted() -> None:
     page = guarantees()
     assert f"(`make mutate`) | {len(FAULTS)} |" in page
     assert f"a crash at every place of {SPELLED[len(SCENARIOS)]} scenarios" in page
+
+
+def test_what_grows_is_explained_below_its_curve() -> None:
+    reached = []
+    for part in (ROOT / "docs" / "growth.md").read_text().split("\n## ")[1:]:
+        (_, _, *sizes, _), _, *lines = table(part)
+        reached.append(sizes[-1])
+        for operation, measure, *cells, growth in lines:
+            values = [float(cell.replace(",", "")) for cell in cells if cell]
+            assert float(growth[1:].replace(",", "")) == pytest.approx(values[-1] / values[0], rel=0.06)
+            is_flat = max(values) <= (FLAT_TIME_MOST if measure.startswith("CPU") else FLAT_MOST) * values[0]
+            assert is_flat or f"*{operation}*" in part, f"{operation}, {measure}: say why it grows"
+    assert reached == ["10⁴", "10⁵", "10⁶", "10⁹"]

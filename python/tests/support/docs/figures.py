@@ -27,6 +27,11 @@ def number(figure: str) -> int:
 
 def rows(page: Path) -> Iterator[list[str]]:
     """The cells of each line of the page's tables."""
-    for line in page.read_text().splitlines():
+    return table(page.read_text())
+
+
+def table(markdown: str) -> Iterator[list[str]]:
+    """The cells of each line of the tables."""
+    for line in markdown.splitlines():
         if line.startswith("|"):
             yield [cell.strip() for cell in line.strip("|").split("|")]
