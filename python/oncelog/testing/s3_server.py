@@ -98,12 +98,14 @@ class S3Server(ServerProcess):
 
     def is_serving(self) -> bool:
         """Whether the server takes what clients put into its bucket, which is created first if it is not there."""
-        from boto3.session import Session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import Session
 
-        client = Session(ENVIRONMENT["AWS_ACCESS_KEY_ID"], ENVIRONMENT["AWS_SECRET_ACCESS_KEY"]).client(
+        client = Session().create_client(
             "s3",
+            aws_access_key_id=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
             endpoint_url=self.endpoint,
             region_name=REGION,
             config=Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}),

@@ -243,7 +243,7 @@ _POSTGRES: Final = Scheme(open=_postgres_store, normalised=_postgres_url)  # its
 
 
 def _s3_url(url: str, root: str) -> str:
-    _ensure_installed("boto3", "znodes in a bucket need", extra="s3")
+    _ensure_installed("botocore", "znodes in a bucket need", extra="s3")
     from oncelog.znodes.replicated.s3 import normalised
 
     return normalised(url, root)

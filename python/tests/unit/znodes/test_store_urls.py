@@ -43,7 +43,7 @@ def test_a_secret_that_somebody_put_into_a_url_is_refused_and_not_repeated(url: 
     [
         ("kazoo", "zk://h/log", "/data/log", "zookeeper"),
         ("psycopg", "postgresql://h/d", "/data/log", "postgres"),
-        ("boto3", "s3", "s3://bucket/log", "s3"),
+        ("botocore", "s3", "s3://bucket/log", "s3"),
     ],
 )
 def test_without_its_package_the_error_names_the_extra(
