@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 from oncelog import errors
 from oncelog.errors import OncelogError, UsageError
 
-_OURS = re.compile(r"^oncelog\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(oncelog\w*\.errors)\.(\w+): (.+)$", re.MULTILINE)
+"""A connector's errors are its own."""
 _OF_THE_JAR = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """How Spark shows an OncelogError.java, and what SQL raises with `raise_error`."""
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
@@ -31,8 +33,9 @@ def in_one_sentence() -> Iterator[None]:
 
 def _of(text: str) -> OncelogError | None:
     if (ours := _OURS.search(text)) is not None:
-        kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another version may have more classes
-        return kind(ours[2])
+        # Another version may have more classes.
+        kind: type[OncelogError] = getattr(import_module(ours[1]), ours[2], OncelogError)
+        return kind(ours[3])
     if (of_jar := _OF_THE_JAR.search(text)) is not None and hasattr(errors, of_jar[1]):
         kind = getattr(errors, of_jar[1])
         return kind(of_jar[2])

@@ -1,0 +1,142 @@
+"""The staging table of an attempt, and the tasks that copy rows into it.
+
+Each task copies its rows in one transaction, marked with the *token* of this try of the task. Tasks that Spark tries
+again, speculative copies and tasks of dead drivers thus leave rows of which nobody names the token, or an error: with
+the table, which is dropped when the attempt is over, their place is gone, and they create none.
+
+The rows come from Spark as Arrow batches, and go to the server in the binary form of COPY, by ADBC's driver: columns at
+a time, and nothing for each row in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from oncelog.crash_points import reach
+from oncelog.randomness import random_bytes
+from oncelog.spark import task_errors
+from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_postgres.failures import of_copy, refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOKEN: Final = "oncelog token"
+"""The column of the staging table that has the token of a row's task."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """What a task needs to know; it is pickled into the task, and has no password.
+
+    Attributes:
+        conninfo: of the database, in libpq's notation.
+        schema, table: the staging table.
+        is_made_durable: whether the database must be told to wait for its disk, as it does by default.
+    """
+
+    conninfo: str
+    schema: str
+    table: str
+    is_made_durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What one task copied."""
+
+    token: int
+    rows: int
+
+
+def run_job(rows: DataFrame, task: CopyTask) -> list[Copied]:
+    """Run the plan of `rows` once; each task copies its rows. Returns what the tasks that won have copied.
+
+    Raises:
+        UsageError: the executors' Python cannot run tasks.
+        OncelogError: a task failed; see failures.py.
+    """
+    with task_errors.in_one_sentence():
+        found = rows.mapInArrow(_task_function(task), "token long, rows long").collect()
+    return [Copied(*row) for row in found]
+
+
+def _task_function(task: CopyTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def copy_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        copied = copy(task, batches)
+        if copied is not None:
+            yield pa.record_batch({"token": pa.array([copied.token]), "rows": pa.array([copied.rows])})
+
+    return copy_rows
+
+
+def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
+    """Copy the rows of one try of a task; None if there are none.
+
+    Raises:
+        OncelogError: see failures.py; nothing was copied.
+    """
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    marked = _Marked(chain([first], filled))
+    _ingest(task, pa.RecordBatchReader.from_batches(marked.schema_of(first), marked), marked)
+    return Copied(marked.token, marked.rows)
+
+
+class _Marked:
+    """Batches with the token as a further column.
+
+    Attributes:
+        rows: that went through so far.
+        problem: what the batches behind them raised; ADBC would only pass on its text.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self.token = int.from_bytes(random_bytes(8)) >> 1
+        self.rows = 0
+        self.problem: BaseException | None = None
+        self._batches = batches
+
+    @staticmethod
+    def schema_of(batch: pa.RecordBatch) -> pa.Schema:
+        return batch.schema.append(pa.field(TOKEN, pa.int64()))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                tokens = pa.repeat(pa.scalar(self.token, pa.int64()), batch.num_rows)
+                yield pa.RecordBatch.from_arrays([*batch.columns, tokens], schema=self.schema_of(batch))
+        except BaseException as problem:
+            self.problem = problem
+            raise
+
+
+def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> None:
+    import adbc_driver_manager  # here, because only tasks need them
+    import adbc_driver_postgresql.dbapi as adbc
+
+    about = {"staging": f"{task.schema}.{task.table}"}
+    try:
+        connection = adbc.connect(task.conninfo)
+    except adbc_driver_manager.Error as problem:
+        raise refused(" ".join(str(problem).split()), **about) from None
+    with connection:
+        try:
+            with connection.cursor() as cursor:
+                if task.is_made_durable:
+                    cursor.execute("SET LOCAL synchronous_commit TO on")
+                cursor.adbc_ingest(task.table, reader, mode="append", db_schema_name=task.schema)
+            reach(PostgresCrashPoint.COPIED)
+            connection.commit()
+        except adbc_driver_manager.Error as problem:
+            if marked.problem is not None:
+                raise marked.problem from None
+            raise of_copy(problem.sqlstate, str(problem), **about) from None
