@@ -11,6 +11,7 @@ from oncelog.signatures import checked
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_postgres import ledgers
 from oncelog_postgres import options as sink_options
+from oncelog_postgres.jobs import SparkJob
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.target import PostgresTarget
 
@@ -27,3 +28,6 @@ class PostgresSink(ForeachBatchSink[SinkOptions, PostgresTarget]):
 
     def _opened(self, known: PostgresTarget | None) -> PostgresTarget:
         return known or PostgresTarget(ledgers.open_store(self.options.znodes), self.options)
+
+    def _job(self, rows: DataFrame) -> SparkJob:
+        return SparkJob(rows)

@@ -34,7 +34,7 @@ COMMIT: Final = sql.SQL("COMMIT")
 
 
 def text(template: LiteralString, **parts: Any) -> Sql:
-    """A statement, or a part of one: what goes into the braces of a template is other SQL, or else a value.
+    """A statement, or part of one: what goes into the braces of a template is other SQL, or else a value.
 
     Values do not go beside the statement: psycopg would then read a % in a name as the place of one.
     """
@@ -46,9 +46,9 @@ def name(*parts: str) -> Sql:
     return sql.Composed([sql.Identifier(*parts)])
 
 
-def listed(parts: Iterable[Sql]) -> Sql:
-    """Parts with commas in between."""
-    return sql.SQL(", ").join(parts)
+def listed(parts: Iterable[Sql], between: LiteralString = ", ") -> Sql:
+    """Parts with something in between."""
+    return sql.SQL(between).join(parts)
 
 
 def type_name(found: str) -> Sql:

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError
 from oncelog.spark.kit.receipts import Receipts
-from oncelog_postgres import columns, staging, tables
+from oncelog_postgres import columns, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import BEGIN, COMMIT, Database, Sql, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import KeyTwiceError, OvertakenError
 from oncelog_postgres.insertion import Insertion, of_names, staging_table
+from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.staging import TOKEN, CopyTask
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from oncelog_postgres.tables import Table
 
 OPEN_AT_MOST_MS: Final = 60_000
 """How long a transaction may wait for the decision before the server ends it: the rows that it would insert hold up
@@ -74,7 +73,7 @@ class BatchPlace:
 
     # Before the decision
 
-    def write(self, job: DataFrame, attempt: str) -> Receipts:
+    def write(self, job: Job, attempt: str) -> Receipts:
         """Stage the rows of a batch.
 
         Raises:
@@ -87,7 +86,7 @@ class BatchPlace:
         planned = columns.plan(job.schema, table, self._options.key_columns)
         self._create_staging(attempt, planned)
         reach(PostgresCrashPoint.STAGED)
-        copied = staging.run_job(columns.select(job, planned), self._task(attempt))
+        copied = job.run(planned, self._task(attempt))
         reach(PostgresCrashPoint.WRITTEN)
         if not copied:
             self.discard(attempt)
@@ -101,6 +100,7 @@ class BatchPlace:
             self._options.key_columns,
             tuple(copied),
         )
+        self._refuse_keys_without_value(insertion, table)
         return Receipts(insertion.names(), insertion.rows)
 
     def prepare(self, names: Sequence[str]) -> None:
@@ -117,12 +117,13 @@ class BatchPlace:
             self.database.run(BEGIN)
             self.database.run(text("SET LOCAL idle_in_transaction_session_timeout = {ms}", ms=OPEN_AT_MOST_MS))
             self._insert(insertion)
-        except OvertakenError as problem:
+        except BaseException as problem:
             self.database.rollback()
-            raise NotPreparedError(f"{problem.message}; nothing was decided", **problem.fields) from None
-        except KeyTwiceError as problem:
-            self.database.rollback()
-            raise self._same_key(insertion) or problem from None
+            if isinstance(problem, OvertakenError):
+                raise NotPreparedError(f"{problem.message}; nothing was decided", **problem.fields) from None
+            if isinstance(problem, KeyTwiceError):
+                raise self._same_key(insertion) or problem from None
+            raise
         self._prepared = insertion.attempt
         reach(PostgresCrashPoint.PREPARED)
 
@@ -231,6 +232,21 @@ class BatchPlace:
                 staging=f"{insertion.schema}.{insertion.staging}",
                 rows=found,
                 copied=insertion.rows,
+            )
+
+    def _refuse_keys_without_value(self, insertion: Insertion, table: Table) -> None:
+        """Null is equal to nothing: each such row would be added, and none replaced."""
+        nullable = [column.name for column in table.columns if column.is_nullable]
+        keys = [column for column in insertion.key_columns if column in nullable]
+        if not keys:
+            return
+        are_null = listed((text("{key} IS NULL", key=name(key)) for key in keys), " OR ")
+        found = text("SELECT 1 {winners} AND ({are_null}) LIMIT 1", winners=_winners(insertion), are_null=are_null)
+        if self.database.rows(found):
+            raise InvalidRecordError(
+                "a row has no value in a key column, so no row can be found that it replaces; filter such rows out",
+                table=str(insertion.table),
+                columns=keys,
             )
 
     def _same_key(self, insertion: Insertion) -> InvalidRecordError | None:

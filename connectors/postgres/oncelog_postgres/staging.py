@@ -10,21 +10,17 @@ a time, and nothing for each row in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from oncelog.crash_points import reach
 from oncelog.randomness import random_bytes
-from oncelog.spark import task_errors
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 TOKEN: Final = "oncelog token"
 """The column of the staging table that has the token of a row's task."""
@@ -52,27 +48,6 @@ class Copied:
 
     token: int
     rows: int
-
-
-def run_job(rows: DataFrame, task: CopyTask) -> list[Copied]:
-    """Run the plan of `rows` once; each task copies its rows. Returns what the tasks that won have copied.
-
-    Raises:
-        UsageError: the executors' Python cannot run tasks.
-        OncelogError: a task failed; see failures.py.
-    """
-    with task_errors.in_one_sentence():
-        found = rows.mapInArrow(_task_function(task), "token long, rows long").collect()
-    return [Copied(*row) for row in found]
-
-
-def _task_function(task: CopyTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def copy_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        copied = copy(task, batches)
-        if copied is not None:
-            yield pa.record_batch({"token": pa.array([copied.token]), "rows": pa.array([copied.rows])})
-
-    return copy_rows
 
 
 def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:

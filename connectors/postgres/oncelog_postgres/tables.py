@@ -28,6 +28,7 @@ class TableColumn:
         type: as SQL names it.
         base: the type's name without length or precision; for a domain that of the type below it.
         scale: of a numeric: the digits behind the point; None without a limit.
+        is_nullable: whether it may be without a value.
         is_required: whether a row must bring a value.
         is_computed: whether a row must bring none.
     """
@@ -36,6 +37,7 @@ class TableColumn:
     type: str
     base: str
     scale: int | None
+    is_nullable: bool
     is_required: bool
     is_computed: bool
 
@@ -66,7 +68,7 @@ _COLUMNS: Final = (
     "WHERE attrelid = {table} AND attnum > 0 AND NOT attisdropped "
     "UNION ALL SELECT attnum, typbasetype, typtypmod FROM base JOIN pg_type t ON t.oid = type WHERE typtype = 'd') "
     "SELECT attname, format_type(atttypid, atttypmod), format_type(base.type, NULL), base.modifier, "
-    "attnotnull AND NOT atthasdef AND attidentity = '' AND t.typdefault IS NULL, "
+    "NOT (attnotnull OR t.typnotnull), attnotnull AND NOT atthasdef AND attidentity = '' AND t.typdefault IS NULL, "
     "attgenerated <> '' OR attidentity = 'a' "
     "FROM base JOIN pg_attribute a USING (attnum) JOIN pg_type t ON t.oid = atttypid "
     "JOIN pg_type below ON below.oid = base.type AND below.typtype <> 'd' "
@@ -113,8 +115,8 @@ def describe(database: Database, table: TableName) -> Table:
     if problem is not None:
         raise UsageError("the sink cannot write into this table", table=str(named), reason=problem)
     columns = tuple(
-        TableColumn(column, kind, base, _scale(base, modifier), required, computed)
-        for column, kind, base, modifier, required, computed in database.rows(text(_COLUMNS, table=oid))
+        TableColumn(column, kind, base, _scale(base, modifier), *whether)
+        for column, kind, base, modifier, *whether in database.rows(text(_COLUMNS, table=oid))
     )
     keys = tuple(frozenset(names) for (names,) in database.rows(text(_KEYS, table=oid)))
     return Table(named, columns, keys)

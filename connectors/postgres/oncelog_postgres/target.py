@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncelog.errors import BatchRefusedError
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_postgres.jobs import Job
 from oncelog_postgres.ledgers import POSTGRES_LEDGERS
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.place import BatchPlace
 from oncelog_postgres.tables import has_batches
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class PostgresTarget:
@@ -32,14 +28,14 @@ class PostgresTarget:
         self.store = store
         self.options = options
 
-    def attempt(self, batch: Batch[DataFrame]) -> PostgresAttempt:
+    def attempt(self, batch: Batch[Job]) -> PostgresAttempt:
         return PostgresAttempt(self, batch)
 
 
-class PostgresAttempt(ReceiptsAttempt["DataFrame"]):
+class PostgresAttempt(ReceiptsAttempt[Job]):
     """One round on its way to a table; see `Attempt`. It has one connection, until it is over."""
 
-    def __init__(self, target: PostgresTarget, batch: Batch[DataFrame]) -> None:
+    def __init__(self, target: PostgresTarget, batch: Batch[Job]) -> None:
         self._rows = BatchPlace(target.options, batch.request.prefix)
         super().__init__(target.store, POSTGRES_LEDGERS, self._rows, batch)
 
