@@ -92,9 +92,7 @@ def denied(reason: str, **about: Any) -> OncelogError:
 def of_copy(sqlstate: str | None, reason: str, **about: Any) -> OncelogError:
     """The error of oncelog for an error of a task that copies rows into the staging table."""
     if sqlstate is None and _NO_STAGING.search(reason):
-        return RoundAbortedError(
-            "the staging table of the batch is gone: the batch was aborted, or a newer driver took over", **about
-        )
+        return staging_is_gone(**about)
     if sqlstate == NULL_BYTE:
         return InvalidRecordError(
             "a text contains a null byte, which PostgreSQL cannot store; take it out, or write the column as binary "
@@ -103,6 +101,12 @@ def of_copy(sqlstate: str | None, reason: str, **about: Any) -> OncelogError:
             **about,
         )
     return translated(sqlstate, " ".join(reason.split()), **about)
+
+
+def staging_is_gone(**about: Any) -> RoundAbortedError:
+    return RoundAbortedError(
+        "the staging table of the batch is gone: the batch was aborted, or a newer driver took over", **about
+    )
 
 
 def _column(reason: str) -> str | None:

@@ -22,7 +22,7 @@ from oncelog_postgres import columns, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import BEGIN, COMMIT, Database, Sql, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
-from oncelog_postgres.failures import KeyTwiceError, OvertakenError
+from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
 from oncelog_postgres.insertion import Insertion, of_names, staging_table
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import SinkOptions
@@ -108,7 +108,9 @@ class BatchPlace:
 
         Raises:
             InvalidRecordError: the table refuses a row, or two rows have the same key.
-            NotPreparedError: others got into the way, or a task's rows are not there.
+            NotPreparedError: others got into the way.
+            RoundAbortedError: others aborted the batch.
+            CorruptDataError: a task's rows are not there.
         """
         if not names:
             return
@@ -123,6 +125,8 @@ class BatchPlace:
                 raise NotPreparedError(f"{problem.message}; nothing was decided", **problem.fields) from None
             if isinstance(problem, KeyTwiceError):
                 raise self._same_key(insertion) or problem from None
+            if isinstance(problem, CorruptDataError | TableChangedError) and not self._has_staging(insertion):
+                raise staging_is_gone() from None
             raise
         self._prepared = insertion.attempt
         reach(PostgresCrashPoint.PREPARED)
@@ -211,11 +215,12 @@ class BatchPlace:
         )
         return True
 
+    def _has_staging(self, insertion: Insertion) -> bool:
+        staging = f"{insertion.schema}.{insertion.staging}"
+        return self.database.rows(text("SELECT to_regclass({table}) IS NOT NULL", table=staging)) == [(True,)]
+
     def _require_staging(self, insertion: Insertion) -> None:
-        found = self.database.rows(
-            text("SELECT to_regclass({staging})", staging=f"{insertion.schema}.{insertion.staging}")
-        )
-        if found == [(None,)]:
+        if not self._has_staging(insertion):
             raise CorruptDataError(
                 "the staging table of a batch is not in this database, and the batch was never committed in it: is "
                 "the url that of the database that the query wrote to? If it was restored from a backup, restore the "

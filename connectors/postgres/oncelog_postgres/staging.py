@@ -10,10 +10,12 @@ a time, and nothing for each row in Python.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,6 +23,9 @@ from oncelog.crash_points import reach
 from oncelog.randomness import random_bytes
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcDatabase
 
 TOKEN: Final = "oncelog token"
 """The column of the staging table that has the token of a row's task."""
@@ -95,23 +100,46 @@ class _Marked:
 
 
 def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> None:
-    import adbc_driver_manager  # here, because only tasks need them
-    import adbc_driver_postgresql.dbapi as adbc
+    from adbc_driver_manager import AdbcConnection, AdbcStatement, Error  # here, because only tasks need them
+    from adbc_driver_manager import StatementOptions as Options
 
     about = {"staging": f"{task.schema}.{task.table}"}
     try:
-        connection = adbc.connect(task.conninfo)
-    except adbc_driver_manager.Error as problem:
+        connection = AdbcConnection(_database(os.getpid(), task.conninfo))
+    except Error as problem:
         raise refused(" ".join(str(problem).split()), **about) from None
     with connection:
         try:
-            with connection.cursor() as cursor:
-                if task.is_made_durable:
-                    cursor.execute("SET LOCAL synchronous_commit TO on")
-                cursor.adbc_ingest(task.table, reader, mode="append", db_schema_name=task.schema)
+            connection.set_autocommit(False)
+            if task.is_made_durable:
+                with AdbcStatement(connection) as setting:
+                    setting.set_sql_query("SET LOCAL synchronous_commit TO on")
+                    setting.execute_update()
+            with AdbcStatement(connection) as ingestion:
+                ingestion.set_options(
+                    **{
+                        Options.INGEST_TARGET_DB_SCHEMA.value: task.schema,
+                        Options.INGEST_TARGET_TABLE.value: task.table,
+                        Options.INGEST_MODE.value: "adbc.ingest.mode.append",
+                    }
+                )
+                ingestion.bind_stream(reader)
+                ingestion.execute_update()
             reach(PostgresCrashPoint.COPIED)
             connection.commit()
-        except adbc_driver_manager.Error as problem:
+        except Error as problem:
             if marked.problem is not None:
                 raise marked.problem from None
             raise of_copy(problem.sqlstate, str(problem), **about) from None
+
+
+@lru_cache(maxsize=4)
+def _database(_: int, conninfo: str) -> AdbcDatabase:
+    """What ADBC knows of a database, for all tasks of this process: to look its types up takes longer than to connect.
+
+    It is no connection. A forked child looks for itself.
+    """
+    import adbc_driver_postgresql
+
+    known: AdbcDatabase = adbc_driver_postgresql.connect(conninfo)
+    return known
