@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
+from oncelog.errors import ensure
 from oncelog.extras import extras
 from oncelog.znodes.postgres.address import PostgresAddress
 from oncelog_postgres.failures import refused, translated
@@ -29,8 +30,8 @@ _ALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_c
 """A server that is gone is noticed within a minute (seconds, seconds, probes): a statement may take as long as it does.
 """
 
-BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-COMMIT: Final = sql.SQL("COMMIT")
+_BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+_COMMIT: Final = sql.SQL("COMMIT")
 
 
 def text(template: LiteralString, **parts: Any) -> Sql:
@@ -100,13 +101,22 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit what the block does; undo it if it raises."""
-        self.run(BEGIN)
+        self.begin()
         try:
             yield
         except BaseException:
             self.rollback()
             raise
-        self.run(COMMIT)
+        ensure(self.commit(), "a transaction whose statements succeeded commits")
+
+    def begin(self) -> None:
+        """Begin a transaction that ends with `commit` or `rollback`."""
+        self.run(_BEGIN)
+
+    def commit(self) -> bool:
+        """Commit the transaction. False: a statement in it had failed, so it was undone, which is no error to SQL."""
+        with self._translated({}):
+            return self._connection.execute(_COMMIT).statusmessage == "COMMIT"
 
     def rollback(self) -> None:
         """Undo the transaction, if there is one. A connection that is lost has nothing left to undo."""

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from typing import Final
 
 from oncelog.crash_points import reach
-from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError
+from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, ensure
 from oncelog.spark.kit.receipts import Receipts
 from oncelog_postgres import columns, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
-from oncelog_postgres.database import BEGIN, COMMIT, Database, Sql, conninfo, listed, name, text, type_name
+from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
 from oncelog_postgres.insertion import Insertion, of_names, staging_table
@@ -35,6 +35,9 @@ others with the same keys, and its driver may be gone without a sign."""
 
 TRIES: Final = 3
 """Of a decided batch's transaction, if others get into its way."""
+
+_RISK: Final = text("current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')")
+"""Whether a commit might be acknowledged before the server's disk, and the replicas that it waits for, have it."""
 
 _DECIDED: Final = (
     "; the batch is decided, and its rows are safe in the staging table: {}, then restart the query, which completes it"
@@ -116,7 +119,7 @@ class BatchPlace:
             return
         insertion = of_names(names)
         try:
-            self.database.run(BEGIN)
+            self.database.begin()
             self.database.run(text("SET LOCAL idle_in_transaction_session_timeout = {ms}", ms=OPEN_AT_MOST_MS))
             self._insert(insertion)
         except BaseException as problem:
@@ -173,19 +176,14 @@ class BatchPlace:
         )
 
     def _task(self, attempt: str) -> CopyTask:
-        ((is_asynchronous,),) = self.database.rows(text("SELECT current_setting('synchronous_commit') = 'off'"))
-        return CopyTask(conninfo(self._options.address), self._schema, staging_table(attempt), is_asynchronous)
+        ((is_at_risk,),) = self.database.rows(text("SELECT {risk}", risk=_RISK))
+        return CopyTask(conninfo(self._options.address), self._schema, staging_table(attempt), is_at_risk)
 
     def _insert(self, insertion: Insertion) -> bool:
         """The statements of a batch's transaction. False: the batch is in the table already, and nothing was done."""
         database, about = self.database, {"table": str(insertion.table)}
         batches, rows = name(insertion.schema, "batches"), insertion.rows
-        database.run(
-            text(
-                "SELECT set_config('synchronous_commit', 'on', true) "
-                "WHERE current_setting('synchronous_commit') = 'off'"
-            )
-        )
+        database.rows(text("SELECT set_config('synchronous_commit', 'on', true) WHERE {risk}", risk=_RISK))
         is_new = database.run(
             text(
                 "INSERT INTO {batches} (attempt, prefix, table_name, row_count) "
@@ -274,13 +272,13 @@ class BatchPlace:
             return False
         self._prepared = None
         try:
-            self.database.run(COMMIT)
+            return self.database.commit()
         except DatabaseUnavailableError:  # it may have happened: the table `batches` says whether
             self.close()
             return False
-        return True
 
     def _insert_again(self, insertion: Insertion) -> None:
+        ensure(self._prepared is None, "no other batch's transaction is open")
         for turn in range(TRIES):
             try:
                 self._end_holders(insertion.schema, insertion.staging)

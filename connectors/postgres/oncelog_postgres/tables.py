@@ -58,8 +58,12 @@ class Table:
 
 
 _TABLE: Final = (
-    "SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text "
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass({table})"
+    "SELECT c.oid, n.nspname, c.relname, c.relkind::text, "
+    "c.relpersistence = 'u' OR COALESCE(bool_or(part.relpersistence = 'u'), false), "
+    "c.relkind = 'f' OR COALESCE(bool_or(part.relkind = 'f'), false) "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "LEFT JOIN pg_partition_tree(c.oid) tree ON true LEFT JOIN pg_class part ON part.oid = tree.relid "
+    "WHERE c.oid = to_regclass({table}) GROUP BY c.oid, n.nspname"
 )
 
 _COLUMNS: Final = (
@@ -85,7 +89,6 @@ _KEYS: Final = (
 _PROBLEMS: Final = {
     "v": "it is a view",
     "m": "it is a materialised view",
-    "f": "it is a foreign table, which other servers commit by themselves",
     "S": "it is a sequence",
     "i": "it is an index",
     "I": "it is an index",
@@ -107,11 +110,13 @@ def describe(database: Database, table: TableName) -> Table:
             table=str(table),
             database=str(database.address),
         )
-    ((oid, schema, relation, kind, persistence),) = found
+    ((oid, schema, relation, kind, is_unlogged, is_foreign),) = found
     named = TableName(schema, relation)
     problem = _PROBLEMS.get(kind)
-    if persistence == "u":
-        problem = "it is UNLOGGED, so a crash of the server empties it; ALTER TABLE ... SET LOGGED"
+    if is_unlogged:
+        problem = "it, or a part of it, is UNLOGGED, so a crash of the server empties it; ALTER TABLE ... SET LOGGED"
+    if is_foreign:
+        problem = "it, or a part of it, is a foreign table, which another server commits by itself"
     if problem is not None:
         raise UsageError("the sink cannot write into this table", table=str(named), reason=problem)
     columns = tuple(
@@ -142,10 +147,22 @@ def check_key(table: Table, key_columns: tuple[str, ...]) -> None:
 
 
 def ensure_batches(database: Database) -> None:
-    """Create the table `batches`, and its schema, if they are missing. Many processes may do so at a time."""
+    """Create the table `batches`, and its schema, if they are missing. Many processes may do so at a time.
+
+    Raises:
+        UsageError: the server does not keep what it acknowledges.
+    """
     schema = database.address.schema
-    look = "SELECT to_regclass({table}) IS NOT NULL, to_regnamespace({schema}) IS NOT NULL"
-    ((has_table, has_schema),) = database.rows(text(look, table=f"{schema}.batches", schema=schema))
+    look = (
+        "SELECT to_regclass({table}) IS NOT NULL, to_regnamespace({schema}) IS NOT NULL, "
+        "current_setting('fsync') = 'on' OR current_setting('synchronous_standby_names') <> ''"
+    )
+    ((has_table, has_schema, is_durable),) = database.rows(text(look, table=f"{schema}.batches", schema=schema))
+    if not is_durable:
+        raise UsageError(
+            "the server runs with fsync=off, so a crash would lose batches that were acknowledged; switch fsync on",
+            database=str(database.address),
+        )
     if has_table:
         return
     with database.transaction():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.conftest import (
     _leaves_nothing_behind,
     pytest_collection_modifyitems,
@@ -20,3 +24,11 @@ __all__ = [
     "pytest_runtest_makereport",
     "spark",
 ]
+
+HERE = Path(__file__).parent
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All tests of this folder have the marker `servers`."""
+    if item.path.is_relative_to(HERE):
+        item.add_marker("servers")
