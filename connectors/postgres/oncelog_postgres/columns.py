@@ -55,7 +55,7 @@ TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 """By the type of a table's column: the staged types that it takes without a loss. All other types take text."""
 
 _ASSIGNED = ("text", "character varying", "character")
-"""Text goes into these as it is. A cast would cut what is too long; an assignment refuses it."""
+"""Text goes into these as it is. `CAST(... AS character)` would cut it; an assignment refuses what is too long."""
 
 _JSON = ("json", "jsonb")
 _NESTED = (T.StructType, T.MapType, T.ArrayType, T.VariantType)

@@ -125,8 +125,8 @@ def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> No
                 )
                 ingestion.bind_stream(reader)
                 ingestion.execute_update()
-            reach(PostgresCrashPoint.COPIED)
             connection.commit()
+            reach(PostgresCrashPoint.COPIED)
         except Error as problem:
             if marked.problem is not None:
                 raise marked.problem from None

@@ -19,10 +19,12 @@ from oncelog.errors import (
     RunSupersededError,
 )
 from oncelog.metadata import open_metadata
+from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
-from oncelog_postgres.database import Database, conninfo, text
+from oncelog_postgres.database import conninfo, text
 from oncelog_postgres.errors import DatabaseUnavailableError, TableChangedError
+from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
 from oncelog_postgres.target import PostgresAttempt
@@ -57,6 +59,7 @@ def world(tmp_path: Path, postgres: PostgresServer) -> Iterator[PostgresWorld]:
 @pytest.fixture
 def stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Drivers that stop clean up nothing: their connections, and what these hold, stay as they are."""
+    monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=5s")  # an error for whoever would wait for them
     still: list[PostgresAttempt] = []
 
     def abort(attempt: PostgresAttempt) -> None:
@@ -240,13 +243,22 @@ def test_the_database_remembers_few_batches_of_each_prefix(world: PostgresWorld)
 
 def test_a_transaction_that_was_undone_is_never_taken_for_committed(world: PostgresWorld) -> None:
     """To SQL, the COMMIT of a transaction in which a statement failed is no error."""
-    database = Database(parse({"url": world.url, "table": world.table}).address)
-    database.begin()
-    with pytest.raises(InvalidRecordError, match="division by zero"):
-        database.run(text("SELECT 1 / 0"))
+    target = world.target()
+    attempts: list[PostgresAttempt] = []
 
-    assert not database.commit()
-    database.close()
+    def attempt(batch: Batch[Job]) -> PostgresAttempt:
+        attempts.append(PostgresAttempt(target, batch))
+        return attempts[-1]
+
+    def fail() -> None:
+        with pytest.raises(InvalidRecordError, match="division by zero"):
+            attempts[-1]._rows.database.run(text("SELECT 1 / 0"))
+
+    with pytest.MonkeyPatch.context() as patched, at(CrashPoint.ROUND_DECIDED, fail):
+        patched.setattr(target, "attempt", attempt)
+        world.run(0, FIRST, target=target)
+
+    assert world.holds(FIRST)
 
 
 def test_a_session_that_waits_too_long_for_the_decision_is_ended_and_the_batch_committed_by_another(

@@ -53,7 +53,7 @@ def refused_before_a_job(world: PostgresWorld, job: Any) -> str:
 @pytest.mark.parametrize(
     ("columns", "schema", "said"),
     [
-        ("id int, value text", "id int, valu string", "has no such column; .*column='valu', table='public.table_.*"),
+        ("id int, value text", "id int, val string", "has no such column; .*column='val', table='public.table_.*"),
         ("id int NOT NULL, value text", "value string", r"columns are missing .*missing=\['id'\]"),
         ('"Id" int, id int', "ID int", r"differ from this one in upper and lower case only.*\['Id', 'id'\]"),
         ("id int", "id int, ID int", r"two columns of the DataFrame are for the same column.*\['id', 'ID'\]"),

@@ -36,7 +36,7 @@ COLUMNS: dict[str, tuple[str, str, Any, Any]] = {
     "whole": ("numeric", "long", 7, Decimal(7)),
     "text": ("text", "string", "é € 😀 \\ \t", None),
     "varying": ("varchar(3)", "string", "abc", None),
-    "padded": ("char(3)", "string", "a", "a  "),
+    "padded": ("char(3)", "string", "ab", "ab "),
     "bytes": ("bytea", "binary", bytearray(b"\0\xff"), b"\0\xff"),
     "day": ("date", "date", dt.date(1, 1, 1), None),
     "instant": ("timestamptz", "timestamp", INSTANT, None),
