@@ -15,15 +15,17 @@ from oncelog.errors import (
     BatchRefusedError,
     CorruptDataError,
     InvalidRecordError,
+    OncelogError,
     RoundAbortedError,
     RunSupersededError,
 )
 from oncelog.metadata import open_metadata
+from oncelog.spark import task_errors
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import conninfo, text
-from oncelog_postgres.errors import DatabaseUnavailableError, TableChangedError
+from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
@@ -296,3 +298,18 @@ def test_a_pooler_in_transaction_mode_may_stand_in_between(world: PostgresWorld)
             world.run(batch_id, values)
 
     assert world.holds(FIRST, SECOND)
+
+
+def test_an_error_of_a_task_keeps_its_class_on_the_way_through_spark() -> None:
+    def failed(name: str) -> Exception:
+        """What PySpark raises of it, without its pages of stack traces."""
+        return RuntimeError(f"Job aborted\n{name}: the reason [staging='s']\n\n\tat org.apache.spark.Somewhere")
+
+    for name, kind in (
+        ("oncelog_postgres.errors.DatabaseAccessError", DatabaseAccessError),
+        ("oncelog.errors.InvalidRecordError", InvalidRecordError),
+        ("oncelog_postgres.errors.OfAnotherVersionError", OncelogError),
+    ):
+        with pytest.raises(OncelogError) as told, task_errors.in_one_sentence():
+            raise failed(name)
+        assert (type(told.value), str(told.value)) == (kind, "the reason [staging='s']")
