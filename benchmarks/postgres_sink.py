@@ -3,8 +3,8 @@
 python -m benchmarks.postgres_sink [--quick]
 
 The peer is not exactly once: what a task that is tried again has written stays. It is measured at its defaults, and
-with ``batchsize=10000`` and ``reWriteBatchedInserts=true``, which make it fast. A batch is two tasks over a cache, into a
-new table without an index, on a server of its own whose data is in memory. Maven brings the JDBC driver.
+with ``batchsize=10000`` and ``reWriteBatchedInserts=true``, which make it fast. A batch is two tasks over a cache,
+into a new table without an index, on a server of its own whose data is in memory. Maven brings the JDBC driver.
 """
 
 from __future__ import annotations

@@ -164,14 +164,16 @@ class BatchPlace:
     # Steps
 
     def _create_staging(self, attempt: str, planned: Sequence[columns.StagedColumn]) -> None:
-        """A table of staged types, whose commits wait for the disk. Nobody reads it but by a whole scan."""
+        """A table of staged types, logged as any other. Its comment tells people whose it is."""
         parts = [text("{column} {type}", column=name(column.name), type=type_name(column.staged)) for column in planned]
         parts.append(text("{token} bigint NOT NULL", token=name(TOKEN)))
         self.database.run(
             text(
-                "CREATE TABLE {staging} ({parts}) WITH (autovacuum_enabled = off)",
+                "CREATE TABLE {staging} ({parts}) WITH (autovacuum_enabled = off); "
+                "COMMENT ON TABLE {staging} IS {prefix}",
                 staging=name(self._schema, staging_table(attempt)),
                 parts=listed(parts),
+                prefix=self._prefix,
             )
         )
 

@@ -31,7 +31,7 @@ from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
 from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, pooler, running_server
-from worlds import PostgresWorld
+from worlds import PostgresWorld, schema_of
 
 BEHIND_THE_DECISION = (
     CrashPoint.ROUND_DECIDED,
@@ -162,6 +162,8 @@ def test_a_task_that_is_copying_holds_up_no_successor(world: PostgresWorld) -> N
 def newest_task(world: PostgresWorld) -> CopyTask:
     """What the tasks of the batch under way are told."""
     (staging,) = world.left()
+    schema = schema_of(world.url)
+    assert world.server.ask(f"SELECT obj_description('{schema}.{staging}'::regclass, 'pg_class')") == [(world.prefix,)]
     address = parse({"url": world.url, "table": world.table}).address
     return CopyTask(conninfo(address), address.schema, staging, is_made_durable=False)
 
@@ -215,7 +217,7 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 def test_a_staging_table_that_is_gone_behind_the_decision_is_never_taken_for_an_empty_one(world: PostgresWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
     (staging,) = world.left()
-    world.server.ask(f"DROP TABLE {parse({'url': world.url, 'table': 't'}).address.schema}.{staging}")
+    world.server.ask(f"DROP TABLE {schema_of(world.url)}.{staging}")
 
     with pytest.raises(CorruptDataError, match="the staging table of a batch is not in this database"):
         world.run(0, FIRST, "run-2")
@@ -238,7 +240,7 @@ def test_the_database_remembers_few_batches_of_each_prefix(world: PostgresWorld)
     world.prefix = "another"
     world.run(0, ["another"])
 
-    schema = parse({"url": world.url, "table": "t"}).address.schema
+    schema = schema_of(world.url)
     counts = f"SELECT prefix, count(*), max(row_count) FROM {schema}.batches GROUP BY prefix ORDER BY prefix"
     assert world.server.ask(counts) == [("another", 1, 1), ("contract", 8, 1)]
 
