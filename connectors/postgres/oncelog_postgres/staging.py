@@ -20,12 +20,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from oncelog.crash_points import reach
+from oncelog.errors import UsageError
 from oncelog.randomness import random_bytes
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.failures import of_copy, refused
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcDatabase
+
+OLDEST_ADBC: Final = (1, 13)
+"""Older releases write some values as others, without an error; pyproject.toml says which."""
 
 TOKEN: Final = "oncelog token"
 """The column of the staging table that has the token of a row's task."""
@@ -141,5 +145,13 @@ def _database(_: int, conninfo: str) -> AdbcDatabase:
     """
     import adbc_driver_postgresql
 
+    installed = adbc_driver_postgresql.__version__
+    if tuple(map(int, installed.split(".")[:2])) < OLDEST_ADBC:
+        raise UsageError(
+            "the package adbc-driver-postgresql is too old in the Python of Spark's executors: it would write wrong "
+            "values; update it there",
+            installed=installed,
+            oldest=".".join(map(str, OLDEST_ADBC)),
+        )
     known: AdbcDatabase = adbc_driver_postgresql.connect(conninfo)
     return known

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import adbc_driver_postgresql
 import pyarrow as pa
 import pytest
 
@@ -18,11 +19,13 @@ from oncelog.errors import (
     OncelogError,
     RoundAbortedError,
     RunSupersededError,
+    UsageError,
 )
 from oncelog.metadata import open_metadata
 from oncelog.spark import task_errors
 from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
+from oncelog_postgres import staging
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import conninfo, text
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
@@ -161,11 +164,11 @@ def test_a_task_that_is_copying_holds_up_no_successor(world: PostgresWorld) -> N
 
 def newest_task(world: PostgresWorld) -> CopyTask:
     """What the tasks of the batch under way are told."""
-    (staging,) = world.left()
+    (left,) = world.left()
     schema = schema_of(world.url)
-    assert world.server.ask(f"SELECT obj_description('{schema}.{staging}'::regclass, 'pg_class')") == [(world.prefix,)]
+    assert world.server.ask(f"SELECT obj_description('{schema}.{left}'::regclass, 'pg_class')") == [(world.prefix,)]
     address = parse({"url": world.url, "table": world.table}).address
-    return CopyTask(conninfo(address), address.schema, staging, is_made_durable=False)
+    return CopyTask(conninfo(address), address.schema, left, is_made_durable=False)
 
 
 # The table and the database ------------------------------------------------------------------------------------------
@@ -216,8 +219,8 @@ def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(wor
 
 def test_a_staging_table_that_is_gone_behind_the_decision_is_never_taken_for_an_empty_one(world: PostgresWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
-    (staging,) = world.left()
-    world.server.ask(f"DROP TABLE {schema_of(world.url)}.{staging}")
+    (left,) = world.left()
+    world.server.ask(f"DROP TABLE {schema_of(world.url)}.{left}")
 
     with pytest.raises(CorruptDataError, match="the staging table of a batch is not in this database"):
         world.run(0, FIRST, "run-2")
@@ -300,6 +303,16 @@ def test_a_pooler_in_transaction_mode_may_stand_in_between(world: PostgresWorld)
             world.run(batch_id, values)
 
     assert world.holds(FIRST, SECOND)
+
+
+def test_an_executor_whose_adbc_would_write_wrong_values_is_refused(
+    world: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging._database.cache_clear()
+    monkeypatch.setattr(adbc_driver_postgresql, "__version__", "1.12.0")
+
+    with pytest.raises(UsageError, match=r"too old .*installed='1.12.0', oldest='1.13'"):
+        world.run(0, FIRST)
 
 
 def test_an_error_of_a_task_keeps_its_class_on_the_way_through_spark() -> None:
