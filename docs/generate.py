@@ -18,6 +18,7 @@ from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
+from oncelog_postgres import options as postgres_sink
 
 DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
@@ -69,7 +70,11 @@ required, and `kafka.isolation.level` is `read_committed` by default.
 Other options that begin with `kafka.` are settings of Kafka's producer. Options that begin with `admin.` are settings
 of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 
-{kafka_sink.render_markdown_table()}"""
+{kafka_sink.render_markdown_table()}
+## PostgreSQL sink
+`foreachBatch(oncelog_postgres.sink(...))`: see [PostgreSQL](../guides/postgres.md).
+
+{postgres_sink.render_markdown_table()}"""
 
 
 def kafka_source_table() -> str:

@@ -7,7 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 
-PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka")
+PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", "oncelog_postgres")
 
 
 def modules(package: str) -> Iterator[str]:

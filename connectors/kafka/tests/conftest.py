@@ -1,4 +1,4 @@
-"""What holds for every test of the connector: it leaves nothing behind; brokers and Spark are shared by a run."""
+"""The brokers, the doors and the stores of the connector's tests."""
 
 from __future__ import annotations
 
@@ -10,39 +10,12 @@ import pytest
 from driven_batches import world
 from oncelog import metadata
 from oncelog.ports import ZnodeStore
-from tests.conftest import (
-    _leaves_nothing_behind,
-    pytest_collection_modifyitems,
-    pytest_make_collect_report,
-    pytest_runtest_makereport,
-)
 from tests.support.harness.variants import variants
 from tests.support.log.logs import STORES
-from tests.support.servers.kafka import KafkaBroker, kafka, kafka_ledgers, kafka_tv1, topic
-from tests.support.servers.postgres import postgres
-from tests.support.servers.s3 import bucket
-from tests.support.servers.shared import SHARED, start_before_leak_check
-from tests.support.servers.zookeeper import zookeeper
-from tests.support.spark.sessions import _leaves_no_query_running, spark
+from tests.support.servers.kafka import KafkaBroker, topic
+from tests.support.servers.shared import SHARED
 
-__all__ = [
-    "_leaves_no_query_running",
-    "_leaves_nothing_behind",
-    "bucket",
-    "kafka",
-    "kafka_ledgers",
-    "kafka_tv1",
-    "postgres",
-    "pytest_collection_modifyitems",
-    "pytest_make_collect_report",
-    "pytest_runtest_makereport",
-    "spark",
-    "topic",
-    "world",
-    "zookeeper",
-]
-
-HERE = Path(__file__).parent
+__all__ = ["topic", "world"]
 
 VERSIONS = {"kafka": 2, "kafka_tv1": 1}
 """The transaction version of each shared broker."""
@@ -91,10 +64,3 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ZnodeStore
 def checkpoint(tmp_path: Path) -> Path:
     """The folder of a query's checkpoint."""
     return tmp_path / "checkpoint"
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """All tests of this folder have the marker `kafka`."""
-    if item.path.is_relative_to(HERE):
-        item.add_marker("kafka")
-        start_before_leak_check(item)

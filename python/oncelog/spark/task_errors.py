@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from oncelog import errors
 from oncelog.errors import OncelogError, UsageError
 
-_OURS = re.compile(r"^oncelog\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(oncelog\w*\.errors)\.(\w+): (.+)$", re.MULTILINE)
+"""Of the core, or of a connector."""
 _OF_THE_JAR = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """How Spark shows an OncelogError.java, and what SQL raises with `raise_error`."""
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
@@ -31,8 +33,9 @@ def in_one_sentence() -> Iterator[None]:
 
 def _of(text: str) -> OncelogError | None:
     if (ours := _OURS.search(text)) is not None:
-        kind: type[OncelogError] = getattr(errors, ours[1], OncelogError)  # another version may have more classes
-        return kind(ours[2])
+        # The executors may have another version, with more classes.
+        kind: type[OncelogError] = getattr(sys.modules.get(ours[1]), ours[2], OncelogError)
+        return kind(ours[3])
     if (of_jar := _OF_THE_JAR.search(text)) is not None and hasattr(errors, of_jar[1]):
         kind = getattr(errors, of_jar[1])
         return kind(of_jar[2])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.style.tree import ROOT
 
-EXTRAS = ["pyspark", "py4j", "pandas", "kazoo", "botocore", "psycopg", "kafka"]
+EXTRAS = ["pyspark", "py4j", "pandas", "kazoo", "botocore", "psycopg", "adbc_driver_manager", "kafka"]
 
 
 def run_python(script: str) -> None:

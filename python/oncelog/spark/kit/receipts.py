@@ -114,16 +114,16 @@ class ReceiptsTarget(Generic[J]):
 
     def attempt(self, batch: Batch[J]) -> ReceiptsAttempt[J]:
         """See `Target`."""
-        return ReceiptsAttempt(self, batch)
+        return ReceiptsAttempt(self.store, self.ledgers, self.place, batch)
 
 
 class ReceiptsAttempt(Generic[J]):
-    """One round on its way to a place; see `Attempt`."""
+    """One round on its way to a place; see `Attempt`. A target that needs more in some phase derives its own."""
 
-    def __init__(self, target: ReceiptsTarget[J], batch: Batch[J]) -> None:
-        self._place = target.place
+    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J], batch: Batch[J]) -> None:
+        self._place = place
         self._batch = batch
-        self._steps = BatchSteps(target.ledgers, target.store, batch.request)
+        self._steps = BatchSteps(ledgers, store, batch.request)
         self._opened: OpenRound[ReceiptsRound] | None = None
         self._written = Receipts((), 0)
 

@@ -86,7 +86,12 @@ def translated(sqlstate: str | None, reason: str, **about: Any) -> Exception:
 
 def refused(reason: str, **about: Any) -> Exception:
     """The error for a connection that was not made: final if the server's text says so."""
-    return no_access(reason, **about) if _REFUSED.search(reason) else LostError(reason)
+    return no_access(reason, **about) if refuses(reason) else LostError(reason)
+
+
+def refuses(reason: str) -> bool:
+    """Whether the text for a connection that was not made says that no later one will be made either."""
+    return _REFUSED.search(reason) is not None
 
 
 def no_access(reason: str, **about: Any) -> OncelogError:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,7 +124,7 @@ class ArmedDataSource(OncelogDataSource):
 
 
 @contextmanager
-def armed(spark: SparkSession, point: CrashPoint, mark: Path) -> Iterator[str | None]:
+def armed(spark: SparkSession, point: StrEnum, mark: Path) -> Iterator[str | None]:
     """Have the Python workers of functions that are made in this block killed at `point`, once.
 
     Spark starts other workers for functions of another environment.

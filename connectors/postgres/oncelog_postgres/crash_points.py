@@ -1,0 +1,17 @@
+"""Where a test may kill a batch on its way to PostgreSQL, in addition to the points that all batches reach."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class PostgresCrashPoint(StrEnum):
+    """All points, in the order in which a batch reaches them."""
+
+    STAGED = "postgres.staged"
+    COPIED = "postgres.copied"
+    WRITTEN = "postgres.written"
+    PREPARED = "postgres.prepared"
+    COMMIT = "postgres.commit"
+    COMMITTED = "postgres.committed"
+    DROPPED = "postgres.dropped"

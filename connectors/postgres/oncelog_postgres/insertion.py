@@ -1,0 +1,105 @@
+"""What the decision of a batch says: from which staging table which rows go into which columns of which table.
+
+It is kept in the ledger as the names of `Receipts`, so that whoever comes later can carry it out, whatever its own
+options are: the first name is a JSON object with the fields below, each other one is a task's token and number of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.errors import CorruptDataError
+from oncelog.strict_json import without_duplicates
+from oncelog_postgres.options import TableName
+from oncelog_postgres.staging import Copied
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """A batch that is staged.
+
+    Attributes:
+        attempt: that wrote it; names the staging table, and the batch in the table `batches`.
+        prefix: of the sink.
+        schema: that has oncelog's own tables.
+        table: that the rows go to.
+        columns: its columns, each with the type that its staged value is cast to, or None.
+        key_columns: by which rows are replaced; empty if rows are only added.
+        pieces: what the tasks that won have copied.
+    """
+
+    attempt: str
+    prefix: str
+    schema: str
+    table: TableName
+    columns: tuple[tuple[str, str | None], ...]
+    key_columns: tuple[str, ...]
+    pieces: tuple[Copied, ...]
+
+    @property
+    def staging(self) -> str:
+        """The staging table's name."""
+        return staging_table(self.attempt)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [piece.token for piece in self.pieces]
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    def names(self) -> tuple[str, ...]:
+        """In the form that the ledger keeps."""
+        head = {
+            "attempt": self.attempt,
+            "prefix": self.prefix,
+            "schema": self.schema,
+            "table": self.table.parts,
+            "columns": self.columns,
+            "keyColumns": self.key_columns,
+        }
+        return json.dumps(head, ensure_ascii=False), *(f"{piece.token}:{piece.rows}" for piece in self.pieces)
+
+
+def staging_table(attempt: str) -> str:
+    """The name of an attempt's staging table."""
+    return f"staging_{attempt}"
+
+
+def of_names(names: Sequence[str]) -> Insertion:
+    """What `Insertion.names` told the ledger.
+
+    Raises:
+        CorruptDataError: it did not.
+    """
+    try:
+        return _parsed(names)
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise CorruptDataError(
+            "the ledger does not say of a decided batch what it consists of", names=list(names[:1])
+        ) from problem
+
+
+def _parsed(names: Sequence[str]) -> Insertion:
+    head: dict[str, Any] = json.loads(names[0], object_pairs_hook=without_duplicates)
+    schema, table = head["table"]
+    pieces = (piece.split(":") for piece in names[1:])
+    return Insertion(
+        attempt=_text(head["attempt"]),
+        prefix=_text(head["prefix"]),
+        schema=_text(head["schema"]),
+        table=TableName(_text(schema), _text(table)),
+        columns=tuple((_text(column), None if cast is None else _text(cast)) for column, cast in head["columns"]),
+        key_columns=tuple(map(_text, head["keyColumns"])),
+        pieces=tuple(Copied(int(token), int(rows)) for token, rows in pieces),
+    )
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise ValueError("not a text")
+    return found

@@ -1,0 +1,197 @@
+"""The options of the sink, checked and typed. `OPTIONS` is the only table of their names, defaults and meanings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from oncelog.errors import InvalidOptionError
+from oncelog.limits import MAX_NAME_BYTES
+from oncelog.spark.kit import values
+from oncelog.spark.kit.options import Given, HistoryOptions, Option, Use, history
+from oncelog.spark.kit.options import render_markdown_table as render_rows
+from oncelog.znodes.postgres.address import PostgresAddress
+
+
+class Mode(StrEnum):
+    """What happens to the rows that the table has."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as PostgreSQL names it; schema is None if the search path leads to it."""
+
+    schema: str | None
+    name: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.name,) if self.schema is None else (self.schema, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(map(_quoted, self.parts))
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions(HistoryOptions):
+    """The options of a sink.
+
+    Attributes:
+        address: of the database, and the schema in it that has oncelog's own tables.
+        table: that the rows go to.
+        key_columns: by which `Mode.UPSERT` finds rows; otherwise empty.
+        znodes: where the ledger is.
+    """
+
+    address: PostgresAddress
+    table: TableName
+    mode: Mode
+    key_columns: tuple[str, ...]
+    znodes: str
+
+
+_NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\0]|"")+)"|(?P<plain>[^\W\d][\w$]*))\s*')
+
+
+def _names(text: str, between: str) -> list[str]:
+    """Names as PostgreSQL reads them: without double quotes, upper case becomes lower case. Raises ValueError."""
+    found, at = [], 0
+    while (match := _NAME.match(text, at)) is not None:
+        found.append(match["quoted"].replace('""', '"') if match["quoted"] else match["plain"].lower())
+        if match.end() == len(text):
+            return found
+        if text[match.end()] != between:
+            break
+        at = match.end() + 1
+    raise ValueError("no names")
+
+
+def _quoted(name: str) -> str:
+    is_plain = re.fullmatch(r"[a-z_][a-z0-9_$]*", name)
+    return name if is_plain else '"{}"'.format(name.replace('"', '""'))
+
+
+def _table(text: str) -> TableName:
+    try:
+        *schema, name = _names(text, ".")
+        if len(schema) > 1:
+            raise ValueError("too many names")
+    except ValueError:
+        raise ValueError('a table such as delayed, public.delayed or public."Delayed"') from None
+    return TableName(schema[0] if schema else None, name)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    try:
+        found = _names(text, ",")
+    except ValueError:
+        raise ValueError('names of columns, separated by commas, such as id or origin,"Day"') from None
+    return tuple(dict.fromkeys(found))
+
+
+def _mode(text: str) -> Mode:
+    return Mode(values.choice(*Mode)(text))
+
+
+_USES = frozenset({Use.FOREACH_BATCH})
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "url",
+        _USES,
+        values.text,
+        "The database: `postgresql://user@host:port/database`, without a password. Several hosts, TLS and the "
+        "other settings are written as in the URL of [metadata in PostgreSQL](../guides/cluster.md#postgresql); "
+        "`?schema=` names the schema of oncelog's own tables, which is `oncelog` by default.",
+        default_doc="required",
+    ),
+    Option(
+        "table",
+        _USES,
+        _table,
+        'The table that the rows go to, as SQL names it: `delayed`, `public.delayed`, `public."Delayed"`. It must '
+        "exist.",
+        default_doc="required",
+    ),
+    Option(
+        "mode",
+        _USES,
+        _mode,
+        "`append` inserts each row. `upsert` replaces the row with the same `keyColumns`, if there is one.",
+        default=Mode.APPEND,
+    ),
+    Option(
+        "keyColumns",
+        _USES,
+        _columns,
+        "For `mode=upsert`: the columns of a primary key or a unique index, separated by commas.",
+    ),
+    Option(
+        "znodes",
+        _USES,
+        values.text,
+        "Where the ledger is, which says which batches are done: a folder or `sqlite:/a/file` if one host runs the "
+        "query's driver, `postgresql://user@host:port/database`, `zk://host:port,.../chroot`, or `s3://bucket/folder`. "
+        "It must outlive the query's checkpoint. Many queries can share it.",
+        default_doc="the database of `url`",
+    ),
+    Option(
+        "transactionalIdPrefix",
+        _USES,
+        values.prefix,
+        "The name of the query's history in the ledger. Set it: with the default, a deleted checkpoint brings a new "
+        "query id, and with it an empty history. Together with the `sinkName` it has at most "
+        f"{MAX_NAME_BYTES} bytes.",
+        default_doc="the query id",
+    ),
+    Option(
+        "sinkName",
+        _USES,
+        values.prefix,
+        "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`.",
+    ),
+    Option("takeover", _USES, values.text, "Id of another query, whose history this query continues."),
+)
+
+
+def parse(options: Mapping[str, object]) -> SinkOptions:
+    """Read and check the options of a sink.
+
+    Args:
+        options: names in any case, values as text, number or bool.
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+    """
+    given = Given(options, OPTIONS, Use.FOREACH_BATCH)
+    given.require("url")
+    given.require("table")
+    mode = given.value("mode")
+    if mode is Mode.UPSERT:
+        given.require("keyColumns", "mode=upsert needs the columns by which it finds the rows to replace")
+    elif given.has("keyColumns"):
+        raise InvalidOptionError("the option is for mode=upsert", option="keyColumns", mode=mode)
+    address = PostgresAddress.parse(given.value("url"))  # not by the table: its errors would show a password
+    return SinkOptions(
+        address=address,
+        table=given.value("table"),
+        mode=mode,
+        key_columns=given.value("keyColumns") or (),
+        znodes=given.value("znodes") or address.url,
+        **history(given),
+    )
+
+
+def render_markdown_table() -> str:
+    """The options as a Markdown table."""
+    return render_rows(OPTIONS)

@@ -1,0 +1,363 @@
+"""A table of PostgreSQL as the place of a batch: stage its rows, insert them at once, and remove what is left.
+
+A batch is inserted by one transaction, which also adds its row to the table `batches`: so it becomes visible at one
+moment, and never twice. The transaction runs up to its COMMIT before the decision, where each constraint, trigger and
+type of the table still can refuse a row; the COMMIT follows the decision. If the transaction is lost in between, as
+with its driver, whoever carries the decision out runs it once more from the staging table.
+
+Who comes later never waits for a transaction that an older driver left open: it ends the sessions of its own role that
+hold the attempt's staging table, be they a driver's or tasks'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from oncelog.crash_points import reach
+from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, ensure
+from oncelog.spark.kit.receipts import Receipts
+from oncelog_postgres import columns, tables
+from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
+from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
+from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
+from oncelog_postgres.insertion import Insertion, of_names, staging_table
+from oncelog_postgres.jobs import Job
+from oncelog_postgres.options import SinkOptions
+from oncelog_postgres.staging import TOKEN, CopyTask
+from oncelog_postgres.tables import Table
+
+OPEN_AT_MOST_MS: Final = 60_000
+"""How long a transaction may wait for the decision before the server ends it: the rows that it would insert hold up
+others with the same keys, and its driver may be gone without a sign."""
+
+TRIES: Final = 3
+"""Of a decided batch's transaction, if others get into its way."""
+
+_RISK: Final = text("current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')")
+"""Whether a commit might be acknowledged before the server's disk, and the replicas that it waits for, have it."""
+
+_DECIDED: Final = (
+    "; the batch is decided, and its rows are safe in the staging table: {}, then restart the query, which completes it"
+)
+
+
+class BatchPlace:
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+
+    Args:
+        options: of the sink.
+        prefix: of its history.
+    """
+
+    def __init__(self, options: SinkOptions, prefix: str) -> None:
+        self._options = options
+        self._schema = options.address.schema
+        self._prefix = prefix
+        self._opened: Database | None = None
+        self._prepared: str | None = None
+        """The attempt whose transaction is open."""
+
+    @property
+    def database(self) -> Database:
+        """The connection, opened when it is first needed."""
+        if self._opened is None:
+            self._opened = Database(self._options.address)
+            tables.ensure_batches(self._opened)
+        return self._opened
+
+    def close(self) -> None:
+        """Close the connection; the server undoes what is not committed."""
+        opened, self._opened, self._prepared = self._opened, None, None
+        if opened is not None:
+            opened.close()
+
+    # Before the decision
+
+    def write(self, job: Job, attempt: str) -> Receipts:
+        """Stage the rows of a batch.
+
+        Raises:
+            UsageError, InvalidRecordError: the table cannot take such rows; no job was run.
+            OncelogError: a task failed.
+        """
+        table = tables.describe(self.database, self._options.table)
+        if self._options.key_columns:
+            tables.check_key(table, self._options.key_columns)
+        planned = columns.plan(job.schema, table, self._options.key_columns)
+        self._create_staging(attempt, planned)
+        reach(PostgresCrashPoint.STAGED)
+        copied = job.run(planned, self._task(attempt))
+        reach(PostgresCrashPoint.WRITTEN)
+        if not copied:
+            self.discard(attempt)
+            return Receipts((), 0)
+        insertion = Insertion(
+            attempt,
+            self._prefix,
+            self._schema,
+            table.name,
+            tuple((column.name, column.cast) for column in planned),
+            self._options.key_columns,
+            tuple(copied),
+        )
+        self._refuse_keys_without_value(insertion, table)
+        return Receipts(insertion.names(), insertion.rows)
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """Insert the rows in a transaction that stays open until `show`, or `close`.
+
+        Raises:
+            InvalidRecordError: the table refuses a row, or two rows have the same key.
+            NotPreparedError: others got into the way.
+            RoundAbortedError: others aborted the batch.
+            CorruptDataError: a task's rows are not there.
+        """
+        if not names:
+            return
+        insertion = of_names(names)
+        try:
+            self.database.begin()
+            self.database.run(text("SET LOCAL idle_in_transaction_session_timeout = {ms}", ms=OPEN_AT_MOST_MS))
+            self._insert(insertion)
+        except BaseException as problem:
+            self.database.rollback()
+            if isinstance(problem, OvertakenError):
+                raise NotPreparedError(f"{problem.message}; nothing was decided", **problem.fields) from None
+            if isinstance(problem, KeyTwiceError):
+                raise self._same_key(insertion) or problem from None
+            if isinstance(problem, CorruptDataError | TableChangedError) and not self._has_staging(insertion):
+                raise staging_is_gone() from None
+            raise
+        self._prepared = insertion.attempt
+        reach(PostgresCrashPoint.PREPARED)
+
+    # Behind the decision
+
+    def show(self, names: Sequence[str]) -> None:
+        """Commit the rows of a decided batch, unless they are; then drop its staging table.
+
+        Raises:
+            TableChangedError: the table no longer takes them.
+            DatabaseUnavailableError, DatabaseAccessError: not now, or not by this role.
+        """
+        if not names:
+            return
+        insertion = of_names(names)
+        with _carrying_out(insertion):
+            reach(PostgresCrashPoint.COMMIT)
+            if not self._commit_prepared(insertion):
+                self._insert_again(insertion)
+            reach(PostgresCrashPoint.COMMITTED)
+            self._drop(insertion.schema, insertion.staging)
+        reach(PostgresCrashPoint.DROPPED)
+
+    def discard(self, attempt: str) -> None:
+        """Undo what an attempt did: its open transaction, and its staging table."""
+        if self._prepared == attempt:
+            self.database.rollback()
+            self._prepared = None
+        self._drop(self._schema, staging_table(attempt))
+
+    # Steps
+
+    def _create_staging(self, attempt: str, planned: Sequence[columns.StagedColumn]) -> None:
+        """A table of staged types, logged as any other. Its comment tells people whose it is."""
+        parts = [text("{column} {type}", column=name(column.name), type=type_name(column.staged)) for column in planned]
+        parts.append(text("{token} bigint NOT NULL", token=name(TOKEN)))
+        self.database.run(
+            text(
+                "CREATE TABLE {staging} ({parts}) WITH (autovacuum_enabled = off); "
+                "COMMENT ON TABLE {staging} IS {prefix}",
+                staging=name(self._schema, staging_table(attempt)),
+                parts=listed(parts),
+                prefix=self._prefix,
+            )
+        )
+
+    def _task(self, attempt: str) -> CopyTask:
+        ((is_at_risk,),) = self.database.rows(text("SELECT {risk}", risk=_RISK))
+        return CopyTask(conninfo(self._options.address), self._schema, staging_table(attempt), is_at_risk)
+
+    def _insert(self, insertion: Insertion) -> bool:
+        """The statements of a batch's transaction. False: the batch is in the table already, and nothing was done."""
+        database, about = self.database, {"table": str(insertion.table)}
+        batches, rows = name(insertion.schema, "batches"), insertion.rows
+        database.rows(text("SELECT set_config('synchronous_commit', 'on', true) WHERE {risk}", risk=_RISK))
+        is_new = database.run(
+            text(
+                "INSERT INTO {batches} (attempt, prefix, table_name, row_count) "
+                "VALUES ({attempt}, {prefix}, {table}, {rows}) ON CONFLICT (attempt) DO NOTHING",
+                batches=batches,
+                attempt=insertion.attempt,
+                prefix=insertion.prefix,
+                table=str(insertion.table),
+                rows=rows,
+            )
+        )
+        if not is_new:
+            return False
+        self._require_staging(insertion)
+        written = database.run(_insertion(insertion), **about)
+        if written != rows:  # a trigger may leave rows out; a task's must all be there
+            self._count(insertion)
+        database.run(text("SET CONSTRAINTS ALL IMMEDIATE"), **about)
+        database.run(
+            text(
+                "DELETE FROM {batches} WHERE prefix = {prefix} AND number < "
+                "(SELECT number FROM {batches} WHERE prefix = {prefix} ORDER BY number DESC OFFSET {kept} LIMIT 1)",
+                batches=batches,
+                prefix=insertion.prefix,
+                kept=tables.BATCHES_KEPT - 1,
+            )
+        )
+        return True
+
+    def _has_staging(self, insertion: Insertion) -> bool:
+        staging = f"{insertion.schema}.{insertion.staging}"
+        return self.database.rows(text("SELECT to_regclass({table}) IS NOT NULL", table=staging)) == [(True,)]
+
+    def _require_staging(self, insertion: Insertion) -> None:
+        if not self._has_staging(insertion):
+            raise CorruptDataError(
+                "the staging table of a batch is not in this database, and the batch was never committed in it: is "
+                "the url that of the database that the query wrote to? If it was restored from a backup, restore the "
+                "ledger and the checkpoint of the same moment",
+                staging=f"{insertion.schema}.{insertion.staging}",
+                database=str(self._options.address),
+            )
+
+    def _count(self, insertion: Insertion) -> None:
+        ((found,),) = self.database.rows(text("SELECT count(*) {winners}", winners=_winners(insertion)))
+        if found != insertion.rows:
+            raise CorruptDataError(
+                "the staging table of a batch does not hold what its tasks copied",
+                staging=f"{insertion.schema}.{insertion.staging}",
+                rows=found,
+                copied=insertion.rows,
+            )
+
+    def _refuse_keys_without_value(self, insertion: Insertion, table: Table) -> None:
+        """Null is equal to nothing: each such row would be added, and none replaced."""
+        nullable = [column.name for column in table.columns if column.is_nullable]
+        keys = [column for column in insertion.key_columns if column in nullable]
+        if not keys:
+            return
+        are_null = listed((text("{key} IS NULL", key=name(key)) for key in keys), " OR ")
+        found = text("SELECT 1 {winners} AND ({are_null}) LIMIT 1", winners=_winners(insertion), are_null=are_null)
+        if self.database.rows(found):
+            raise InvalidRecordError(
+                "a row has no value in a key column, so no row can be found that it replaces; filter such rows out",
+                table=str(insertion.table),
+                columns=keys,
+            )
+
+    def _same_key(self, insertion: Insertion) -> InvalidRecordError | None:
+        """The error for rows of one batch with the same key; None if they only look the same to the table."""
+        keys = [name(column) for column in insertion.key_columns]
+        twice = "SELECT {keys} {winners} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+        found = self.database.rows(text(twice, keys=listed(keys), winners=_winners(insertion)))
+        if not found:
+            return None
+        return InvalidRecordError(
+            "two rows of the batch have the same key, so it cannot be said which of them counts; keep one of them, as "
+            "with dropDuplicates or a groupBy",
+            table=str(insertion.table),
+            key=dict(zip(insertion.key_columns, found[0], strict=True)),
+        )
+
+    def _commit_prepared(self, insertion: Insertion) -> bool:
+        """Commit the transaction that `prepare` left open. False: it is lost, or there is none."""
+        if self._prepared != insertion.attempt:
+            return False
+        self._prepared = None
+        try:
+            return self.database.commit()
+        except DatabaseUnavailableError:  # it may have happened: the table `batches` says whether
+            self.close()
+            return False
+
+    def _insert_again(self, insertion: Insertion) -> None:
+        ensure(self._prepared is None, "no other batch's transaction is open")
+        for turn in range(TRIES):
+            try:
+                self._end_holders(insertion.schema, insertion.staging)
+                with self.database.transaction():
+                    self._insert(insertion)
+                return
+            except OvertakenError:
+                if turn == TRIES - 1:
+                    raise
+
+    def _drop(self, schema: str, table: str) -> None:
+        self._end_holders(schema, table)
+        self.database.run(text("DROP TABLE IF EXISTS {staging}", staging=name(schema, table)))
+
+    def _end_holders(self, schema: str, table: str) -> None:
+        """End other sessions of this role that hold the staging table: what they could still do counts no more."""
+        self.database.rows(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+                "WHERE relation = to_regclass({table}) AND pg_locks.database = datid AND datname = current_database() "
+                "AND usename = current_user AND pid <> pg_backend_pid()",
+                table=f"{schema}.{table}",
+            )
+        )
+
+
+def _winners(insertion: Insertion) -> Sql:
+    """The rows of the tasks that won, from FROM on."""
+    return text(
+        "FROM {staging} WHERE {token} = ANY({tokens}::bigint[])",
+        staging=name(insertion.schema, insertion.staging),
+        token=name(TOKEN),
+        tokens=insertion.tokens,
+    )
+
+
+def _insertion(insertion: Insertion) -> Sql:
+    """The statement that inserts the rows of the tasks that won."""
+    targets = [name(column) for column, _ in insertion.columns]
+    staged = [
+        name(column) if cast is None else text("CAST({c} AS {t})", c=name(column), t=type_name(cast))
+        for column, cast in insertion.columns
+    ]
+    return text(
+        "INSERT INTO {table} ({targets}) SELECT {staged} {winners}{conflict}",
+        table=name(*insertion.table.parts),
+        targets=listed(targets),
+        staged=listed(staged),
+        winners=_winners(insertion),
+        conflict=_on_conflict(insertion) if insertion.key_columns else text(""),
+    )
+
+
+def _on_conflict(insertion: Insertion) -> Sql:
+    """A row takes the place of that with its key.
+
+    Without other columns the key is replaced by itself, so that PostgreSQL refuses two equal keys there, too.
+    """
+    replaced = [column for column, _ in insertion.columns if column not in insertion.key_columns]
+    sets = [text("{c} = EXCLUDED.{c}", c=name(column)) for column in replaced or insertion.key_columns]
+    keys = listed([name(column) for column in insertion.key_columns])
+    return text(" ON CONFLICT ({keys}) DO UPDATE SET {sets}", keys=keys, sets=listed(sets))
+
+
+@contextmanager
+def _carrying_out(insertion: Insertion) -> Iterator[None]:
+    """Have an error say that the batch is decided."""
+    about = {"prefix": insertion.prefix}
+    try:
+        yield
+    except (InvalidRecordError, TableChangedError) as problem:
+        raise TableChangedError(
+            "the table no longer takes the rows of a decided batch"
+            + _DECIDED.format("nothing of it is in the table; mend the table, or remove what is in the way"),
+            **{"table": str(insertion.table), **problem.fields, **about},
+        ) from None
+    except (DatabaseUnavailableError, DatabaseAccessError) as problem:
+        raise type(problem)(
+            problem.message + _DECIDED.format("see that the database is back"), **problem.fields, **about
+        ) from None

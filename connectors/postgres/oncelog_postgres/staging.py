@@ -1,0 +1,157 @@
+"""The staging table of an attempt, and the tasks that copy rows into it.
+
+Each task copies its rows in one transaction, marked with the *token* of this try of the task. Tasks that Spark tries
+again, speculative copies and tasks of dead drivers thus leave rows of which nobody names the token, or an error: with
+the table, which is dropped when the attempt is over, their place is gone, and they create none.
+
+The rows come from Spark as Arrow batches, and go to the server in the binary form of COPY, by ADBC's driver: columns at
+a time, and nothing for each row in Python.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from oncelog.crash_points import reach
+from oncelog.errors import UsageError
+from oncelog.randomness import random_bytes
+from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_postgres.failures import of_copy, refused
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcDatabase
+
+OLDEST_ADBC: Final = (1, 13)
+"""Older releases write some values as others, without an error; pyproject.toml says which."""
+
+TOKEN: Final = "oncelog token"
+"""The column of the staging table that has the token of a row's task."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """What a task needs to know; it is pickled into the task, and has no password.
+
+    Attributes:
+        conninfo: of the database, in libpq's notation.
+        schema, table: the staging table.
+        is_made_durable: whether the database must be told to wait for its disk, as it does by default.
+    """
+
+    conninfo: str
+    schema: str
+    table: str
+    is_made_durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What one task copied."""
+
+    token: int
+    rows: int
+
+
+def copy(task: CopyTask, batches: Iterable[pa.RecordBatch]) -> Copied | None:
+    """Copy the rows of one try of a task; None if there are none.
+
+    Raises:
+        OncelogError: see failures.py; nothing was copied.
+    """
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    marked = _Marked(chain([first], filled))
+    _ingest(task, pa.RecordBatchReader.from_batches(marked.schema_of(first), marked), marked)
+    return Copied(marked.token, marked.rows)
+
+
+class _Marked:
+    """Batches with the token as a further column.
+
+    Attributes:
+        rows: that went through so far.
+        problem: what the batches behind them raised; ADBC would only pass on its text.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self.token = int.from_bytes(random_bytes(8)) >> 1
+        self.rows = 0
+        self.problem: BaseException | None = None
+        self._batches = batches
+
+    @staticmethod
+    def schema_of(batch: pa.RecordBatch) -> pa.Schema:
+        return batch.schema.append(pa.field(TOKEN, pa.int64()))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                tokens = pa.repeat(pa.scalar(self.token, pa.int64()), batch.num_rows)
+                yield pa.RecordBatch.from_arrays([*batch.columns, tokens], schema=self.schema_of(batch))
+        except BaseException as problem:
+            self.problem = problem
+            raise
+
+
+def _ingest(task: CopyTask, reader: pa.RecordBatchReader, marked: _Marked) -> None:
+    from adbc_driver_manager import AdbcConnection, AdbcStatement, Error  # here, because only tasks need them
+    from adbc_driver_manager import StatementOptions as Options
+
+    about = {"staging": f"{task.schema}.{task.table}"}
+    try:
+        connection = AdbcConnection(_database(os.getpid(), task.conninfo))
+    except Error as problem:
+        raise refused(" ".join(str(problem).split()), **about) from None
+    with connection:
+        try:
+            connection.set_autocommit(False)
+            if task.is_made_durable:
+                with AdbcStatement(connection) as setting:
+                    setting.set_sql_query("SET LOCAL synchronous_commit TO on")
+                    setting.execute_update()
+            with AdbcStatement(connection) as ingestion:
+                ingestion.set_options(
+                    **{
+                        Options.INGEST_TARGET_DB_SCHEMA.value: task.schema,
+                        Options.INGEST_TARGET_TABLE.value: task.table,
+                        Options.INGEST_MODE.value: "adbc.ingest.mode.append",
+                    }
+                )
+                ingestion.bind_stream(reader)
+                ingestion.execute_update()
+            connection.commit()
+            reach(PostgresCrashPoint.COPIED)
+        except Error as problem:
+            if marked.problem is not None:
+                raise marked.problem from None
+            raise of_copy(problem.sqlstate, str(problem), **about) from None
+
+
+@lru_cache(maxsize=4)
+def _database(_: int, conninfo: str) -> AdbcDatabase:
+    """What ADBC knows of a database, for all tasks of this process: to look its types up takes longer than to connect.
+
+    It is no connection. A forked child looks for itself.
+    """
+    import adbc_driver_postgresql
+
+    installed = adbc_driver_postgresql.__version__
+    if tuple(map(int, installed.split(".")[:2])) < OLDEST_ADBC:
+        raise UsageError(
+            "the package adbc-driver-postgresql is too old in the Python of Spark's executors: it would write wrong "
+            "values; update it there",
+            installed=installed,
+            oldest=".".join(map(str, OLDEST_ADBC)),
+        )
+    known: AdbcDatabase = adbc_driver_postgresql.connect(conninfo)
+    return known
