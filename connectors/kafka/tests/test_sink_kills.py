@@ -76,12 +76,14 @@ WALKS = [
 MOVES = 50
 """Of a long walk from host to host."""
 
+AT_ANY_POINT = "a driver is killed at any point"
+
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
     assert f"; {len(PASSED)} of Kafka's, by both ways to write; " in guarantees()
 
 
-@pytest.mark.walk
+@pytest.mark.walk(AT_ANY_POINT)
 @pytest.mark.parametrize(("door", "source", "shared_broker", "more"), WALKS, indirect=["shared_broker"])
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
     """The group of a source moves with its batch.
@@ -104,7 +106,7 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: Wor
     world.check_nothing_is_left_open()
 
 
-@pytest.mark.walk("a driver moves from host to host")
+@pytest.mark.walk(AT_ANY_POINT)
 @pytest.mark.parametrize(("door", "source", "more"), [("foreachBatch", "topic", TOPIC)])
 def test_a_query_that_goes_on_on_fifty_other_hosts_leaves_exactly_one_copy(world: World) -> None:
     world.write()
