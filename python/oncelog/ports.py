@@ -167,7 +167,7 @@ class Watch(Protocol):
 
         Read the znodes after each call, and wait for those that were read. The first call returns at once, or soon: it
         says from when on changes count. Any call may return early. If a change is not heard of, it returns within
-        limits.LOOK_MS of the change nevertheless.
+        limits.LOOK_MS of the change nevertheless; where every look is paid for, within a quarter of a second.
         """
 
 

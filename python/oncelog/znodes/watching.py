@@ -9,13 +9,14 @@ from oncelog.ports import Clock, Znode
 
 
 class Looks:
-    """`ports.Watch` of a store that hears of no changes: every pause may have brought one."""
+    """`ports.Watch` of a store that hears of no changes: every pause, of `every_ms`, may have brought one."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, every_ms: int = LOOK_MS) -> None:
         self._clock = clock
+        self._every_ms = every_ms
 
     def wait(self, paths: Iterable[str], timeout_ms: int) -> None:
-        self._clock.sleep_ms(min(LOOK_MS, timeout_ms))
+        self._clock.sleep_ms(min(self._every_ms, timeout_ms))
 
 
 def has_changed(znodes: Iterable[Znode | None], since_zxid: int) -> bool:

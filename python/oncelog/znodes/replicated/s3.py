@@ -32,6 +32,9 @@ FOLDER: Final = "znodes"
 
 REQUESTS_AT_ONCE: Final = 16
 
+LOOK_MS: Final = 250
+"""How often who waits looks for a new entry. Each look is a request: at this pace, some 4 dollars a month on AWS."""
+
 _BUSY: Final = frozenset({408, 409, 425, 429})
 """Answers that say nothing but: not now. 409: another put of the same object is under way."""
 
@@ -47,7 +50,9 @@ def store(url: str, *, create: bool) -> ZnodeStore:
     """
     if create:
         _try_out(url)
-    return ReplicatedZnodeStore(partial(opened, url), saved_every=SAVED_EVERY, recent_ms=limits.RECENT_MS)
+    return ReplicatedZnodeStore(
+        partial(opened, url), saved_every=SAVED_EVERY, recent_ms=limits.RECENT_MS, look_ms=LOOK_MS
+    )
 
 
 def opened(url: str) -> ObjectLog:

@@ -14,7 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -28,8 +28,8 @@ from oncelog.errors import (
     RetriableError,
     ensure,
 )
-from oncelog.limits import MULTI_MAX_BYTES
-from oncelog.ports import Check, Op, Timing, Znode
+from oncelog.limits import LOOK_MS, MULTI_MAX_BYTES
+from oncelog.ports import Check, Op, Timing, Watch, Znode
 from oncelog.znodes.clock import SYSTEM_TIMING, both_clocks
 from oncelog.znodes.errors import StaleStepError
 from oncelog.znodes.replicated.command import Batch, decode, encode
@@ -38,6 +38,7 @@ from oncelog.znodes.replicated.snapshot import load, parts
 from oncelog.znodes.rules import ensure_acceptable, size_of
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh, ensure_fresh
 from oncelog.znodes.tree import Tree
+from oncelog.znodes.watching import Looks
 
 SAVED_EVERY: Final = 5_000
 """Entries between two snapshots: what somebody who opens the store has to replay at most, twice over."""
@@ -75,6 +76,7 @@ class ReplicatedZnodeStore(Transacting):
         lock: makes the locks between threads.
         saved_every: entries between two snapshots; None for `SAVED_EVERY`.
         recent_ms: how old reads are at most for `recent`, and whether steps are joined; 0 for neither.
+        look_ms: how often who waits for others looks for their entries.
     """
 
     reads_are_atomic = True
@@ -86,12 +88,14 @@ class ReplicatedZnodeStore(Transacting):
         lock: Locks = threading.Lock,
         saved_every: int | None = None,
         recent_ms: int = 0,
+        look_ms: int = LOOK_MS,
     ) -> None:
         self.timing = timing
         self._connect = connect
         self._lock = lock
         self._saved_every = saved_every
         self._recent_ms = recent_ms
+        self._look_ms = look_ms
         self._is_closed = False
         self._connection = self._connected()
 
@@ -125,6 +129,9 @@ class ReplicatedZnodeStore(Transacting):
         connection = self._open()
         tree = connection.begin_recent(self._recent_ms)
         return None if tree is None else _reading(connection, tree)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        return nullcontext(Looks(self.timing.clock, self._look_ms))
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         ensure_acceptable(ops)

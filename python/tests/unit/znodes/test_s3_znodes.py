@@ -194,6 +194,21 @@ def test_a_micro_batch_is_two_puts_and_a_third_now_and_then(
     assert f"some {dollars} dollars for a million batches" in " ".join(guide.split())
 
 
+def test_who_waits_for_a_commit_asks_a_few_times_a_second(s3: S3Server, url: str) -> None:
+    """As docs/guides/cluster.md says."""
+    with oncelog.open(url, "s3") as log, log.consumer(auto_offset_reset="earliest") as consumer:
+        log.create_topic(TOPIC)
+        consumer.subscribe([TOPIC])
+        consumer.poll()
+        before = len(s3.requests())
+        consumer.poll(timeout_ms=1_000)
+        asked = [method for method, _ in s3.requests()[before:]]
+
+    assert 1 <= len(asked) <= 1_000 // s3_znodes.LOOK_MS + 2
+    assert set(asked) == {"GET"}
+    assert 1_000 // s3_znodes.LOOK_MS == 4
+
+
 def two_rows(task: WriteTask) -> list[Written]:
     writer = TaskWriter(task)
     writer.write(pa.RecordBatch.from_pydict({"key": [b"a", b"b"], "value": [b"1", b"2"]}))
