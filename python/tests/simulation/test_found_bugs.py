@@ -172,6 +172,13 @@ class OvertakenAfterTopic(OvertakenReads):
             self.is_overtaken()
         return found
 
+    def get_many(self, paths_read: Iterable[str]) -> list[Znode | None]:
+        wanted = list(paths_read)
+        found = super().get_many(wanted)
+        if paths.topic(TOPIC) in wanted:
+            self.is_overtaken()
+        return found
+
 
 UPKEEP: dict[str, Callable[[Log], object]] = {
     "collect": lambda log: collection.referenced_files(log.services.store, log.services.new_index_files()),
