@@ -1,11 +1,7 @@
-"""The open ledgers and broker connections of this process, one for each place, shared by its short-lived sinks.
-
-Sinks are pickled, connections are not. A forked child opens its own.
-"""
+"""The open ledgers and broker connections of this process, one for each place, shared by its short-lived sinks."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
@@ -13,13 +9,14 @@ from typing import Any
 from oncelog import metadata
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
+from oncelog.spark.kit.kept import KeptOpen
 from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import LedgerPlace, SinkOptions
 
-_stores: dict[tuple[int, bool, str], ZnodeStore] = {}
-_brokers: dict[tuple[int, str], Brokers] = {}
+_stores: KeptOpen[ZnodeStore] = KeptOpen()
+_brokers: KeptOpen[Brokers] = KeptOpen()
 
 
 def open_store(options: SinkOptions) -> ZnodeStore:
@@ -48,10 +45,8 @@ def open_ledger_to_read(place: LedgerPlace) -> ZnodeStore:
 
 
 def _kept(place: LedgerPlace, *, create: bool) -> ZnodeStore:
-    key = (os.getpid(), create, place.znodes or f"{_told(place.admin)} {place.topic}")
-    if key not in _stores:
-        _stores[key] = _opened(place, create=create)
-    return _stores[key]
+    key = (create, place.znodes or f"{_told(place.admin)} {place.topic}")
+    return _stores.get(key, lambda: _opened(place, create=create))
 
 
 def _opened(place: LedgerPlace, *, create: bool) -> ZnodeStore:
@@ -67,10 +62,7 @@ def open_brokers(settings: Mapping[str, Any] | JavaClient) -> Brokers:
     Raises:
         BrokerUnavailableError, BrokerAccessError: no broker answers, or the brokers refuse this client.
     """
-    key = (os.getpid(), _told(settings))
-    if key not in _brokers:
-        _brokers[key] = Brokers(settings)
-    return _brokers[key]
+    return _brokers.get(_told(settings), lambda: Brokers(settings))
 
 
 def _told(settings: Mapping[str, Any] | JavaClient) -> str:
@@ -79,7 +71,5 @@ def _told(settings: Mapping[str, Any] | JavaClient) -> str:
 
 def close_connections() -> None:
     """Close all connections of this process, for a program that continues without Spark. Its sinks stop working."""
-    while _brokers:
-        _brokers.popitem()[1].close()
-    while _stores:
-        _stores.popitem()[1].close()
+    _brokers.close()
+    _stores.close()

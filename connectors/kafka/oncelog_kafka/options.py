@@ -26,6 +26,8 @@ from oncelog.spark.kit.options import (
     Use,
     as_text,
     history,
+    sink_name_option,
+    takeover_option,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_kafka import admin_settings
@@ -151,12 +153,7 @@ OPTIONS: tuple[Option, ...] = (
         f"at most {MAX_NAME_BYTES} bytes.",
         default_doc="the query id",
     ),
-    Option(
-        "sinkName",
-        STREAMING_SINKS,
-        values.prefix,
-        "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`.",
-    ),
+    sink_name_option(STREAMING_SINKS),
     Option(
         "groupId",
         STREAMING_SINKS,
@@ -164,7 +161,7 @@ OPTIONS: tuple[Option, ...] = (
         "The batch's source offsets (of `kafka` and `oncelog-kafka` sources) are committed to this consumer group in "
         "the batch's own transactions. Needs a `transactionalIdPrefix`.",
     ),
-    Option("takeover", STREAMING_SINKS, values.text, "Id of another query, whose history this query continues."),
+    takeover_option(STREAMING_SINKS),
     Option(
         "transactionTimeoutMs",
         SINKS,

@@ -13,6 +13,7 @@ from typing import Any
 
 from oncelog.errors import CorruptDataError
 from oncelog.strict_json import without_duplicates
+from oncelog.znodes import fields
 from oncelog_postgres.options import TableName
 from oncelog_postgres.staging import Copied
 
@@ -89,17 +90,11 @@ def _parsed(names: Sequence[str]) -> Insertion:
     schema, table = head["table"]
     pieces = (piece.split(":") for piece in names[1:])
     return Insertion(
-        attempt=_text(head["attempt"]),
-        prefix=_text(head["prefix"]),
-        schema=_text(head["schema"]),
-        table=TableName(_text(schema), _text(table)),
-        columns=tuple((_text(column), None if cast is None else _text(cast)) for column, cast in head["columns"]),
-        key_columns=tuple(map(_text, head["keyColumns"])),
+        attempt=fields.text(head["attempt"]),
+        prefix=fields.text(head["prefix"]),
+        schema=fields.text(head["schema"]),
+        table=TableName(fields.text(schema), fields.text(table)),
+        columns=tuple((fields.text(column), fields.maybe(fields.text, cast)) for column, cast in head["columns"]),
+        key_columns=fields.several(fields.text, head["keyColumns"]),
         pieces=tuple(Copied(int(token), int(rows)) for token, rows in pieces),
     )
-
-
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise ValueError("not a text")
-    return found

@@ -10,7 +10,15 @@ from enum import StrEnum
 from oncelog.errors import InvalidOptionError
 from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
-from oncelog.spark.kit.options import Given, HistoryOptions, Option, Use, history
+from oncelog.spark.kit.options import (
+    Given,
+    HistoryOptions,
+    Option,
+    Use,
+    history,
+    sink_name_option,
+    takeover_option,
+)
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog.znodes.postgres.address import PostgresAddress
 
@@ -154,13 +162,8 @@ OPTIONS: tuple[Option, ...] = (
         f"{MAX_NAME_BYTES} bytes.",
         default_doc="the query id",
     ),
-    Option(
-        "sinkName",
-        _USES,
-        values.prefix,
-        "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`.",
-    ),
-    Option("takeover", _USES, values.text, "Id of another query, whose history this query continues."),
+    sink_name_option(_USES),
+    takeover_option(_USES),
 )
 
 

@@ -1,17 +1,13 @@
-"""The open logs of this process, one for each path: Spark's many short-lived objects share them.
-
-A forked worker opens its own.
-"""
+"""The open logs of this process, one for each path: Spark's many short-lived objects share them."""
 
 from __future__ import annotations
-
-import os
 
 from oncelog import runtime
 from oncelog.errors import StoreAccessError
 from oncelog.runtime import Log
+from oncelog.spark.kit.kept import KeptOpen
 
-_open_logs: dict[tuple[int, str, str | None], Log] = {}
+_logs: KeptOpen[Log] = KeptOpen()
 
 
 def open_log(path: str, znodes: str | None) -> Log:
@@ -22,10 +18,7 @@ def open_log(path: str, znodes: str | None) -> Log:
     Raises:
         UsageError: there is no log at `path`.
     """
-    key = (os.getpid(), path, znodes)
-    if key not in _open_logs or not _is_in_place(_open_logs[key]):
-        _open_logs[key] = runtime.open(path, znodes, create=False)
-    return _open_logs[key]
+    return _logs.get((path, znodes), lambda: runtime.open(path, znodes, create=False), _is_in_place)
 
 
 def _is_in_place(log: Log) -> bool:
@@ -39,5 +32,4 @@ def _is_in_place(log: Log) -> bool:
 
 def close_logs() -> None:
     """Close all logs that this process opened, for a program that continues without Spark. Its sinks stop working."""
-    while _open_logs:
-        _open_logs.popitem()[1].close()
+    _logs.close()

@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 from oncelog import limits
 from oncelog.spark.kit import values
-from oncelog.spark.kit.options import EVERYWHERE, SINKS, SOURCE, STREAMING_SINKS, Option, Use
+from oncelog.spark.kit.options import (
+    EVERYWHERE,
+    SINKS,
+    SOURCE,
+    STREAMING_SINKS,
+    Option,
+    Use,
+    sink_name_option,
+    takeover_option,
+)
 from oncelog.spark.positions import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -187,18 +196,8 @@ OPTIONS: tuple[Option, ...] = (
         "The source offsets of a batch become visible in this consumer group together with its rows. Needs a "
         "`transactionalIdPrefix`, and sources with the same `groupId` that read from the sink's own log.",
     ),
-    Option(
-        "sinkName",
-        STREAMING_SINKS,
-        values.prefix,
-        "Distinguishes several sinks of one query. Each keeps its history under `<prefix>.<sinkName>`.",
-    ),
-    Option(
-        "takeover",
-        STREAMING_SINKS,
-        values.text,
-        "Id of another query, whose history under the prefix this query continues.",
-    ),
+    sink_name_option(STREAMING_SINKS),
+    takeover_option(STREAMING_SINKS),
     Option("codec", SINKS, values.choice(*CODECS), f"`{'`, `'.join(CODECS)}`.", default=limits.DEFAULT_CODEC),
     Option(
         "checkpointLocation",

@@ -195,6 +195,17 @@ class HistoryOptions:
     takeover: str | None = None
 
 
+def sink_name_option(uses: frozenset[Use]) -> Option:
+    """The row of `HistoryOptions.sink_name` in a sink's table."""
+    doc = "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`."
+    return Option("sinkName", uses, values.prefix, doc)
+
+
+def takeover_option(uses: frozenset[Use]) -> Option:
+    """The row of `HistoryOptions.takeover`."""
+    return Option("takeover", uses, values.text, "Id of another query, whose history this query continues.")
+
+
 def history(given: Given) -> dict[str, Any]:
     """The fields of `HistoryOptions`.
 
