@@ -23,7 +23,8 @@ from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import TaskWriter, WriteTask, Written
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog.znodes.memory import MemoryZnodeStore
-from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
+from oncelog.znodes.transact import IsFresh, always_fresh
+from tests.support.log.wrapped import WrappedStore
 
 EXPLANATION = """\
 The requests that one micro-batch of a sink makes to the znode store. On ZooKeeper every request is a round trip. 100
@@ -43,33 +44,32 @@ PHASES: dict[str, str] = {
 """What begins at a crash point."""
 
 
-class CountingStore(Transacting):
+class CountingStore(WrappedStore):
     """A store in memory that counts, by phase, what is asked of it; its snapshots promise as little as ZooKeeper's."""
 
     reads_are_atomic = False
 
     def __init__(self) -> None:
-        self._store = MemoryZnodeStore()
-        self.timing = self._store.timing
+        super().__init__(MemoryZnodeStore())
         self.phase = ""
         self.multis: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
 
     def get(self, path: str) -> Znode | None:
         self.reads[self.phase] += 1
-        return self._store.get(path)
+        return super().get(path)
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
         self.reads[self.phase] += 1
-        return self._store.get_many(paths)
+        return super().get_many(paths)
 
     def children(self, path: str) -> list[str]:
         self.reads[self.phase] += 1
-        return self._store.children(path)
+        return super().children(path)
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
         self.reads[self.phase] += 2
-        return self._store.children_data(path)
+        return super().children_data(path)
 
     @contextmanager
     def snapshot(self) -> Iterator[ZnodeReader]:
@@ -77,13 +77,10 @@ class CountingStore(Transacting):
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         self.multis[self.phase] += 1
-        self._store.multi(ops, is_fresh=is_fresh)
+        super().multi(ops, is_fresh=is_fresh)
 
     def sync(self) -> None:
         self.reads[self.phase] += 1
-
-    def close(self) -> None:
-        self._store.close()
 
 
 def run(folder: Path, *, quick: bool) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.connectors.kafka_sink import options, values
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
-from tests.support.spark.processes import Program, start_job
-from tests.support.spark.queries import PATIENCE_S
+from tests.support.spark.lives import Lives
+from tests.support.spark.processes import Program
 
 ROWS = 10
 """Of a batch."""
@@ -30,7 +30,7 @@ BEHIND_THE_DECISION = (
 """The points that a batch passes once it is decided."""
 
 
-class World:
+class World(Lives):
     """A query that is killed again and again.
 
     Args:
@@ -55,25 +55,18 @@ class World:
         settings: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
+        super().__init__(folder)
         self.broker = broker
         self.door = door
-        self.folder = folder
         self.topic = broker.create_topic(fresh_name("killed"), partitions=2)
         self.prefix = f"{self.topic}.p"
         self.written: list[str] = []
         self.ends: dict[int, int] = {}
         self._settings = settings or {}
-        self._program: Program | None = None
-        self._lives = 0
-        (folder / "in").mkdir()
         if source == "topic":
             self.source = broker.create_topic(fresh_name("source"), partitions=2)
             self.group = more["groupId"] = f"{self.source}.g"
         self.sink = options(broker, folder, self.topic, transactionalIdPrefix=self.prefix, **more)
-
-    @property
-    def mark(self) -> Path:
-        return self.folder / f"{self._lives}.mark"
 
     @property
     def has_group(self) -> bool:
@@ -95,9 +88,7 @@ class World:
             writer.commit()
         else:
             lines = [json.dumps({"value": text, "partition": at % 2}) for at, text in enumerate(texts)]
-            hidden = self.folder / ".hidden"
-            hidden.write_text("\n".join(lines))
-            hidden.rename(self.folder / "in" / f"{len(self.written):05d}.json")
+            self.put(len(self.written), "\n".join(lines))
         self.written += texts
 
     def live(self, point: str | None, *, is_doomed: bool = False) -> Program:
@@ -107,17 +98,13 @@ class World:
             self.mark.touch()
         settings = {
             "source": self._source(),
-            "checkpoint": str(self.folder / "checkpoint"),
             "sink": self.sink,
             "door": self.door,
             "stop": str(self.folder / "stop"),
-            "crash_point": point,
-            "mark": str(self.mark),
             **self._settings,
         }
         variables = None if "znodes" in self.sink else self._another_host()
-        self._program = start_job("kafka_copier", settings, self.folder, f"life-{self._lives}", variables)
-        return self._program
+        return self._start("kafka_copier", settings, point, variables)
 
     def _another_host(self) -> dict[str, str]:
         """Where the ledger is in the cluster, no life finds anything of the one before but checkpoint and brokers."""
@@ -141,15 +128,7 @@ class World:
             self.write()
             self.live(point, is_doomed=True).wait_killed()
             return
-        program = self.live(point)
-        self.recover()
-        self.mark.unlink()
-        self.write()
-        program.wait_killed()
-
-    def end(self) -> None:
-        if self._program is not None:
-            self._program.kill()
+        super().die(point)
 
     def stop(self) -> None:
         """End the life in peace."""
@@ -171,14 +150,6 @@ class World:
         self.wait_until(lambda: len(self.found()) >= len(self.written))
         assert self.found() == sorted(self.written)
         self.wait_until(lambda: self.moved() == self.ends)
-
-    def wait_until(self, is_reached: Callable[[], object]) -> None:
-        def is_reached_alive() -> bool:
-            assert self._program is not None
-            self._program.check_runs()
-            return bool(is_reached())
-
-        until(is_reached_alive, within_s=PATIENCE_S)
 
     def open_ids(self) -> list[str]:
         """The transactions of the sink that are open."""

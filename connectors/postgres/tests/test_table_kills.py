@@ -18,27 +18,11 @@ from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.postgres import PostgresServer
-from tests.support.spark.processes import Program, start_job
-from tests.support.spark.queries import PATIENCE_S
-from worlds import left_staging, new_table
+from tests.support.spark.lives import Lives
+from tests.support.spark.processes import Program
+from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging, new_table
 
-BEFORE_THE_DECISION = (
-    CrashPoint.SINK_PLAN,
-    CrashPoint.SINK_PLANNED,
-    PostgresCrashPoint.STAGED,
-    PostgresCrashPoint.COPIED,
-    PostgresCrashPoint.WRITTEN,
-    PostgresCrashPoint.PREPARED,
-    CrashPoint.ROUND_DECIDE,
-)
-BEHIND_THE_DECISION = (
-    CrashPoint.ROUND_DECIDED,
-    PostgresCrashPoint.COMMIT,
-    PostgresCrashPoint.COMMITTED,
-    PostgresCrashPoint.DROPPED,
-    CrashPoint.SINK_DONE,
-)
-PASSED = BEFORE_THE_DECISION + BEHIND_THE_DECISION
+PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
 """Every point that a batch passes."""
 
 IN_THE_TABLE = (PostgresCrashPoint.COMMITTED, PostgresCrashPoint.DROPPED, CrashPoint.SINK_DONE)
@@ -49,7 +33,7 @@ ROWS = 10
 OPTIONS: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "keyColumns": "id"}}
 
 
-class World:
+class World(Lives):
     """A query that is killed again and again.
 
     Attributes:
@@ -57,68 +41,32 @@ class World:
     """
 
     def __init__(self, server: PostgresServer, folder: Path, mode: str) -> None:
+        super().__init__(folder)
         self.server = server
-        self.folder = folder
         self.written: list[tuple[int, str]] = []
         self.url = server.url()
         self.table = new_table(server, "id int NOT NULL, value text" + ", PRIMARY KEY (id)" * (mode == "upsert"))
         self._sink = {"url": self.url, "table": self.table, "transactionalIdPrefix": "killed", **OPTIONS[mode]}
-        self._program: Program | None = None
-        self._lives = 0
-        (folder / "in").mkdir()
-
-    @property
-    def mark(self) -> Path:
-        return self.folder / f"{self._lives}.mark"
 
     def write(self) -> None:
-        """One more batch."""
         rows = [(len(self.written) + at, f"value {at}") for at in range(ROWS)]
-        hidden = self.folder / ".hidden"
-        hidden.write_text("\n".join(json.dumps({"id": number, "value": value}) for number, value in rows))
-        hidden.rename(self.folder / "in" / f"{len(self.written):05d}.json")
+        lines = [json.dumps({"id": number, "value": value}) for number, value in rows]
+        self.put(len(self.written), "\n".join(lines))
         self.written += rows
 
     def live(self, point: str) -> Program:
-        """Begin a life that passes the point unharmed until `die`."""
         self._lives += 1
         self.mark.touch()
-        settings = {
-            "source": str(self.folder / "in"),
-            "checkpoint": str(self.folder / "checkpoint"),
-            "sink": self._sink,
-            "crash_point": point,
-            "mark": str(self.mark),
-        }
-        self._program = start_job("postgres_copier", settings, self.folder, f"life-{self._lives}")
-        return self._program
-
-    def die(self, point: str) -> None:
-        """Recover, and be killed at the point in the next batch."""
-        program = self.live(point)
-        self.recover()
-        self.mark.unlink()
-        self.write()
-        program.wait_killed()
+        return self._start("postgres_copier", {"source": str(self.folder / "in"), "sink": self._sink}, point)
 
     def recover(self) -> None:
-        """Wait until everything that was written is there, once, and nothing else is left."""
-
-        def is_there() -> bool:
-            assert self._program is not None
-            self._program.check_runs()
-            return len(self.found()) >= len(self.written)
-
-        until(is_there, within_s=PATIENCE_S)
+        """Everything is there once, and nothing else is left."""
+        self.wait_until(lambda: len(self.found()) >= len(self.written))
         assert self.found() == self.written
         until(lambda: not left_staging(self.server, self.url))
 
     def found(self) -> list[tuple[object, ...]]:
         return self.server.ask(f"SELECT id, value FROM {self.table} ORDER BY id")
-
-    def end(self) -> None:
-        if self._program is not None:
-            self._program.kill()
 
 
 @pytest.fixture

@@ -34,23 +34,7 @@ from oncelog_postgres.options import parse
 from oncelog_postgres.staging import CopyTask, copy
 from oncelog_postgres.target import PostgresAttempt
 from tests.support.servers.postgres import PostgresServer, pooler, running_server
-from worlds import PostgresWorld, schema_of
-
-BEHIND_THE_DECISION = (
-    CrashPoint.ROUND_DECIDED,
-    PostgresCrashPoint.COMMIT,
-    PostgresCrashPoint.COMMITTED,
-    PostgresCrashPoint.DROPPED,
-    CrashPoint.SINK_DONE,
-)
-BEFORE_THE_DECISION = (
-    CrashPoint.SINK_PLANNED,
-    PostgresCrashPoint.STAGED,
-    PostgresCrashPoint.COPIED,
-    PostgresCrashPoint.WRITTEN,
-    PostgresCrashPoint.PREPARED,
-    CrashPoint.ROUND_DECIDE,
-)
+from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, PostgresWorld, schema_of
 
 
 @pytest.fixture

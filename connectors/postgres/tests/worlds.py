@@ -12,12 +12,33 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from oncelog import metadata
+from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import TargetWorld
 from oncelog_postgres import options as sink_options
 from oncelog_postgres.columns import StagedColumn
+from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.staging import Copied, CopyTask, copy
 from oncelog_postgres.target import PostgresTarget
 from tests.support.servers.postgres import PostgresServer
+
+BEFORE_THE_DECISION = (
+    CrashPoint.SINK_PLANNED,
+    PostgresCrashPoint.STAGED,
+    PostgresCrashPoint.COPIED,
+    PostgresCrashPoint.WRITTEN,
+    PostgresCrashPoint.PREPARED,
+    CrashPoint.ROUND_DECIDE,
+)
+"""The points that a batch passes once it is planned, up to its decision."""
+
+BEHIND_THE_DECISION = (
+    CrashPoint.ROUND_DECIDED,
+    PostgresCrashPoint.COMMIT,
+    PostgresCrashPoint.COMMITTED,
+    PostgresCrashPoint.DROPPED,
+    CrashPoint.SINK_DONE,
+)
+"""Those that it passes then."""
 
 _numbers = itertools.count()
 

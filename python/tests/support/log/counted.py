@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 from oncelog.ports import Op, Znode, ZnodeReader, ZnodeStore
 from oncelog.znodes.transact import IsFresh, always_fresh
@@ -39,37 +38,12 @@ class CountedStore(WrappedStore):
         self.requests += 1
         self.znodes += znodes
 
-    def get(self, path: str) -> Znode | None:
-        return self._counting.get(path)
-
-    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return self._counting.get_many(paths)
-
-    def children(self, path: str) -> list[str]:
-        return self._counting.children(path)
-
-    def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        return self._counting.children_data(path)
-
-    def snapshot(self) -> AbstractContextManager[ZnodeReader]:
-        return self._counted(super().snapshot())
-
-    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
-        found = super().recent()
-        return None if found is None else self._counted(found)
+    def reading(self, reader: ZnodeReader) -> ZnodeReader:
+        return _CountedReader(self, reader)
 
     def multi(self, ops: Sequence[Op], *, is_fresh: IsFresh = always_fresh) -> None:
         self.count(len(ops))
         super().multi(ops, is_fresh=is_fresh)
-
-    @property
-    def _counting(self) -> _CountedReader:
-        return _CountedReader(self, self.inner())
-
-    @contextmanager
-    def _counted(self, opened: AbstractContextManager[ZnodeReader]) -> Iterator[ZnodeReader]:
-        with opened as reader:
-            yield _CountedReader(self, reader)
 
 
 class _CountedReader:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import overload
 
@@ -88,34 +88,13 @@ class DrivenStore(WrappedStore):
     def __init__(self, store: ZnodeStore, time: ServerTime) -> None:
         super().__init__(store)
         self._time = time
-        self._reader = DrivenReader(store, time)
 
     @property
     def timing(self) -> Timing:
         return Timing(self._time.now_ms, self._time, uniform_jitter)
 
-    def get(self, path: str) -> Znode | None:
-        return self._reader.get(path)
-
-    def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return self._reader.get_many(paths)
-
-    def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        return self._reader.children_data(path)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ZnodeReader]:
-        with super().snapshot() as reader:
-            yield DrivenReader(reader, self._time)
-
-    def recent(self) -> AbstractContextManager[ZnodeReader] | None:
-        recent = super().recent()
-        return None if recent is None else self._driven(recent)
-
-    @contextmanager
-    def _driven(self, reading: AbstractContextManager[ZnodeReader]) -> Iterator[ZnodeReader]:
-        with reading as reader:
-            yield DrivenReader(reader, self._time)
+    def reading(self, reader: ZnodeReader) -> ZnodeReader:
+        return DrivenReader(reader, self._time)
 
 
 class ServerLogWorld(LogWorld):

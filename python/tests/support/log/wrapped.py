@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from oncelog.ports import Op, Timing, Watch, Znode, ZnodeReader, ZnodeStore
 from oncelog.znodes.transact import IsFresh, Transacting, always_fresh
@@ -19,6 +19,10 @@ class WrappedStore(Transacting):
         """The other store, for a call that reads or writes; raises if the test lets none pass."""
         return self._store
 
+    def reading(self, reader: ZnodeReader) -> ZnodeReader:
+        """A reader over one of the other store's, or over that store itself."""
+        return reader
+
     @property
     def reads_are_atomic(self) -> bool:
         return self._store.reads_are_atomic
@@ -32,22 +36,30 @@ class WrappedStore(Transacting):
         return self._store.timing
 
     def get(self, path: str) -> Znode | None:
-        return self.inner().get(path)
+        return self.reading(self.inner()).get(path)
 
     def get_many(self, paths: Iterable[str]) -> list[Znode | None]:
-        return self.inner().get_many(paths)
+        return self.reading(self.inner()).get_many(paths)
 
     def children(self, path: str) -> list[str]:
-        return self.inner().children(path)
+        return self.reading(self.inner()).children(path)
 
     def children_data(self, path: str) -> list[tuple[str, Znode]]:
-        return self.inner().children_data(path)
+        return self.reading(self.inner()).children_data(path)
 
-    def snapshot(self) -> AbstractContextManager[ZnodeReader]:
-        return self.inner().snapshot()
+    @contextmanager
+    def snapshot(self) -> Iterator[ZnodeReader]:
+        with self.inner().snapshot() as reader:
+            yield self.reading(reader)
 
     def recent(self) -> AbstractContextManager[ZnodeReader] | None:
-        return self.inner().recent()
+        recent = self.inner().recent()
+        return None if recent is None else self._recent(recent)
+
+    @contextmanager
+    def _recent(self, recent: AbstractContextManager[ZnodeReader]) -> Iterator[ZnodeReader]:
+        with recent as reader:
+            yield self.reading(reader)
 
     def watch(self) -> AbstractContextManager[Watch]:
         return self.inner().watch()

@@ -7,7 +7,6 @@ and makes that file just before it dies. Its rows may go through a fault in its 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import oncelog
-from oncelog.crash_points import CrashPoint, arm, kill_once_at
 from oncelog.runtime import Log
-from oncelog.testing import faults
 from tests.support.spark.faults import FAULTS
+from tests.support.spark.jobs.deaths import die_at
 from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 from tests.support.spark.queries import into, stream
-
-
-def die_at(point: CrashPoint, mark: Path) -> None:
-    """Have this driver killed with its JVM when one of its processes comes to the point: itself or a Python worker."""
-    group = -os.getpgrp()
-    os.environ.update(faults.killing_at(point, mark, pid=group))
-    arm(kill_once_at(point, group, mark))
 
 
 def start(spark: SparkSession, log: Log, query: dict[str, Any]) -> StreamingQuery:
@@ -48,7 +39,7 @@ def start(spark: SparkSession, log: Log, query: dict[str, Any]) -> StreamingQuer
 
 def main(settings: dict[str, Any]) -> None:
     if settings.get("crash_point"):
-        die_at(CrashPoint(settings["crash_point"]), Path(settings["mark"]))
+        die_at(settings["crash_point"], Path(settings["mark"]))
     on = settings.get("master", "local[2,4]"), settings.get("spark")
     with oncelog.open(**settings["log"]) as log, spark_session(*on) as spark:
         queries = []

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_kafka
-from oncelog.crash_points import CrashPoint, arm, kill_once_at
-from oncelog.testing import faults
+from oncelog.crash_points import arm
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from tests.support.spark.faults import FAULTS
+from tests.support.spark.jobs.deaths import die_at
 from tests.support.spark.jobs.sessions import PARENT, run_while_watched, spark_session
 
 WRITE = "write"
@@ -38,10 +38,7 @@ RESTART_S = 1
 
 def main(settings: dict[str, Any]) -> None:
     if settings.get("crash_point"):
-        group = -os.getpgrp()  # with the JVM: the driver is both
-        point = next(one for one in (*CrashPoint, *KafkaCrashPoint) if one == settings["crash_point"])
-        arm(kill_once_at(point, group, Path(settings["mark"])))
-        os.environ.update(faults.killing_at(point, Path(settings["mark"]), pid=group))  # the steps of the sink by name
+        die_at(settings["crash_point"], Path(settings["mark"]), KafkaCrashPoint)
     elif "gates" in settings:
         arm(lambda point: wait_at(settings["gates"], point))
     own = {"spark.jars": oncelog_kafka.jars(), "spark.ui.showConsoleProgress": "false"}

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import oncelog_postgres
-from oncelog.crash_points import CrashPoint, arm, kill_once_at
-from oncelog.testing import faults
 from oncelog_postgres.crash_points import PostgresCrashPoint
+from tests.support.spark.jobs.deaths import die_at
 from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 
 
 def main(settings: dict[str, Any]) -> None:
-    group, mark = -os.getpgrp(), Path(settings["mark"])  # with the JVM: the driver is both
-    point = next(one for one in (*CrashPoint, *PostgresCrashPoint) if one == settings["crash_point"])
-    arm(kill_once_at(point, group, mark))
-    os.environ.update(faults.killing_at(point, mark, pid=group))  # for tasks
+    die_at(settings["crash_point"], Path(settings["mark"]), PostgresCrashPoint)
     with spark_session("local[2,4]", {"spark.ui.showConsoleProgress": "false"}) as spark:
         rows = spark.readStream.schema("id int, value string").option("maxFilesPerTrigger", 1).json(settings["source"])
         writer = rows.repartition(2).writeStream.foreachBatch(oncelog_postgres.sink(**settings["sink"]))
