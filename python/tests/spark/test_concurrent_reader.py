@@ -122,7 +122,10 @@ def test_no_reader_ever_sees_a_part_of_a_batch_or_of_a_transaction(
         stack.callback(query.stop)
         reader = stack.enter_context(reading(log))
         until(
-            lambda: decided_batches(log) >= BATCHES or not query.isActive or not following.isActive,
+            lambda: (
+                (decided_batches(log) >= BATCHES and reader.plans > BATCHES)
+                or not (query.isActive and following.isActive and reader.is_alive())
+            ),
             within_s=PATIENCE_S,
         )
         query.stop()

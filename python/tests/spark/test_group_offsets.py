@@ -17,7 +17,7 @@ from oncelog.errors import GroupOwnedError
 from oncelog.runtime import Log
 from tests.support.harness.variants import variants
 from tests.support.log.logs import lso, numbered, started, tp, values, write_aborted, write_committed
-from tests.support.spark.faults import armed_source
+from tests.support.spark.faults import armed_source, passed_on
 from tests.support.spark.queries import DOORS, copy, place, run_available, stream
 
 GROUP = "copiers"
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_is_lost_with_a_batch_half_done_loses_and_doubles_noth
     query = copy_with_group(spark, log, "oncelog", tmp_path / "ck")
     write(log, *numbered("a", 3))
     with (
-        armed_source(spark, point, tmp_path / "mark") as door,
+        armed_source(spark, passed_on(log, point), tmp_path / "mark") as door,
         pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"),
     ):
         copy_with_group(spark, log, door, tmp_path / "ck")

@@ -13,7 +13,7 @@ from oncelog.log import generations
 from oncelog.runtime import Log
 from oncelog.znodes import paths
 from tests.support.log.logs import numbered, records, started, state, values, write_committed
-from tests.support.spark.faults import armed_source
+from tests.support.spark.faults import armed_source, passed_on
 from tests.support.spark.queries import copy, into, stream
 from tests.support.spark.readers import require_jar
 
@@ -34,7 +34,7 @@ def test_a_committing_worker_that_dies_alone_fails_the_query_and_the_next_run_fi
     write(log, *numbered("a", 5))
 
     with (
-        armed_source(spark, point, tmp_path / "mark") as door,
+        armed_source(spark, passed_on(log, point), tmp_path / "mark") as door,
         pytest.raises(StreamingQueryException, match="Python worker exited unexpectedly"),
     ):
         copy(stream(spark, log), log, door, tmp_path / "ck")

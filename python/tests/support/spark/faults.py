@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from oncelog.crash_points import VARIABLE, CrashPoint
+from oncelog.runtime import Log
 from oncelog.spark.data_source import OncelogDataSource
 
 MapBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -113,6 +114,15 @@ def executors_below(folder: Path) -> list[int]:
             if EXECUTOR in (entry / "cmdline").read_bytes() and (entry / "cwd").resolve().is_relative_to(folder):
                 found.append(int(entry.name))
     return found
+
+
+def passed_on(log: Log, point: CrashPoint) -> CrashPoint:
+    """The point, or the one that a batch passes instead on the log's store.
+
+    Where steps are dear, the step that decides a batch appends and stages it, too.
+    """
+    is_joined = log.services.store.joins_steps and point in {CrashPoint.ROUND_APPENDED, CrashPoint.ROUND_STAGED}
+    return CrashPoint.ROUND_APPEND if is_joined else point
 
 
 class ArmedDataSource(OncelogDataSource):
