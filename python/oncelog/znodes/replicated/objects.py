@@ -3,8 +3,9 @@
     entries/<position>   the time of the append, and the entry
     floors/<position>    the log was trimmed up to this entry
 
-Who puts an object at the first free position has appended an entry. Who finds the position taken reads what is there,
-and tries the next one.
+Who puts an object at the first free position has appended an entry. Who finds the position taken reads what is there
+and behind it, and tries the next one. To be told at each position that it is taken would be too slow: others append
+meanwhile, and who was far behind once would never come to the end.
 
 A process that stood still may find a position free because the entry there was removed. What it puts there is read by
 nobody, so it must not count as appended. Hence a floor is put an hour before any entry up to it is removed; and whoever
@@ -47,6 +48,9 @@ PATIENCE_MS: Final = 30_000
 
 PAUSE_MS: Final = 20
 LONGEST_PAUSE_MS: Final = 1_000
+
+AT_ONCE: Final = 16
+"""Entries that are asked for at once, at most, where it is not known whether they are there."""
 
 SAVED_EVERY: Final = 500
 """Entries between two snapshots. Each is a request to who opens the store, so there are fewer than in a topic."""
@@ -189,16 +193,16 @@ class ObjectLog:
         position = self._position + len(self._known) + 1
         asked_ms = self._bucket.now_ms()
         is_new = self._bucket.put_new(entry_name(position), data)
-        found = data if is_new else self._get([position])[0]
+        found = [data] if is_new else self._unbroken(position, at_once=2)
         if not self._looked_lately() and position <= (floor := self._floor()):
             self._stand_at(self._last(floor), asked_ms)
             return False
-        if found is None:
+        if not found:
             raise NoAnswerError("an object is there, and cannot be read", name=entry_name(position))
-        self._known[position] = entry_of(position, found)
+        self._known |= {taken: entry_of(taken, one) for taken, one in enumerate(found, position)}
         if is_new:  # at the end of the log, so that nothing behind it was trimmed
             self._looked_ms = asked_ms
-        return found == data
+        return data in found
 
     def _known_after(self, after: int) -> Sequence[Entry] | None:
         """What is known of the log behind a position; None where it was trimmed meanwhile."""
@@ -220,11 +224,10 @@ class ObjectLog:
         return self._looked_ms is not None and 0 <= self._bucket.now_ms() - self._looked_ms < LOOK_MS
 
     def _following(self, after: int) -> list[Entry | None]:
-        """The entries after a position, asked for one by one: mostly there is none."""
-        found: list[Entry | None] = list(self._known.values())
-        while (data := self._get([after + 1 + len(found)])[0]) is not None:
-            found.append(entry_of(after + 1 + len(found), data))
-        return found
+        """The entries after a position: mostly there is none."""
+        known: list[Entry | None] = list(self._known.values())
+        first = after + 1 + len(known)
+        return known + [entry_of(position, one) for position, one in enumerate(self._unbroken(first), first)]
 
     def _listed(self, after: int) -> list[Entry | None]:
         """The entries up to the last that is listed. A listing may leave out one that is put meanwhile."""
@@ -233,6 +236,16 @@ class ObjectLog:
             None if data is None else entry_of(position, data)
             for position, data in zip(positions, self._get(positions), strict=True)
         ]
+
+    def _unbroken(self, first: int, at_once: int = 1) -> list[bytes]:
+        """The objects from a position up to the first that is missing. Who is far behind asks for many at once."""
+        found: list[bytes] = []
+        while True:
+            for one in self._get(range(first + len(found), first + len(found) + at_once)):
+                if one is None:
+                    return found
+                found.append(one)
+            at_once = min(2 * at_once, AT_ONCE)
 
     def _get(self, positions: Iterable[int]) -> Sequence[bytes | None]:
         return self._bucket.get([entry_name(position) for position in positions])

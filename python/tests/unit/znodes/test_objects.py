@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,15 @@ from oncelog.testing.znode_store_contract import (
 )
 from oncelog.znodes.replicated import objects, snapshot
 from oncelog.znodes.replicated.command import Batch, encode
-from oncelog.znodes.replicated.objects import LOOK_MS, REMOVED_AFTER_MS, Listed, NoAnswerError, ObjectLog, probe
+from oncelog.znodes.replicated.objects import (
+    LOOK_MS,
+    REMOVED_AFTER_MS,
+    Listed,
+    NoAnswerError,
+    ObjectLog,
+    entry_name,
+    probe,
+)
 from oncelog.znodes.replicated.port import BEGINNING, Entry, TrimmedError
 from oncelog.znodes.replicated.replica import Replica
 from oncelog.znodes.replicated.store import ReplicatedZnodeStore
@@ -140,6 +150,30 @@ def test_where_another_was_put_meanwhile_the_next_position_is_tried(
     one.append(BEGINNING, b"a")
 
     assert bodies(one) == [b"other", b"a"]
+
+
+def test_who_is_behind_comes_to_the_end_though_another_appends_with_two_of_three_requests(
+    log: Callable[[], ObjectLog], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = log(), log()
+    one.append(BEGINNING, b"first")
+    for _ in range(40):
+        other.append(BEGINNING, b"before")
+    get, put_new = bucket.get, bucket.put_new
+    requests = itertools.count()
+
+    def beside(request: Callable[..., Any], *arguments: Any) -> Any:
+        """What comes of a request that another's append may have overtaken. In the end the other rests."""
+        number = next(requests)
+        if number < 200 and number % 3:
+            bucket.objects[entry_name(len(bucket.objects))] = objects.data_of(Entry(0, 0, b"beside")), 0
+        return request(*arguments)
+
+    monkeypatch.setattr(bucket, "get", partial(beside, get))
+    monkeypatch.setattr(bucket, "put_new", partial(beside, put_new))
+    one.append(0, b"one")
+
+    assert next(requests) < 30
 
 
 def test_an_append_that_is_never_answered_may_have_been_made(
