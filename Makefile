@@ -23,7 +23,8 @@ SPARKS ?= 4.0.5 4.1.4 4.2.1
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make once-more` are for.
-DAILY := not walk and not once_more
+DAILY := not walk and not once_more and not in_turn
+COVERING := not walk and (not once_more or once_more(by='parameter')) and not packaging
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python connectors/kafka connectors/postgres examples benchmarks integration_tests docs/*.py tools/*.py)
@@ -92,11 +93,11 @@ sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and ledger/, 92 % of the package (5 minutes)
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(DAILY) and not packaging and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(COVERING) and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/ledger/*' --fail-under=100
 
 coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
-	$(PYTEST) connectors/kafka/tests -m "$(DAILY) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=
+	$(PYTEST) connectors/kafka/tests -m "$(COVERING)" --cov=oncelog_kafka --cov-branch --cov-report=
 	$(BIN)/python -m coverage report --include='*/oncelog_kafka/*' --fail-under=95
 
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
@@ -123,8 +124,8 @@ versions: ## The tests on Spark and of the connector's streams once more, on oth
 every-spark: shims
 	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not once_more"
 
-once-more: shims ## The tests by another store, reader, writer, door or version of brokers (BY=zookeeper, python, ...)
-	$(PYTEST) -m "once_more$(if $(BY),(by='$(BY)')) and not walk" $(OF_SHARD)
+once-more: shims ## The tests by another store, reader, writer, door, version of brokers or parameter, and the many of one kind (BY=zookeeper, parameter, ...)
+	$(PYTEST) -m "$(if $(BY),once_more(by='$(BY)'),(once_more or in_turn)) and not walk" $(OF_SHARD)
 
 integration: shims ## The tests on servers in containers; as root on Debian, with an engine and images of its own
 	tools/integration $(BIN)/python $(PYTEST) integration_tests $(OF_SHARD) -o faulthandler_timeout=900

@@ -12,6 +12,7 @@ from tests.conftest import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
 )
+from tests.support.harness.variants import take_sample
 from tests.support.servers.kafka import kafka, kafka_ledgers, kafka_tv1
 from tests.support.servers.postgres import postgres
 from tests.support.servers.s3 import bucket
@@ -40,7 +41,8 @@ MARKERS = {"kafka": "kafka", "postgres": "servers"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the connectors' tests, and start the servers that they share."""
+    """Mark the connectors' tests, take samples of them, and start the servers that they share."""
     if item.path.is_relative_to(HERE):
         item.add_marker(MARKERS[item.path.relative_to(HERE).parts[0]])
+        take_sample(item)
         start_before_leak_check(item)

@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests.support.harness import sharding
 from tests.support.harness.leaks import held, left_over
 from tests.support.harness.parts import CI, DEEP, DESK, MISSING_PART, are_parts_required, hypothesis_profile
-from tests.support.harness.variants import is_between_variants
+from tests.support.harness.variants import is_between_variants, take_sample
 from tests.support.servers.kafka import kafka, kafka_ledgers
 from tests.support.servers.postgres import postgres
 from tests.support.servers.s3 import bucket
@@ -74,6 +74,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    take_sample(item)
     start_before_leak_check(item)
 
 

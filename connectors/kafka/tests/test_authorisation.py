@@ -40,6 +40,8 @@ from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_broker, require_shims, send
 
+pytestmark = pytest.mark.in_turn("access control lists")
+
 USER, PASSWORD = "alice", 'se"cret'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 

@@ -15,6 +15,8 @@ import oncelog_kafka
 from oncelog_kafka.data_source import Answer, KafkaDataSource
 from tests.support.spark.connect import Call, all_jars, jar_of, running_server
 
+pytestmark = pytest.mark.in_turn("Spark Connect")
+
 NO_BROKER = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 """What is refused here is refused before a broker is asked."""
 

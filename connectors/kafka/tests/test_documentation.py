@@ -29,6 +29,8 @@ from tests.support.servers.postgres import ROLE, PostgresServer
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.spark_home import environment
 
+pytestmark = pytest.mark.in_turn("programs of the pages")
+
 DOCS = ROOT / "docs"
 
 RUN_AGAIN = [ROOT / "README.md", DOCS / "index.md", DOCS / "guides/cluster.md"]

@@ -13,6 +13,8 @@ from tests.support.connectors.kafka_sink import values
 from tests.support.docs.examples import run_here
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims, send
 
+pytestmark = pytest.mark.in_turn("example programs")
+
 Printed = Callable[..., list[str]]
 
 

@@ -44,6 +44,8 @@ from tests.support.harness.waiting import until
 from tests.support.servers.kafka import fresh_name, require_broker, require_shims
 from token_issuer import AUDIENCE, CLIENT, SECRET, TokenIssuer
 
+pytestmark = pytest.mark.in_turn("logins")
+
 HERE = Path(__file__).parent
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f"{KAFKA}.plain.PlainLoginModule required"

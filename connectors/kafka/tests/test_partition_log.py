@@ -33,6 +33,8 @@ from oncelog_kafka.ledger_store import Settings, opened
 from tests.support.log.logs import started, values, write_committed
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
+pytestmark = pytest.mark.in_turn("a ledger's topic")
+
 
 class PartitionWorld(StoreWorld):
     broker: KafkaBroker

@@ -26,6 +26,8 @@ from tests.support.servers.kafka import (
     running_broker,
 )
 
+pytestmark = pytest.mark.in_turn("simulated brokers")
+
 DAILY = range(12)
 MANY = range(12, 84)
 EXPIRED_MS = 3_000

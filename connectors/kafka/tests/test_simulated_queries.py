@@ -18,6 +18,8 @@ from oncelog_kafka.testing import tasks
 from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.simulation.swarm import run
 
+pytestmark = pytest.mark.sampled
+
 SEEDS = range(150, 300)
 SEEDS_MAX = 600
 

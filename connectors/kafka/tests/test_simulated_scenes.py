@@ -10,6 +10,8 @@ from oncelog_kafka.target import KafkaAttempt
 from oncelog_kafka.testing.simulation.exhaustive import VARIANTS, Played, Variant, pairs, places_of, singles
 from oncelog_kafka.testing.simulation.scenes import SCENES
 
+pytestmark = pytest.mark.sampled
+
 A_FEW = Shard(1, 20)
 """Of the places, in all variants."""
 

@@ -36,6 +36,8 @@ from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.processes import Program
 from tests.support.spark.queries import forget_last_commit, run_available
 
+pytestmark = pytest.mark.sampled
+
 
 class World:
     """Files of rows, a topic, and a checkpoint."""

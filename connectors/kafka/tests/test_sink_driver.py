@@ -31,6 +31,8 @@ from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import committed, numbered, rows
 from tests.support.servers.kafka import RESTARTED_VERSION, fresh_name, running_broker
 
+pytestmark = pytest.mark.sampled
+
 # Two drivers ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from reads import Source
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 
+pytestmark = pytest.mark.sampled
+
 OFFSETS = json.dumps({"t": {"0": 1}})
 BOTH = ("stream", "batch")
 

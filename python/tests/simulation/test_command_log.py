@@ -21,6 +21,8 @@ from oncelog.testing.znode_store_contract.worlds import increment
 from oncelog.znodes.replicated import store
 from oncelog.znodes.replicated.port import Entry
 
+pytestmark = pytest.mark.sampled
+
 SEEDS = 10
 COUNTS = 4
 DAMAGED_SEEDS = 150

@@ -8,6 +8,8 @@ from oncelog.log.segment import SegmentWriter
 from oncelog.testing.simulation import exhaustive
 from oncelog.testing.simulation.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_crash_anywhere_breaks_no_law(name: str) -> None:

@@ -24,6 +24,8 @@ from tests.properties.visibility_model import BACKWARDS, ROWS, TORN, Shown, brok
 from tests.properties.visibility_world import SOUND, Log, Reading, Scheme, Settling, read_rows
 from tests.support.harness.parts import is_deep
 
+pytestmark = pytest.mark.sampled
+
 T = TypeVar("T")
 
 PARTITIONS = (0, 1)

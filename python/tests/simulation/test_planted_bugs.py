@@ -29,6 +29,8 @@ from oncelog.types import IsolationLevel
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.view import BufferedView
 
+pytestmark = pytest.mark.in_turn("planted bugs")
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS_MAX = 400

@@ -42,6 +42,8 @@ from tests.support.harness.parts import is_deep
 from tests.support.log.logs import TOPIC, DrivenTime, MemoryFiles, partitions
 from tests.support.log.rounds import GROUP, PREFIX, SOURCE, request
 
+pytestmark = pytest.mark.sampled
+
 TWICE = "a batch is in the log twice, or behind a later one"
 HALF = "a batch is half visible"
 LOST = "the checkpoint knows a batch as done that the log does not hold"
@@ -448,6 +450,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.in_turn("planted bugs")
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_search_finds_a_planted_fault(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     fault.plant(monkeypatch)

@@ -13,6 +13,8 @@ from tests.support.docs.blocks import ROOT
 from tests.support.docs.examples import run_beside, run_here
 from tests.support.spark.spark_home import environment
 
+pytestmark = pytest.mark.in_turn("example programs")
+
 PRINTED = {
     "good_and_bad_rows": [
         """good: ['{"flight": 1, "late": 15}', '{"flight": 3, "late": 0}']""",

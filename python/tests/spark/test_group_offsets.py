@@ -20,6 +20,8 @@ from tests.support.log.logs import lso, numbered, started, tp, values, write_abo
 from tests.support.spark.faults import armed_source, passed_on
 from tests.support.spark.queries import DOORS, copy, place, run_available, stream
 
+pytestmark = pytest.mark.sampled
+
 GROUP = "copiers"
 SINK = {"groupId": GROUP, "transactionalIdPrefix": "copier"}
 ANY_DOOR = pytest.mark.parametrize("door", variants(*DOORS))

@@ -21,6 +21,8 @@ from tests.support.spark.packaging_contract import PackagingContract
 from tests.support.spark.processes import Program
 from tests.support.spark.readers import require_jar
 
+pytestmark = pytest.mark.in_turn("packages")
+
 
 class TestPackaging(PackagingContract):
     package = oncelog.spark

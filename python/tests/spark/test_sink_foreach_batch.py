@@ -21,6 +21,8 @@ from tests.support.log.logs import numbered, started, state, values, write_commi
 from tests.support.spark.faults import passed_on
 from tests.support.spark.queries import copy, forget_last_commit, into, place, run_available, stream
 
+pytestmark = pytest.mark.sampled
+
 PREFIX = {"transactionalIdPrefix": "copier"}
 
 

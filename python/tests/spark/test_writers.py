@@ -36,6 +36,8 @@ from tests.support.spark.queries import DOORS, copy, place, stream
 from tests.support.spark.readers import require_jar
 from tests.support.spark.writers import WRITERS, writer, writing_by
 
+pytestmark = pytest.mark.sampled
+
 __all__ = ["writer"]
 
 SEEDS = range(3)

@@ -19,6 +19,8 @@ from oncelog.spark import sink
 from tests.support.log.logs import numbered, started, write_committed
 from tests.support.spark.queries import PATIENCE_S, place
 
+pytestmark = pytest.mark.sampled
+
 # fmt: off
 CALLS = {
     # The sink of foreachBatch

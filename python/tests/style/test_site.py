@@ -21,6 +21,8 @@ from tests.style.tree import ROOT
 from tests.support.harness.browser import PHONE, accessibility_problems, require_chromium, running
 from tests.support.harness.parts import missing_part
 
+pytestmark = pytest.mark.in_turn("pages in a browser")
+
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|object|embed)\b[^>]*?\b(?:src|data)=["']?(?:https?:)?//[^>]*>"""
     r"""|<link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|preconnect|modulepreload|icon))[^>]*?\bhref=["']?(?:https?:)?//[^>]*>"""

@@ -1,8 +1,8 @@
 """Which tests a shard of the test run leaves out (``--shard=2/4``, see `oncelog.testing.shards`).
 
-Only what repeats a law is left out: walks, and the variants of a test but the first. The law
+Only what repeats a law is left out: walks, tests in turn, and the variants of a test but the first. The law
 itself is tested in every shard, by the test without these markers, or else by some variants of the test. Tests whose
-``walk`` names the same law, as in ``walk("a copy is exact")``, count as variants of one test.
+``walk`` or ``in_turn`` names the same law, as in ``walk("a copy is exact")``, count as variants of one test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from oncelog.testing.shards import Shard
 
-REPEATED = ("walk", "once_more")
+REPEATED = ("walk", "once_more", "in_turn")
 """Markers of tests that come in shards."""
 
 
@@ -57,8 +57,8 @@ def in_shard(items: Sequence[pytest.Item], shard: Shard) -> Iterator[pytest.Item
 
 
 def _law(item: pytest.Item) -> str:
-    walk = item.get_closest_marker("walk")
-    return str(walk.args[0]) if walk is not None and walk.args else item.nodeid.partition("[")[0]
+    named = (marker for name in ("walk", "in_turn") for marker in item.iter_markers(name))
+    return next((str(marker.args[0]) for marker in named if marker.args), item.nodeid.partition("[")[0])
 
 
 def _is_repeated(item: pytest.Item) -> bool:

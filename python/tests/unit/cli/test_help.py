@@ -21,6 +21,8 @@ from oncelog.cli.shell import Root
 from tests.support.harness.parts import missing_part
 from tests.support.log.shell import Shell
 
+pytestmark = pytest.mark.sampled
+
 WIDTH = 80
 
 

@@ -22,6 +22,8 @@ from oncelog.protocol.client_state import LEGAL_CALLS, ClientState
 from oncelog.runtime import Log
 from tests.support.log.logs import TOPIC, LogWorld, check_all_there, columns, started, values
 
+pytestmark = pytest.mark.sampled
+
 MODULES = ("accumulator", "delivery", "flush", "producer", "sender", "transaction_manager")
 FILES = {f"{clients.__path__[0]}/{name}.py" for name in MODULES}
 

@@ -63,6 +63,7 @@ def found(folder: Path) -> list[bytes | None]:
         return values(log)
 
 
+@pytest.mark.sampled
 @pytest.mark.programs
 @pytest.mark.parametrize("linger", ["", LONG], ids=["default", "long"])
 @pytest.mark.parametrize(
