@@ -395,7 +395,6 @@ def test_log_that_lost_its_end_is_loss_of_data(
 # A broker's absence ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.in_turn("streams of the source")
 def test_query_lives_through_a_killed_and_restarted_broker(spark: SparkSession, tmp_path: Path) -> None:
     """conformance: 60"""
     with running_broker(tmp_path / "broker") as broker:

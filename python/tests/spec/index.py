@@ -106,29 +106,49 @@ REASONS: Mapping[int, str] = {
 
 
 class Proof(NamedTuple):
-    """A test that cites a law; its file as seen from the project's top."""
+    """A test that cites a law.
+
+    Attributes:
+        file: as seen from the project's top.
+        test: its name; "" if the file cites the law.
+        is_daily: whether `make test` runs it.
+    """
 
     file: str
     test: str
+    is_daily: bool
 
 
 def proofs() -> dict[int, list[Proof]]:
     """The tests of each law, in order of their files and lines."""
     found: dict[int, list[Proof]] = defaultdict(list)
     for path in sorted(path for folder in TEST_FOLDERS for path in files(".py", below=folder)):
-        for name, line in _docstring_lines(path):
-            citation = CITATION.search(line)
-            for number in citation[1].split(", ") if citation else ():
-                found[int(number)].append(Proof(path.relative_to(ROOT).as_posix(), name))
+        module = parsed(path)
+        is_file_daily = not any(map(_takes_turns, _marks_of_file(module)))
+        for node in ast.walk(module):
+            name = getattr(node, "name", "")
+            is_daily = is_file_daily and not any(map(_takes_turns, getattr(node, "decorator_list", ())))
+            for number in _cited(node):
+                found[number].append(Proof(path.relative_to(ROOT).as_posix(), name, is_daily))
     return found
 
 
-def _docstring_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of every docstring of a file, each with the name of its test; "" for the file's own."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            name = "" if isinstance(node, ast.Module) else node.name
-            yield from ((name, line) for line in (ast.get_docstring(node) or "").splitlines())
+def _marks_of_file(module: ast.Module) -> Iterator[ast.expr]:
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            yield node.value
+
+
+def _takes_turns(mark: ast.expr) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr in {"walk", "in_turn"} for part in ast.walk(mark))
+
+
+def _cited(node: ast.AST) -> Iterator[int]:
+    """The laws that a docstring cites."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+        for line in (ast.get_docstring(node) or "").splitlines():
+            citation = CITATION.search(line)
+            yield from map(int, citation[1].split(", ") if citation else ())
 
 
 def text() -> str:

@@ -75,12 +75,23 @@ def test_here(): pass
 
 @pytest.mark.walk("one law")
 def test_there(): pass
+
+@pytest.mark.in_turn("logins")
+@pytest.mark.parametrize("login", range(3))
+def test_login(login): pass
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("size", range(3))
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("zookeeper", marks=pytest.mark.once_more(by="zookeeper"))])
+def test_copy(store, size): pass
 """
 MARKERS = """
 [pytest]
 markers =
     walk: one
     once_more: another
+    in_turn: a third
+    sampled: a fourth
 """
 
 
@@ -141,7 +152,8 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
 
-    shards = [ran(inner, "-m", "walk or once_more", f"--shard={number}/2") for number in (1, 2)]
+    repeated = "(walk or once_more) and not sampled"
+    shards = [ran(inner, "-m", repeated, f"--shard={number}/2") for number in (1, 2)]
 
     assert sorted(sum("walk" in test for test in one) for one in shards) == [1, 2]
     assert sorted(len({"test_here", "test_there"}.intersection(one)) for one in shards) == [1, 1]
@@ -157,6 +169,28 @@ def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytes
 
     result.stdout.fnmatch_lines(["shard 1/99 of *; to repeat it: --shard=1/99"])
     assert len([line for line in result.outlines if "PASSED" in line and "[sqlite]" in line]) == 3
+
+
+def test_some_of_a_kind_are_in_each_shard_and_all_in_some(inner: pytest.Pytester) -> None:
+    inner.makepyfile(REPEATED)
+    inner.makeini(MARKERS)
+
+    shards = [ran(inner, "-m", "in_turn", f"--shard={number}/2") for number in (1, 2)]
+
+    assert sorted(map(len, shards)) == [1, 2]
+    assert len(set(chain(*shards))) == 3
+
+
+def test_the_first_parameters_are_the_sample_and_the_others_are_variants(inner: pytest.Pytester) -> None:
+    inner.makepyfile(REPEATED)
+    inner.makeini(MARKERS)
+
+    assert ran(inner, "-k", "test_copy", "-m", "not once_more") == ["test_copy[sqlite-0]"]
+    assert ran(inner, "-k", "test_copy", "-m", "once_more(by='parameter')") == [
+        "test_copy[sqlite-1]",
+        "test_copy[sqlite-2]",
+    ]
+    assert ran(inner, "-k", "test_copy", "-m", "once_more(by='zookeeper')") == ["test_copy[zookeeper-0]"]
 
 
 def test_what_is_no_shard_is_refused(inner: pytest.Pytester) -> None:

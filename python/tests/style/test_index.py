@@ -18,6 +18,12 @@ def test_every_law_has_a_test_or_a_reason() -> None:
     assert [number for number in LAWS if number not in proven and number not in index.REASONS] == []
 
 
+def test_every_law_has_a_test_that_takes_no_turns() -> None:
+    proven = index.proofs()
+
+    assert [number for number in proven if not any(proof.is_daily for proof in proven[number])] == []
+
+
 def test_every_law_has_its_line_once_and_in_order() -> None:
     assert [number for laws in index.LAWS.values() for number in laws] == list(LAWS)
 
