@@ -21,7 +21,7 @@ from tests.support.spark import spark_home
 from tests.support.spark.faults import executors_below
 from tests.support.spark.standalone import executors, speculating_executors, standalone_cluster
 
-pytestmark = pytest.mark.walk
+pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
 
 SLOWLY = "concat(value, substr(reflect('java.lang.Thread', 'sleep', 50L), 0, 0)) AS value"
 """A twentieth of a second for each row, without Python."""

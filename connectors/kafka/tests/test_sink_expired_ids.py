@@ -30,7 +30,7 @@ from tests.support.servers.kafka import (
     running_broker,
 )
 
-pytestmark = pytest.mark.walk  # waits for real expirations
+pytestmark = pytest.mark.walk("ids that expire")  # waits for real expirations
 
 FORGETFUL = {
     "transactional.id.expiration.ms": "3000",

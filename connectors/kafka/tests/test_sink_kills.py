@@ -76,7 +76,7 @@ WALKS = [
 MOVES = 50
 """Of a long walk from host to host."""
 
-AT_ANY_POINT = "a driver is killed at any point"
+AT_ANY_POINT = "a killed driver leaves one copy in Kafka"
 
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
@@ -122,7 +122,7 @@ def test_a_query_that_goes_on_on_fifty_other_hosts_leaves_exactly_one_copy(world
 
 
 @pytest.mark.every_spark
-@pytest.mark.walk
+@pytest.mark.walk(AT_ANY_POINT)
 def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: World) -> None:
     world.write()
     world.die(CrashPoint.ROUND_DECIDED)
@@ -135,7 +135,7 @@ def test_a_decision_is_carried_out_by_whoever_comes_without_the_query(world: Wor
     world.recover()
 
 
-@pytest.mark.walk
+@pytest.mark.walk(AT_ANY_POINT)
 @pytest.mark.parametrize("more", [{"onTimedOutParticipant": "rewrite", "participants": 3}])
 def test_what_the_brokers_lost_of_a_decision_is_written_again_by_the_restart(world: World) -> None:
     world.write()

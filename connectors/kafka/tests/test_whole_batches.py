@@ -258,7 +258,7 @@ def killed(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Killed]:
     found.end()
 
 
-@pytest.mark.walk
+@pytest.mark.walk("a killed driver leaves one copy in Kafka")
 def test_a_driver_that_is_killed_among_its_commits_shows_no_part_of_a_batch(
     spark: SparkSession, killed: Killed, tmp_path: Path
 ) -> None:

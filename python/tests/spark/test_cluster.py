@@ -20,7 +20,7 @@ from tests.support.spark.queries import DOORS, PATIENCE_S, last_batch, place
 from tests.support.spark.standalone import executors, standalone_cluster
 from tests.support.spark.writers import WRITERS, jars_of
 
-pytestmark = pytest.mark.walk
+pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 SIZE = 100

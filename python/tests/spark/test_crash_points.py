@@ -196,7 +196,7 @@ def test_the_guarantees_say_how_many_points_there_are() -> None:
     assert f"(`make crash`) | {len(PASSED)} points of both sinks" in guarantees()
 
 
-@pytest.mark.walk
+@pytest.mark.walk("a killed driver leaves one copy")
 @pytest.mark.parametrize(
     "points",  # in two walks, which go side by side, and a short one
     [
@@ -217,7 +217,7 @@ def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(
         assert group.owning_prefix == f"copier-{copier.door}"
 
 
-@pytest.mark.walk
+@pytest.mark.walk("a killed driver leaves one copy")
 def test_a_driver_that_is_killed_while_its_jvm_writes_leaves_exactly_one_copy(world: World) -> None:
     """With oncelog's jar tasks write in the JVM. conformance: 44, 52, 53, 57."""
     for copier in world.copiers:

@@ -14,7 +14,7 @@ from tests.support.spark.queries import DOORS, place
 from tests.support.spark.standalone import speculating_executors, standalone_cluster
 from tests.support.spark.writers import WRITERS, jars_of
 
-pytestmark = pytest.mark.walk
+pytestmark = pytest.mark.walk("tasks that die, or run twice, leave one copy")
 
 
 @pytest.fixture

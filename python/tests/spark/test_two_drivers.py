@@ -19,7 +19,7 @@ from tests.support.log.logs import numbered, records, started, values, write_com
 from tests.support.spark.processes import Program, start_job
 from tests.support.spark.queries import DOORS, PATIENCE_S, copy, into, place, stream
 
-pytestmark = pytest.mark.walk
+pytestmark = pytest.mark.walk("of two drivers one ends")
 
 
 class Copies:
