@@ -20,6 +20,8 @@ from tests.support.log.logs import values as log_values
 from tests.support.servers.kafka import KafkaBroker, fresh_name
 from tests.support.spark.queries import forget_last_commit, run_available
 
+pytestmark = pytest.mark.in_turn("between a log and Kafka")
+
 
 class World:
     """A topic with transactions of somebody else, and queries that copy it."""

@@ -29,6 +29,8 @@ from oncelog_kafka.patience import PatientBrokers
 from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 
+pytestmark = pytest.mark.in_turn("brokers that a sink asks")
+
 NO_NODE = 999
 
 

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from reads import Source, texts
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
+pytestmark = pytest.mark.in_turn("batches out of Kafka")
+
 
 @pytest.fixture
 def source(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Source:
