@@ -68,7 +68,7 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yaml
 
-unit test crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
+unit test once-more crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make once-more` and `make crash`
 	$(PYTEST) -m "$(DAILY)"

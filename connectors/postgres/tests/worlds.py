@@ -98,7 +98,8 @@ class PostgresWorld(TargetWorld):
         self.server = server
         self.url = server.url()
         self.table = new_table(server, columns)
-        self.store = metadata.open_metadata(str(folder / "ledger"))
+        self.ledger = str(folder / "ledger")
+        self.store = metadata.open_metadata(self.ledger)
         self.options = options
 
     def target(self) -> PostgresTarget:

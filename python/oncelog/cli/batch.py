@@ -1,24 +1,45 @@
-"""``oncelog batch``: the ledgers of sinks."""
+"""``oncelog batch``: the ledgers of sinks: those of a log, or all of a store that has no log beside it."""
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
+from oncelog import metadata
 from oncelog.cli.output import duration, plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.owners import partitions_text
 from oncelog.cli.shell import Group, Settings
 from oncelog.coordinator.inspection import LedgerDescription
+from oncelog.ledger import overview
+from oncelog.ledger.overview import LedgerOverview
+from oncelog.ports import ZnodeStore
 
 
 @click.group(cls=Group, example="oncelog batch list")
 def batch() -> None:
-    """The ledgers of sinks, with their micro-batches."""
+    """The ledgers of sinks, with their micro-batches.
+
+    With --znodes and without --path, list and show are about all ledgers of that place, whatever their sinks write to:
+    Kafka, PostgreSQL, logs.
+    """
+
+
+def _store(settings: Settings) -> closing[ZnodeStore] | None:
+    """The store whose ledgers are asked for; None if those of a log are."""
+    if settings.named_place is not None or settings.znodes_uri is None:
+        return None
+    return closing(metadata.open_metadata(settings.znodes_uri, create=False))
 
 
 @batch.command("list", example="oncelog batch list")
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks, with their last batches."""
+    store = _store(settings)
+    if store is not None:
+        _list_all(settings, store)
+        return
     with settings.open() as log:
         found = [log.admin.describe_ledger(prefix) for prefix in log.admin.list_prefixes()]
     if settings.as_json:
@@ -26,6 +47,17 @@ def list_prefixes(settings: Settings) -> None:
         return
     rows = [(one.prefix, one.query_id, one.sink_name, one.last_batch_id, len(one.open_rounds)) for one in found]
     show_table(("prefix", "query", "sink", "last batch>", "open>"), rows, empty="no sink has written here")
+
+
+def _list_all(settings: Settings, store: closing[ZnodeStore]) -> None:
+    with store as opened, opened.snapshot() as reader:
+        found = overview.list_ledgers(reader)
+    if settings.as_json:
+        show_json({"ledgers": found})
+        return
+    rows = [(one.target, one.prefix, one.sink_name, one.last_batch_id, one.batch_id, one.outcome) for one in found]
+    columns = ("target", "prefix", "sink", "last batch>", "newest>", "state")
+    show_table(columns, rows, empty="no sink has its ledger here")
 
 
 @batch.command("show", example="oncelog batch show delayed")
@@ -36,12 +68,45 @@ def show_ledger(settings: Settings, prefix: str) -> None:
 
     Shows its query, its last batch, its rounds and their participants.
     """
+    store = _store(settings)
+    if store is not None:
+        _show_all(settings, store, prefix)
+        return
     with settings.open() as log:
         found = log.admin.describe_ledger(prefix)
     if settings.as_json:
         show_json({"ledger": found})
     else:
         _show(found)
+
+
+def _show_all(settings: Settings, store: closing[ZnodeStore], prefix: str) -> None:
+    with store as opened, opened.snapshot() as reader:
+        found = overview.find_ledgers(reader, prefix)
+    if settings.as_json:
+        show_json({"ledgers": found})
+        return
+    for number, one in enumerate(found):
+        if number:
+            show()
+        _show_overview(one)
+
+
+def _show_overview(ledger: LedgerOverview) -> None:
+    show_fields(
+        [
+            ("target", ledger.target),
+            ("prefix", ledger.prefix),
+            ("query", ledger.query_id),
+            ("sink", ledger.sink_name),
+            ("run", ledger.run_id),
+            ("last decided batch", ledger.last_batch_id),
+            ("batch", ledger.batch_id),
+            ("round", ledger.round),
+            ("state", ledger.outcome),
+            ("a restart", ledger.recovery),
+        ]
+    )
 
 
 def _show(ledger: LedgerDescription) -> None:

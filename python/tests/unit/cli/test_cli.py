@@ -217,6 +217,23 @@ def test_the_ledger_of_a_sink_is_shown(shell: Shell, log: oncelog.Log) -> None:
     assert shell.lines("batch", "list")[-1].split() == ["copies", "query-1", "sink", "7", "1"]
 
 
+def test_without_a_path_all_ledgers_of_a_store_are_shown(shell: Shell, log: oncelog.Log) -> None:
+    open_round(log, 7).decide()
+    open_round(log, 8)
+
+    def answered(*arguments: str, exit_code: int = 0) -> str:
+        done = CliRunner().invoke(main, ["--znodes", str(shell.folder), "batch", *arguments])
+        assert done.exit_code == exit_code
+        return done.output
+
+    assert answered("list").splitlines()[-1].split() == ["log", "copies", "sink", "7", "8", "open"]
+    shown = [line.split() for line in answered("show", "copies").splitlines()]
+    assert ["last", "decided", "batch", "7"] in shown
+    assert shown[-1][:5] == ["a", "restart", "undoes", "this", "round"]
+    assert "no sink has written under this prefix" in answered("show", "nothing", exit_code=2)
+    assert "Which log? Give --path" in answered("abort", "copies", exit_code=2)
+
+
 def test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger(shell: Shell, log: oncelog.Log) -> None:
     too_long = "p" * (MAX_NAME_BYTES + 1)
     open_round(log, prefix=too_long)

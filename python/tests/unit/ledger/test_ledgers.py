@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.coordinator import rounds
-from oncelog.errors import CorruptDataError, RunSupersededError
+from oncelog.errors import CorruptDataError, RunSupersededError, UnknownPrefixError
 from oncelog.ledger.batches import BatchSteps
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ports import ZnodeReader
+from oncelog.ledger.overview import find_ledgers, list_ledgers
+from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome
 from oncelog.znodes import paths
@@ -60,10 +61,38 @@ def test_a_ledger_that_is_deleted_while_all_are_listed_is_passed_over() -> None:
     store.transact(lambda view: view.create(paths.QUERIES))
 
     assert list(EMBEDDED.newest_rounds(store)) == []
+    assert list_ledgers(store) == []
     steps = BatchSteps(EMBEDDED, store, request(0))
     opened = steps.begin(rounds.new_record(request(0), timeout_ms=1000))
     assert opened is not None
     assert opened.number == 1
+
+
+def test_an_overview_tells_of_the_newest_round_and_what_a_restart_does(log: Log) -> None:
+    store = log.services.store
+
+    (found,) = find_ledgers(store, PREFIX)
+
+    assert [found] == list_ledgers(store)
+    assert (found.target, found.last_batch_id, found.round, found.batch_id) == ("log", 0, 2, 1)
+    assert (found.outcome, found.recovery) == (Outcome.OPEN, "undoes this round and writes the batch again")
+    with pytest.raises(UnknownPrefixError, match="no sink has written under this prefix"):
+        find_ledgers(store, "another")
+
+
+def test_an_overview_of_a_ledger_whose_rounds_are_gone_tells_of_the_last_batch(log: Log) -> None:
+    store = log.services.store
+
+    def forget(view: ZnodeView) -> None:
+        for number in (1, 2):
+            view.delete(EMBEDDED.round_path(PREFIX, number))
+
+    store.transact(forget)
+
+    (found,) = list_ledgers(store)
+
+    assert (found.round, found.batch_id, found.outcome) == (None, None, None)
+    assert (found.last_batch_id, found.recovery) == (0, "writes its next batch")
 
 
 def test_the_ledger_of_a_running_sink_that_is_gone_is_damage(log: Log) -> None:

@@ -1,0 +1,72 @@
+"""The command `oncelog batch` on the ledgers of tables, in the database itself and beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncelog import metadata
+from oncelog.cli import main
+from oncelog.crash_points import CrashPoint
+from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
+from oncelog_postgres.crash_points import PostgresCrashPoint
+from tests.support.servers.postgres import PostgresServer
+from worlds import PostgresWorld
+
+
+@pytest.fixture(params=["in the database", "beside it"])
+def world(request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresServer) -> Iterator[PostgresWorld]:
+    found = PostgresWorld(tmp_path, postgres, "value text PRIMARY KEY")
+    if request.param == "in the database":
+        found.store.close()
+        found.ledger = found.url
+        found.store = metadata.open_metadata(found.ledger)
+    yield found
+    found.close()
+
+
+def asked(world: PostgresWorld, *command: str) -> list[dict[str, Any]]:
+    """What the command tells of ledgers, as JSON."""
+    done = CliRunner().invoke(main, ["--znodes", world.ledger, "--json", "batch", *command])
+    assert (done.exit_code, done.stderr) == (0, "")
+    ledgers: list[dict[str, Any]] = json.loads(done.stdout)["ledgers"]
+    return ledgers
+
+
+def test_a_batch_is_undecided_until_its_decision(world: PostgresWorld) -> None:
+    world.run(0, FIRST)
+    seen: list[dict[str, Any]] = []
+    with at(PostgresCrashPoint.PREPARED, lambda: seen.extend(asked(world, "list"))):
+        world.run(1, SECOND)
+    seen.extend(asked(world, "list"))
+
+    assert [(one["target"], one["prefix"], one["batch_id"]) for one in seen] == [("postgres", world.prefix, 1)] * 2
+    assert [(one["outcome"], one["last_batch_id"]) for one in seen] == [("open", 0), ("commit", 1)]
+
+
+@pytest.mark.parametrize(
+    ("point", "state", "last", "recovery"),
+    [
+        (PostgresCrashPoint.PREPARED, "abort", 0, "writes the batch again"),
+        (CrashPoint.ROUND_DECIDED, "commit", 1, "completes the batch where it is not visible yet"),
+    ],
+)
+def test_what_a_restart_does_is_told_beforehand(
+    world: PostgresWorld, point: str, state: str, last: int, recovery: str
+) -> None:
+    world.run(0, FIRST)
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(1, SECOND)
+
+    (found,) = asked(world, "show", world.prefix)
+
+    assert (found["outcome"], found["last_batch_id"]) == (state, last)
+    assert found["recovery"].startswith(recovery)
+    assert world.holds(FIRST)
+    world.run(1, SECOND, run="run-2")
+    assert world.holds(FIRST, SECOND)
