@@ -24,7 +24,7 @@ OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make once-more` are for.
 DAILY := not walk and not once_more and not in_turn
-COVERING := not walk and (not once_more or once_more(by='parameter')) and not packaging
+WHOLE := not walk and (not once_more or once_more(by='parameter'))
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
 CODE := $(wildcard python connectors/kafka connectors/postgres examples benchmarks integration_tests docs/*.py tools/*.py)
@@ -93,11 +93,11 @@ sim-pairs: $(READY) ## Two crashes at every two places of each scenario
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.
 coverage: $(READY) ## Branches that the quick tests take: all of protocol/ and ledger/, 92 % of the package (5 minutes)
-	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(COVERING) and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
+	$(PYTEST) python/tests --ignore=python/tests/spark -m "$(WHOLE) and not packaging and not kafka" -k "not signals" --cov --cov-report=term --cov-fail-under=92
 	$(BIN)/python -m coverage report --include='*/oncelog/protocol/*,*/oncelog/ledger/*' --fail-under=100
 
 coverage-kafka: shims ## Branches of the Kafka connector that its tests take in their own processes: 95 % (5 minutes)
-	$(PYTEST) connectors/kafka/tests -m "$(COVERING)" --cov=oncelog_kafka --cov-branch --cov-report=
+	$(PYTEST) connectors/kafka/tests -m "$(WHOLE) and not packaging" --cov=oncelog_kafka --cov-branch --cov-report=
 	$(BIN)/python -m coverage report --include='*/oncelog_kafka/*' --fail-under=95
 
 fuzz: $(READY) ## Mutated inputs at every door: a million, or for SECONDS=60; INPUTS=, SEED=
@@ -107,10 +107,10 @@ mutate: $(READY) ## Plant faults into the core, one by one: the tests must catch
 	cd python && ../$(BIN)/python -m tests.mutation --processes $(WORKERS) $(if $(ONLY),--only "$(ONLY)") $(OF_SHARD)
 
 spark: shims ## The tests on Spark
-	$(PYTEST) python/tests/spark -m "$(DAILY)"
+	$(PYTEST) python/tests/spark -m "$(WHOLE)"
 
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (ONLY="sink_driver ...")
-	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(DAILY)"
+	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(WHOLE)"
 
 STREAMS := source_streams source_batches sink_streams sink_by_name
 versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few on one
