@@ -50,7 +50,8 @@ class LedgerOverview:
 
 def list_ledgers(reader: ZnodeReader) -> list[LedgerOverview]:
     """All ledgers of a store, by target and prefix, as far as the packages of their targets are installed."""
-    return sorted(_all(reader), key=lambda one: (one.target, one.prefix))
+    found = (one for kind in all_kinds() for prefix in kind.prefixes(reader) for one in _overview(reader, kind, prefix))
+    return sorted(found, key=lambda one: (one.target, one.prefix))
 
 
 def find_ledgers(reader: ZnodeReader, prefix: str) -> list[LedgerOverview]:
@@ -59,29 +60,22 @@ def find_ledgers(reader: ZnodeReader, prefix: str) -> list[LedgerOverview]:
     Raises:
         UnknownPrefixError: there is none.
     """
-    every = list_ledgers(reader)
-    found = [one for one in every if one.prefix == prefix]
+    kinds = [(kind, kind.prefixes(reader)) for kind in all_kinds()]
+    found = [one for kind, prefixes in kinds if prefix in prefixes for one in _overview(reader, kind, prefix)]
     if not found:
         raise UnknownPrefixError(
             "no sink has written under this prefix with its ledger here",
             prefix=prefix,
-            known=sorted({one.prefix for one in every}),
+            known=sorted({known for _, prefixes in kinds for known in prefixes}),
         )
-    return found
-
-
-def _all(reader: ZnodeReader) -> Iterator[LedgerOverview]:
-    for kind in all_kinds():
-        for prefix in kind.prefixes(reader):
-            yield from _overview(reader, kind, prefix)
+    return sorted(found, key=lambda one: one.target)
 
 
 def _overview(reader: ZnodeReader, kind: LedgerKind[Any], prefix: str) -> Iterator[LedgerOverview]:
     ledger = kind.read(reader, prefix)
     if ledger is None:  # deleted meanwhile
         return
-    number = max(kind.round_numbers(reader, prefix), default=None)
-    newest = None if number is None else kind.read_round(reader, prefix, number)
+    newest = kind.read_round(reader, prefix, ledger.current_round)
     yield LedgerOverview(
         target=LOG if kind is EMBEDDED else kind.root.strip("/"),
         prefix=prefix,
@@ -89,7 +83,7 @@ def _overview(reader: ZnodeReader, kind: LedgerKind[Any], prefix: str) -> Iterat
         sink_name=ledger.sink_name,
         run_id=ledger.run_id,
         last_batch_id=ledger.last.batch_id if ledger.last else None,
-        round=None if newest is None else number,
+        round=None if newest is None else ledger.current_round,
         batch_id=None if newest is None else newest.batch_id,
         outcome=None if newest is None else newest.outcome,
         recovery="writes its next batch" if newest is None else _RECOVERY[newest.outcome],

@@ -230,7 +230,8 @@ def test_without_a_path_all_ledgers_of_a_store_are_shown(shell: Shell, log: once
     shown = [line.split() for line in answered("show", "copies").splitlines()]
     assert ["last", "decided", "batch", "7"] in shown
     assert shown[-1][:5] == ["a", "restart", "undoes", "this", "round"]
-    assert "no sink has written under this prefix" in answered("show", "nothing", exit_code=2)
+    for missing in ("nothing", "", "..", "p" * 2_000):
+        assert "no sink has written under this prefix" in answered("show", missing, exit_code=2)
     assert "Which log? Give --path" in answered("abort", "copies", exit_code=2)
 
 
