@@ -24,6 +24,7 @@ OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make once-more` are for.
 DAILY := not walk and not once_more and not in_turn
+# The same with every parameter and every one of a kind.
 WHOLE := not walk and (not once_more or once_more(by='parameter'))
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.

@@ -21,7 +21,7 @@ from tests.support.harness.waiting import until
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.queries import last_batch
 
-pytestmark = pytest.mark.in_turn("loss of data")
+pytestmark = pytest.mark.sampled
 
 TOLD: dict[str, Any] = {"failOnDataLoss": False, "kafkaConsumer.pollTimeoutMs": 5_000, **EARLIEST}
 

@@ -27,8 +27,6 @@ from tests.support.log.logs import (
 from tests.support.spark.faults import armed_source, failing_always, failing_once
 from tests.support.spark.queries import place, table
 
-pytestmark = pytest.mark.in_turn("batches into a log")
-
 ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["a0", "a1", "a2", "b0", "b1", "b2"]),
     "earliest to latest": ({"startingOffsets": "earliest", "endingOffsets": "latest"},

@@ -124,13 +124,19 @@ def proofs() -> dict[int, list[Proof]]:
     found: dict[int, list[Proof]] = defaultdict(list)
     for path in sorted(path for folder in TEST_FOLDERS for path in files(".py", below=folder)):
         module = parsed(path)
-        is_file_daily = not any(map(_takes_turns, _marks_of_file(module)))
-        for node in ast.walk(module):
-            name = getattr(node, "name", "")
-            is_daily = is_file_daily and not any(map(_takes_turns, getattr(node, "decorator_list", ())))
+        is_daily = not any(map(_takes_turns, _marks_of_file(module)))
+        for node, is_test_daily in _nodes(module, is_daily):
             for number in _cited(node):
-                found[number].append(Proof(path.relative_to(ROOT).as_posix(), name, is_daily))
+                found[number].append(Proof(path.relative_to(ROOT).as_posix(), getattr(node, "name", ""), is_test_daily))
     return found
+
+
+def _nodes(node: ast.AST, is_daily: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """A node and all below it, each with whether `make test` runs it: nothing in a class that takes turns."""
+    is_daily = is_daily and not any(map(_takes_turns, getattr(node, "decorator_list", ())))
+    yield node, is_daily
+    for child in ast.iter_child_nodes(node):
+        yield from _nodes(child, is_daily)
 
 
 def _marks_of_file(module: ast.Module) -> Iterator[ast.expr]:
