@@ -145,7 +145,7 @@ crash: shims ## Stop real queries, tasks and brokers at every named point, on SQ
 
 nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/12 runs a twelfth)
 
-quickstart: $(READY) ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
+quickstart: shims ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
 	$(BIN)/python examples/quick_start.py
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
