@@ -50,10 +50,10 @@ $(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 
-shims: $(SHIMS) ## Build and test the jars of the log and of the Kafka connector with Maven (only when their sources changed)
+shims: $(READY) $(SHIMS) ## Build and test the jars of the log and of the Kafka connector with Maven (only when their sources changed)
 
-$(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) python/oncelog/version.py tools/build-shims | $(READY)
-	@$(BIN)/python tools/build-shims
+$(SHIMS) &: $(wildcard jvm_shims/pom.xml jvm_shims/*/pom.xml) $(shell find jvm_shims/*/src -type f 2>/dev/null) python/oncelog/version.py tools/build-shims
+	@"$(PYTHON)" tools/build-shims
 
 format: $(READY) ## Sort imports and format the code
 	$(BIN)/ruff check --select I --fix $(CODE)
@@ -145,7 +145,8 @@ crash: shims ## Stop real queries, tasks and brokers at every named point, on SQ
 
 nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/12 runs a twelfth)
 
-quickstart: shims ## Set up, write a log, copy it with Spark exactly once and read it back (a minute; then seconds)
+quickstart: ## Set up, write a log, copy it with Spark exactly once and read it back (a minute or two; then seconds)
+	@$(MAKE) --no-print-directory --jobs=2 shims # while pip downloads, Maven compiles
 	$(BIN)/python examples/quick_start.py
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
