@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNNABLE := $(VENV)/.runnable
 WORKERS ?= 2
 SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
@@ -40,12 +41,18 @@ help: ## Show this list
 
 setup: $(READY) ## Create .venv with oncelog and all it needs (only when pyproject.toml changed)
 
-$(READY): pyproject.toml python/oncelog/version.py tools/check-prerequisites
+# What programs need comes first: the quick start waits for no test runner.
+$(RUNNABLE): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@tools/check-prerequisites "$(PYTHON)"
 	@echo "Creating $(VENV) with $$("$(PYTHON)" --version)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@echo "Installing oncelog[spark,zookeeper,s3,postgres,kafka,testing] and the tools for tests and lint"
+	@echo "Installing oncelog[spark]"
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --editable ".[spark]" $(if $(SPARK),"pyspark==$(SPARK)")
+	@touch $@
+
+$(READY): $(RUNNABLE)
+	@echo "Installing oncelog[spark,zookeeper,s3,postgres,kafka,testing] and the tools for tests and lint"
 	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
@@ -146,7 +153,7 @@ crash: shims ## Stop real queries, tasks and brokers at every named point, on SQ
 nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/12 runs a twelfth)
 
 quickstart: ## Set up, write a log, copy it with Spark exactly once and read it back (a minute or two; then seconds)
-	@$(MAKE) --no-print-directory --jobs=2 shims # while pip downloads, Maven compiles
+	@$(MAKE) --silent --no-print-directory --jobs=2 $(RUNNABLE) $(SHIMS) # while pip downloads, Maven compiles
 	$(BIN)/python examples/quick_start.py
 
 run: $(READY) ## The main example: real flights, kill -9 at every stage, and an audit
