@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import overload
 
 from oncelog import metadata
-from oncelog.ports import Timing, Znode, ZnodeReader, ZnodeStore
+from oncelog.ports import Timing, Watch, Znode, ZnodeReader, ZnodeStore
 from oncelog.znodes.clock import uniform_jitter, wall_ms
+from oncelog.znodes.transact import Transacting
 from tests.support.log.logs import DrivenTime, LogWorld, checked
 from tests.support.log.wrapped import WrappedStore
 
@@ -95,6 +96,10 @@ class DrivenStore(WrappedStore):
 
     def reading(self, reader: ZnodeReader) -> ZnodeReader:
         return DrivenReader(reader, self._time)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Looks, by the test's clock: what the server's client waits for, it waits for by the machine's."""
+        return Transacting.watch(self)
 
 
 class ServerLogWorld(LogWorld):
