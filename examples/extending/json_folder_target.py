@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from oncelog import folders, metadata
 from oncelog.errors import CorruptDataError
+from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.receipts import Receipts, ReceiptsTarget, receipts_ledgers
 from oncelog.spark.kit.sink import ForeachBatchSink
@@ -60,8 +61,9 @@ class JsonFolderSink(ForeachBatchSink[HistoryOptions, ReceiptsTarget[DataFrame]]
         super().__init__(HistoryOptions(transactional_id_prefix=prefix))
         self._folder, self._ledger = folder, ledger
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return df
 
-    def _opened(self, known: ReceiptsTarget[DataFrame] | None) -> ReceiptsTarget[DataFrame]:
-        return known or ReceiptsTarget(metadata.open_metadata(self._ledger), LEDGERS, JsonFolder(Path(self._folder)))
+    def _opened(self, known: ReceiptsTarget[DataFrame] | None, ledger: ZnodeStore | None) -> ReceiptsTarget[DataFrame]:
+        store = ledger or metadata.open_metadata(self._ledger)
+        return known or ReceiptsTarget(store, LEDGERS, JsonFolder(Path(self._folder)))

@@ -8,13 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from oncelog.ledger.progress import GroupProgress
+from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_kafka import FORMAT_NAME, columns, connections, source_offsets
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.data_plane import SparkJob, context_of
-from oncelog_kafka.options import SinkOptions
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC, SinkOptions
 from oncelog_kafka.target import Job, KafkaTarget
 
 
@@ -30,13 +31,17 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
         return context_of(df, batch_id)
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)
 
-    def _opened(self, known: KafkaTarget | None) -> KafkaTarget:
+    def named_ledger(self) -> str | None:
+        topic = self.options.ledger_topic
+        return self.options.znodes or (None if topic == DEFAULT_LEDGER_TOPIC else topic)
+
+    def _opened(self, known: KafkaTarget | None, ledger: ZnodeStore | None) -> KafkaTarget:
         if known is not None:
             return known
-        store = connections.open_store(self.options)
+        store = ledger or connections.open_store(self.options)
         return KafkaTarget(store, connections.open_brokers(self.options.admin), self.options)
 
     def _job(self, rows: DataFrame) -> Job:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from oncelog.errors import CorruptDataError, UsageError
-from oncelog.ledger.batches import BatchSteps, OpenRound
+from oncelog.ledger.batches import BatchSteps, OpenRound, StepRunner
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeReader, ZnodeStore, ZnodeView
 from oncelog.protocol.batch_ledger import BatchRequest, QueryLedger
@@ -29,9 +29,9 @@ KAFKA_LEDGERS: LedgerKind[KafkaRound] = LedgerKind("/kafka", encode_round, decod
 class Ledger:
     """The steps of one batch of one driver."""
 
-    def __init__(self, store: ZnodeStore, request: BatchRequest) -> None:
+    def __init__(self, store: ZnodeStore, request: BatchRequest, joined: StepRunner | None = None) -> None:
         self._store = store
-        self._steps = BatchSteps(KAFKA_LEDGERS, store, request)
+        self._steps = BatchSteps(KAFKA_LEDGERS, store, request, joined)
         self.request = request
         self._folder = KAFKA_LEDGERS.path(request.prefix)
 

@@ -72,15 +72,13 @@ class SinkOptions(HistoryOptions):
     """The options of a sink.
 
     Attributes:
-        znodes: where the ledger is; None if it is in the cluster.
-        ledger_topic: the topic that keeps it then.
+        ledger_topic: keeps the ledger if `znodes` names no other place.
         transaction_timeout_ms: None for the brokers' maximum.
         participants: how many a batch has under `OnTimedOut.REWRITE`; None for Spark's default parallelism.
         producer: settings of the tasks' producers.
         admin: settings of the driver's client.
     """
 
-    znodes: str | None
     ledger_topic: str
     transaction_timeout_ms: int | None
     on_timed_out: OnTimedOut
@@ -236,7 +234,6 @@ def parse(options: Mapping[str, object], use: Use = Use.FOREACH_BATCH) -> SinkOp
     given.only_one_of("znodes", "ledgerTopic")
     _check_producer(kafka)
     return SinkOptions(
-        znodes=given.value("znodes"),
         ledger_topic=given.value("ledgerTopic"),
         transaction_timeout_ms=given.value("transactionTimeoutMs"),
         on_timed_out=given.value("onTimedOutParticipant"),

@@ -165,7 +165,7 @@ class KafkaAttempt:
         self._target = target
         self._brokers = target.brokers
         self._options = target.options
-        self._ledger = Ledger(target.store, batch.request)
+        self._ledger = Ledger(target.store, batch.request, batch.joined)
         self._batch = batch
         self._request = batch.request
         self._progress = batch.progress if batch.progress is not None and batch.progress.end else None

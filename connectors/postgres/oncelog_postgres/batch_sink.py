@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_postgres import ledgers
@@ -23,11 +24,11 @@ class PostgresSink(ForeachBatchSink[SinkOptions, PostgresTarget]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse(options))
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return df  # the target compares them with the table's, before the job
 
-    def _opened(self, known: PostgresTarget | None) -> PostgresTarget:
-        return known or PostgresTarget(ledgers.open_store(self.options.znodes), self.options)
+    def _opened(self, known: PostgresTarget | None, ledger: ZnodeStore | None) -> PostgresTarget:
+        return known or PostgresTarget(ledger or ledgers.open_store(self.options.ledger_place), self.options)
 
     def _job(self, rows: DataFrame) -> SparkJob:
         return SparkJob(rows)

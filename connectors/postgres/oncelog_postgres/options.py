@@ -58,14 +58,17 @@ class SinkOptions(HistoryOptions):
         address: of the database, and the schema in it that has oncelog's own tables.
         table: that the rows go to.
         key_columns: by which `Mode.UPSERT` finds rows; otherwise empty.
-        znodes: where the ledger is.
     """
 
     address: PostgresAddress
     table: TableName
     mode: Mode
     key_columns: tuple[str, ...]
-    znodes: str
+
+    @property
+    def ledger_place(self) -> str:
+        """The database, if `znodes` names no other place."""
+        return self.znodes or self.address.url
 
 
 _NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\0]|"")+)"|(?P<plain>[^\W\d][\w$]*))\s*')
@@ -190,7 +193,6 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
         table=given.value("table"),
         mode=mode,
         key_columns=given.value("keyColumns") or (),
-        znodes=given.value("znodes") or address.url,
         **history(given),
     )
 

@@ -27,7 +27,7 @@ from oncelog.coordinator.groups import GroupOffsets
 from oncelog.coordinator.producer_ids import ProducerIds
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import BatchRefusedError, StepTooLargeError
-from oncelog.ledger.batches import REMEMBERED_ROUNDS, BatchSteps, OpenRound
+from oncelog.ledger.batches import REMEMBERED_ROUNDS, BatchSteps, OpenRound, StepRunner
 from oncelog.ledger.kinds import EMBEDDED
 from oncelog.ledger.progress import GroupProgress
 from oncelog.log import partition_log
@@ -62,12 +62,19 @@ class RoundServices:
     producer_ids: ProducerIds
 
 
-def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = limits.ROUND_TIMEOUT_MS) -> Round | None:
+def begin(
+    services: RoundServices,
+    request: BatchRequest,
+    *,
+    timeout_ms: int = limits.ROUND_TIMEOUT_MS,
+    joined: StepRunner | None = None,
+) -> Round | None:
     """Ask the ledger for a round.
 
     Args:
         request: the batch.
         timeout_ms: any process may abort the round if it is not renewed for this long.
+        joined: see `BatchSteps`.
 
     Returns:
         the open round in which to write the batch; None if the batch is already in the log.
@@ -75,7 +82,7 @@ def begin(services: RoundServices, request: BatchRequest, *, timeout_ms: int = l
     Raises:
         RunSupersededError, BatchRefusedError: see protocol/batch_ledger.py.
     """
-    steps = BatchSteps(EMBEDDED, services.store, request)
+    steps = BatchSteps(EMBEDDED, services.store, request, joined)
     opened = steps.begin(new_record(request, timeout_ms=timeout_ms))
     return None if opened is None else Round(services, steps, opened)
 

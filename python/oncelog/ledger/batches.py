@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from oncelog.crash_points import CrashPoint, reach
 from oncelog.errors import CorruptDataError, RoundAbortedError, RunSupersededError
@@ -37,13 +37,26 @@ class OpenRound(Generic[R]):
     record: R
 
 
-class BatchSteps(Generic[R]):
-    """The steps of one run of a query on one batch."""
+class StepRunner(Protocol):
+    """Runs a step in a store."""
 
-    def __init__(self, kind: LedgerKind[R], store: ZnodeStore, request: BatchRequest) -> None:
+    def __call__(self, step: Callable[[ZnodeView], T], /) -> T: ...
+
+
+class BatchSteps(Generic[R]):
+    """The steps of one run of a query on one batch.
+
+    Args:
+        joined: runs the steps that begin and decide the round, if they are parts of larger ones (joined.py).
+    """
+
+    def __init__(
+        self, kind: LedgerKind[R], store: ZnodeStore, request: BatchRequest, joined: StepRunner | None = None
+    ) -> None:
         self.kind = kind
         self.store = store
         self.request = request
+        self._run_joined = joined or self.run
 
     def begin(self, new_record: Callable[[int, str, R | None], R]) -> OpenRound[R] | None:
         """Plan the batch; the same step aborts the previous round if it is undecided.
@@ -62,7 +75,7 @@ class BatchSteps(Generic[R]):
         reach(CrashPoint.SINK_PLAN)
 
         def plan(query_ids: QueryIds | None) -> OpenRound[R] | None:
-            return self.run(lambda view: self._begin(view, nonce, new_record, query_ids))
+            return self._run_joined(lambda view: self._begin(view, nonce, new_record, query_ids))
 
         opened = former_names.planning(self.store, self.kind, plan)
         reach(CrashPoint.SINK_PLANNED)
@@ -82,7 +95,7 @@ class BatchSteps(Generic[R]):
             RunSupersededError, RoundAbortedError: another driver took over; nothing was decided.
         """
         reach(CrashPoint.ROUND_DECIDE)
-        decided = self.run(lambda view: self._decide(view, round_, complete))
+        decided = self._run_joined(lambda view: self._decide(view, round_, complete))
         reach(CrashPoint.ROUND_DECIDED)
         return decided
 

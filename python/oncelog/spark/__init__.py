@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from oncelog.spark.batch_sink import Sink, sink
     from oncelog.spark.data_source import OncelogDataSource
     from oncelog.spark.packaging import configure, jars
+    from oncelog.spark.together import together
 
-__all__ = ["OncelogDataSource", "Sink", "configure", "jars", "sink"]
+__all__ = ["OncelogDataSource", "Sink", "configure", "jars", "sink", "together"]
 
 _HOMES = {
     "OncelogDataSource": "data_source",
@@ -23,6 +24,7 @@ _HOMES = {
     "configure": "packaging",
     "jars": "packaging",
     "sink": "batch_sink",
+    "together": "together",
 }
 """Imported on first use, so that programs without PySpark can use what all sinks share (`kit`)."""
 

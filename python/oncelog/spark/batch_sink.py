@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, is_remote
 
 from oncelog.ledger.progress import GroupProgress
+from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark import group_offsets, jvm_tasks, schema
 from oncelog.spark.kit.context import BatchContext
@@ -24,15 +25,19 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     """Writes each micro-batch exactly once. Create it with `sink`; it can be pickled."""
 
     format_name = "oncelog"
+    keeps_its_ledger = True
 
     @checked
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(parse_sink_options(options, Use.FOREACH_BATCH))
 
-    def _columns(self, df: DataFrame) -> DataFrame:
+    def columns(self, df: DataFrame) -> DataFrame:
         return schema.to_sink_columns(df, self.options.topic)
 
-    def _opened(self, known: LogTarget | None) -> LogTarget:
+    def named_ledger(self) -> str | None:
+        return self.options.znodes or self.options.path
+
+    def _opened(self, known: LogTarget | None, _: ZnodeStore | None) -> LogTarget:
         log = open_log(self.options.path, self.options.znodes)
         return known if known is not None and known.log is log else LogTarget(log, self.options)
 

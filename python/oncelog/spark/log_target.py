@@ -43,6 +43,7 @@ class LogTarget:
     def __init__(self, log: Log, options: SinkOptions) -> None:
         self.log = log
         self.options = options
+        self.store = log.services.store
         self.clock = log.services.clock
         self.services = log.services.new_round_services()
         self.upkeep = Upkeep(log.services)
@@ -80,7 +81,9 @@ class LogAttempt:
 
     def begin(self) -> bool:
         timeout_ms = self._target.options.round_timeout_ms
-        self._opened = rounds.begin(self._target.services, self._batch.request, timeout_ms=timeout_ms)
+        self._opened = rounds.begin(
+            self._target.services, self._batch.request, timeout_ms=timeout_ms, joined=self._batch.joined
+        )
         return self._opened is not None
 
     def kept_alive(self) -> AbstractContextManager[None]:

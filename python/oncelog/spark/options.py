@@ -46,7 +46,6 @@ class SinkOptions(HistoryOptions):
     """
 
     path: str
-    znodes: str | None
     round_timeout_ms: int
     codec: str
     checkpoint_location: str | None
@@ -109,7 +108,6 @@ def parse_sink_options(options: Mapping[str, object], use: Use) -> SinkOptions:
     given.require("path")
     parsed = SinkOptions(
         path=given.value("path"),
-        znodes=given.value("znodes"),
         round_timeout_ms=given.value("roundTimeoutMs"),
         codec=given.value("codec"),
         checkpoint_location=given.value("checkpointLocation"),

@@ -186,6 +186,7 @@ class HistoryOptions:
         sink_name: gives a sink its own history under the prefix.
         group_id: the consumer group that gets the batch's source offsets.
         takeover: id of the query whose history this query continues.
+        znodes: the place of the ledger, if the user named one.
     """
 
     topic: str | None = None
@@ -193,6 +194,7 @@ class HistoryOptions:
     sink_name: str | None = None
     group_id: str | None = None
     takeover: str | None = None
+    znodes: str | None = None
 
 
 def sink_name_option(uses: frozenset[Use]) -> Option:
@@ -228,6 +230,7 @@ def history(given: Given) -> dict[str, Any]:
         "sink_name": sink_name,
         "group_id": given.value("groupId"),
         "takeover": given.value("takeover"),
+        "znodes": given.value("znodes"),
     }
 
 

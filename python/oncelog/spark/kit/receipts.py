@@ -123,7 +123,7 @@ class ReceiptsAttempt(Generic[J]):
     def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: Place[J], batch: Batch[J]) -> None:
         self._place = place
         self._batch = batch
-        self._steps = BatchSteps(ledgers, store, batch.request)
+        self._steps = BatchSteps(ledgers, store, batch.request, batch.joined)
         self._opened: OpenRound[ReceiptsRound] | None = None
         self._written = Receipts((), 0)
 

@@ -18,6 +18,7 @@ with extras("spark", part="oncelog.spark.kit"):
 
 from oncelog.errors import BatchRefusedError
 from oncelog.ledger.progress import GroupProgress
+from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit import context
 from oncelog.spark.kit.context import BatchContext
@@ -35,10 +36,12 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     Attributes:
         format_name: the ``writeStream.format`` that writes the same rows, if there is one.
+        keeps_its_ledger: whether its ledger is part of what it writes to, and can be in no other place.
         last_report: what the last call did; None before the first.
     """
 
     format_name: ClassVar[str | None] = None
+    keeps_its_ledger: ClassVar[bool] = False
 
     def __init__(self, options: O) -> None:
         self.options = options
@@ -62,31 +65,45 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
-        rows = self._columns(df)
+        rows = self.columns(df)
         batch = self._context(df, batch_id)
-        self._target = target = self._opened(self._target)
-        asked = Batch(
+        target = self.opened()
+        self.last_report = BatchDriver(target).run(self.asked(rows, batch, target))
+        finish_replay(df, batch, self.last_report)
+
+    # What `together` calls, too
+
+    @abstractmethod
+    def columns(self, df: DataFrame) -> DataFrame:
+        """The rows in the sink's columns."""
+
+    def named_ledger(self) -> str | None:
+        """The place of the ledger as the options name it; None if they leave it to the sink."""
+        return self.options.znodes
+
+    def opened(self, ledger: ZnodeStore | None = None) -> T:
+        """The target. Its ledger is in `ledger`, if that is given, instead of the place that the options name."""
+        self._target = self._opened(self._target, ledger)
+        return self._target
+
+    def asked(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
+        """A batch for the target."""
+        return Batch(
             batch_request(self.options, batch, batch.run_id),
             self._job(rows),
             self._progress(target, batch) if self.options.group_id else None,
             is_repeatable=not batch.has_state,
         )
-        self.last_report = BatchDriver(target).run(asked)
-        if self.last_report.is_replay and batch.has_state:
-            # Spark fails a batch if a state store did not commit, so run the plan without writing anything.
-            df.write.format("noop").mode("overwrite").save()
+
+    # What a sink of one kind provides
 
     def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
         """What Spark knows of the batch; see `context.of_foreach_batch`."""
         return context.of_foreach_batch(df, batch_id)
 
     @abstractmethod
-    def _columns(self, df: DataFrame) -> DataFrame:
-        """The rows in the sink's columns."""
-
-    @abstractmethod
-    def _opened(self, known: T | None) -> T:
-        """The target: `known`, which the last batch used, unless a new one must be opened."""
+    def _opened(self, known: T | None, ledger: ZnodeStore | None) -> T:
+        """The target: `known`, which the last batch used, unless a new one must be opened; see `opened`."""
 
     def _job(self, rows: DataFrame) -> Any:
         """What the target takes as a job."""
@@ -98,3 +115,9 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_target": None, "last_report": None}
+
+
+def finish_replay(df: DataFrame, batch: BatchContext, report: BatchReport) -> None:
+    """If no rows were written, run the plan of a query with state: Spark fails it if a state store did not commit."""
+    if report.is_replay and batch.has_state:
+        df.write.format("noop").mode("overwrite").save()

@@ -15,8 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from oncelog.ledger.batches import StepRunner
 from oncelog.ledger.progress import GroupProgress
-from oncelog.ports import Clock
+from oncelog.ports import Clock, ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 
 J = TypeVar("J")
@@ -32,12 +33,14 @@ class Batch(Generic[J]):
         progress: source offsets to commit to a consumer group with the batch; None if the sink has no group.
         is_repeatable: whether the job may run a second time if others (a time-out, an operator) aborted the first
             attempt before its decision.
+        joined: for `BatchSteps`, if the batch is begun and decided together with those of other sinks.
     """
 
     request: BatchRequest
     job: J
     progress: GroupProgress[Any] | None = None
     is_repeatable: bool = False
+    joined: StepRunner | None = None
 
 
 @dataclass(slots=True)
@@ -114,6 +117,10 @@ class Target(Protocol[J]):
     @property
     def clock(self) -> Clock:
         """`SYSTEM_CLOCK`, unless a test controls the time."""
+
+    @property
+    def store(self) -> ZnodeStore:
+        """Where its ledger is."""
 
     def attempt(self, batch: Batch[J]) -> Attempt:
         """A new attempt at a batch; does nothing yet."""

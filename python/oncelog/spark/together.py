@@ -1,0 +1,138 @@
+"""One function for ``foreachBatch`` that writes each batch with several sinks, under one decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, is_remote
+
+from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.ports import ZnodeStore
+from oncelog.signatures import checked
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.options import HistoryOptions
+from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
+from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.together import TogetherTarget
+from oncelog.spark.versions import refuse_connect
+
+AnySink = ForeachBatchSink[Any, Any]
+
+
+class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
+    """Writes each micro-batch with all of its sinks, exactly once. Create it with `together`; it can be pickled.
+
+    Attributes:
+        sinks: in the order in which they write. The `last_report` of each says what it did with the last batch; how
+            long the phases took is in that of all.
+    """
+
+    def __init__(self, sinks: tuple[AnySink, ...]) -> None:
+        super().__init__(HistoryOptions())
+        self.sinks = sinks
+        _refuse_same_history(sinks)
+        self._keeper = _keeper_of_ledgers(sinks)
+
+    def __repr__(self) -> str:
+        return f"together({', '.join(map(repr, self.sinks))})"
+
+    def _write(self, df: DataFrame, batch_id: int) -> None:
+        if df.storageLevel != StorageLevel.NONE:
+            self._write_kept(df, batch_id)
+            return
+        df.persist()  # the plan runs once, and all sinks see the same rows
+        try:
+            self._write_kept(df, batch_id)
+        finally:
+            df.unpersist()
+
+    def _write_kept(self, df: DataFrame, batch_id: int) -> None:
+        rows = [sink.columns(df) for sink in self.sinks]
+        batch = self._context(df, batch_id)
+        target = self.opened()
+        parts = zip(self.sinks, rows, target.targets, strict=True)
+        job = [sink.asked(some, batch, one) for sink, some, one in parts]
+        self.last_report = BatchDriver(target).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
+        for sink, report in zip(self.sinks, target.reports, strict=True):
+            sink.last_report = report
+        finish_replay(df, batch, self.last_report)
+
+    def columns(self, df: DataFrame) -> DataFrame:
+        return df
+
+    def _opened(self, known: TogetherTarget | None, _: ZnodeStore | None) -> TogetherTarget:
+        """Each sink looks after its own target."""
+        store = self._keeper.opened().store
+        targets = [sink.opened(store) for sink in self.sinks]
+        for sink, target in zip(self.sinks, targets, strict=True):
+            if target.store is not store:
+                raise InvalidOptionError(
+                    "together decides a batch in one ledger, and these sinks write to several logs, each of which has "
+                    "its own",
+                    places=[self._keeper.named_ledger(), sink.named_ledger()],
+                )
+        return TogetherTarget(targets)
+
+
+def _refuse_same_history(sinks: tuple[AnySink, ...]) -> None:
+    seen = set()
+    for sink in sinks:
+        history = type(sink), sink.options.transactional_id_prefix, sink.options.sink_name
+        if history in seen:
+            raise InvalidOptionError(
+                "two of the sinks have the same history; give each a sinkName of its own",
+                transactionalIdPrefix=history[1],
+                sinkName=history[2],
+            )
+        seen.add(history)
+
+
+def _keeper_of_ledgers(sinks: tuple[AnySink, ...]) -> AnySink:
+    """The sink whose ledger all of them share: one that writes to a log, else the first."""
+    keeper = next((sink for sink in sinks if sink.keeps_its_ledger), sinks[0])
+    for sink in sinks:
+        named = sink.named_ledger()
+        if not sink.keeps_its_ledger and named not in {None, keeper.named_ledger()}:
+            raise InvalidOptionError(
+                "together decides a batch in one ledger: that of the log, if one of the sinks writes to a log, else "
+                "that of the first sink; leave its place out of the other sinks' options",
+                ledger=keeper.named_ledger() or "where the first sink keeps it by default",
+                other=named,
+            )
+    return keeper
+
+
+@checked
+def together(*sinks: AnySink) -> TogetherSink:
+    """One sink for ``writeStream.foreachBatch`` that writes each micro-batch with several: in all of them, or in none.
+
+    The ledgers of all sinks are in one place: in the log, if one of them writes to a log; otherwise where the first
+    sink keeps its own. The rows of a batch are persisted while they are written, so that the plan runs once.
+
+    Args:
+        sinks: two or more, such as `oncelog.spark.sink`, `oncelog_kafka.sink` and `oncelog_postgres.sink` make. They
+            write in this order, and commit in this order behind the decision.
+
+    Returns:
+        A function of (DataFrame, batch id).
+
+    Raises:
+        UsageError: there are fewer than two sinks, or one of them is no sink of oncelog.
+        InvalidOptionError: two of them have the same history, or name two places for the ledger.
+
+    Example:
+        both = oncelog.spark.together(
+            oncelog_kafka.sink(**{"kafka.bootstrap.servers": "kafka:9092", "topic": "delayed"}),
+            oncelog_postgres.sink(url="postgresql://host/db", table="public.delayed"),
+        )
+        query = df.writeStream.foreachBatch(both).option("checkpointLocation", "/data/ck").start()
+    """
+    refuse_connect(None, is_connect=is_remote())
+    kinds: list[type] = [type(sink) for sink in sinks]
+    if len(kinds) < 2 or not all(issubclass(kind, ForeachBatchSink) and kind is not TogetherSink for kind in kinds):
+        raise UsageError(
+            "together takes two or more sinks of oncelog, such as oncelog.spark.sink(...)",
+            given=[kind.__name__ for kind in kinds],
+        )
+    return TogetherSink(sinks)
