@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import oncelog
 from oncelog.runtime import Log
+from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.logs import close_logs
 from oncelog.testing.server_process import free_ports
-from oncelog_postgres import ledgers
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
 from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
 from tests.support.servers.postgres import ROLE, PostgresServer
@@ -115,7 +115,7 @@ def run_page(page: Path, places: Places, folder: Path, running: ExitStack) -> No
             if isinstance(value, KafkaBroker):
                 running.callback(value.stop)
         close_logs()
-        ledgers.close_stores()
+        close_ledgers()
     started = {value.runId for value in left if isinstance(value, StreamingQuery)}
     assert started <= awaited, f"{page.name}: a script without query.awaitTermination() ends before its query works"
 

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
+from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.sink import ForeachBatchSink
-from oncelog_postgres import ledgers
 from oncelog_postgres import options as sink_options
 from oncelog_postgres.jobs import SparkJob
 from oncelog_postgres.options import SinkOptions
@@ -28,7 +28,7 @@ class PostgresSink(ForeachBatchSink[SinkOptions, PostgresTarget]):
         return df  # the target compares them with the table's, before the job
 
     def _opened(self, known: PostgresTarget | None, ledger: ZnodeStore | None) -> PostgresTarget:
-        return known or PostgresTarget(ledger or ledgers.open_store(self.options.ledger_place), self.options)
+        return known or PostgresTarget(ledger or open_ledger(self.options.ledger_place), self.options)
 
     def _job(self, rows: DataFrame) -> SparkJob:
         return SparkJob(rows)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oncelog.errors import InvalidOptionError
-from oncelog.limits import MAX_NAME_BYTES
 from oncelog.spark.kit import values
 from oncelog.spark.kit.options import (
     Given,
@@ -16,6 +15,8 @@ from oncelog.spark.kit.options import (
     Option,
     Use,
     history,
+    ledger_option,
+    prefix_option,
     sink_name_option,
     takeover_option,
 )
@@ -147,24 +148,8 @@ OPTIONS: tuple[Option, ...] = (
         _columns,
         "For `mode=upsert`: the columns of a primary key or a unique index, separated by commas.",
     ),
-    Option(
-        "znodes",
-        _USES,
-        values.text,
-        "Where the ledger is, which says which batches are done: a folder or `sqlite:/a/file` if one host runs the "
-        "query's driver, `postgresql://user@host:port/database`, `zk://host:port,.../chroot`, or `s3://bucket/folder`. "
-        "It must outlive the query's checkpoint. Many queries can share it.",
-        default_doc="the database of `url`",
-    ),
-    Option(
-        "transactionalIdPrefix",
-        _USES,
-        values.prefix,
-        "The name of the query's history in the ledger. Set it: with the default, a deleted checkpoint brings a new "
-        "query id, and with it an empty history. Together with the `sinkName` it has at most "
-        f"{MAX_NAME_BYTES} bytes.",
-        default_doc="the query id",
-    ),
+    ledger_option(_USES, "the database of `url`"),
+    prefix_option(_USES),
     sink_name_option(_USES),
     takeover_option(_USES),
 )

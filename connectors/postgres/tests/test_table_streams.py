@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_postgres
+from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.kit.target import BatchReport
-from oncelog_postgres import ledgers
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from tests.support.servers.postgres import PostgresServer
 from tests.support.spark.faults import armed
@@ -69,7 +69,7 @@ class Query:
 @pytest.fixture
 def query(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> Iterator[Query]:
     yield Query(spark, postgres, tmp_path)
-    ledgers.close_stores()
+    close_ledgers()
 
 
 def test_rows_are_appended_once_though_spark_runs_the_batch_again(query: Query) -> None:

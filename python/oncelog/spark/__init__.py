@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oncelog.spark.batch_sink import Sink, sink
     from oncelog.spark.data_source import OncelogDataSource
+    from oncelog.spark.once_sink import once
     from oncelog.spark.packaging import configure, jars
-    from oncelog.spark.together import together
+    from oncelog.spark.together_sink import together
 
-__all__ = ["OncelogDataSource", "Sink", "configure", "jars", "sink", "together"]
+__all__ = ["OncelogDataSource", "Sink", "configure", "jars", "once", "sink", "together"]
 
 _HOMES = {
     "OncelogDataSource": "data_source",
     "Sink": "batch_sink",
     "configure": "packaging",
     "jars": "packaging",
+    "once": "once_sink",
     "sink": "batch_sink",
-    "together": "together",
+    "together": "together_sink",
 }
 """Imported on first use, so that programs without PySpark can use what all sinks share (`kit`)."""
 

@@ -132,10 +132,9 @@ class TogetherAttempt:
             part.attempt.finish()
 
     def _add_up(self, report: BatchReport) -> None:
-        """The counts of all targets. Each row counts once: all write the same."""
+        """The counts of all targets."""
         found = [part.report for part in self.parts]
-        report.rows = max(one.rows for one in found)
         sizes = [one.size_bytes for one in found if one.size_bytes is not None]
         report.size_bytes = sum(sizes) if sizes else None
-        for count in ("participants", "rewritten", "aborted"):
+        for count in ("rows", "participants", "rewritten", "aborted"):
             setattr(report, count, sum(getattr(one, count) for one in found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import StorageLevel
@@ -9,7 +10,6 @@ from pyspark.sql import DataFrame, is_remote
 
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
-from oncelog.signatures import checked
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
@@ -18,19 +18,21 @@ from oncelog.spark.kit.together import TogetherTarget
 from oncelog.spark.versions import refuse_connect
 
 AnySink = ForeachBatchSink[Any, Any]
+RowsOf = Callable[[DataFrame], DataFrame]
 
 
 class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
-    """Writes each micro-batch with all of its sinks, exactly once. Create it with `together`; it can be pickled.
+    """Writes each micro-batch with all of its sinks, exactly once. Create it with `together`.
 
     Attributes:
         sinks: in the order in which they write. The `last_report` of each says what it did with the last batch; how
             long the phases took is in that of all.
     """
 
-    def __init__(self, sinks: tuple[AnySink, ...]) -> None:
+    def __init__(self, sinks: tuple[AnySink, ...], rows_of: tuple[RowsOf | None, ...]) -> None:
         super().__init__(HistoryOptions())
         self.sinks = sinks
+        self._rows_of = rows_of
         _refuse_same_history(sinks)
         self._keeper = _keeper_of_ledgers(sinks)
 
@@ -48,11 +50,12 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
             df.unpersist()
 
     def _write_kept(self, df: DataFrame, batch_id: int) -> None:
-        rows = [sink.columns(df) for sink in self.sinks]
+        parts = zip(self.sinks, self._rows_of, strict=True)
+        rows = [sink.columns(_rows(df, rows_of)) for sink, rows_of in parts]
         batch = self._context(df, batch_id)
         target = self.opened()
-        parts = zip(self.sinks, rows, target.targets, strict=True)
-        job = [sink.asked(some, batch, one) for sink, some, one in parts]
+        asked = zip(self.sinks, rows, target.targets, strict=True)
+        job = [sink.asked(some, batch, one) for sink, some, one in asked]
         self.last_report = BatchDriver(target).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
         for sink, report in zip(self.sinks, target.reports, strict=True):
             sink.last_report = report
@@ -103,8 +106,7 @@ def _keeper_of_ledgers(sinks: tuple[AnySink, ...]) -> AnySink:
     return keeper
 
 
-@checked
-def together(*sinks: AnySink) -> TogetherSink:
+def together(*sinks: AnySink | tuple[AnySink, RowsOf]) -> TogetherSink:
     """One sink for ``writeStream.foreachBatch`` that writes each micro-batch with several: in all of them, or in none.
 
     The ledgers of all sinks are in one place: in the log, if one of them writes to a log; otherwise where the first
@@ -112,7 +114,8 @@ def together(*sinks: AnySink) -> TogetherSink:
 
     Args:
         sinks: two or more, such as `oncelog.spark.sink`, `oncelog_kafka.sink` and `oncelog_postgres.sink` make. They
-            write in this order, and commit in this order behind the decision.
+            write in this order, and commit in this order behind the decision. A pair of a sink and a function writes
+            what the function makes of the batch: other columns, or some of the rows.
 
     Returns:
         A function of (DataFrame, batch id).
@@ -123,16 +126,34 @@ def together(*sinks: AnySink) -> TogetherSink:
 
     Example:
         both = oncelog.spark.together(
-            oncelog_kafka.sink(**{"kafka.bootstrap.servers": "kafka:9092", "topic": "delayed"}),
             oncelog_postgres.sink(url="postgresql://host/db", table="public.delayed"),
+            (kafka_sink, lambda df: df.selectExpr("to_json(struct(*)) AS value")),
         )
         query = df.writeStream.foreachBatch(both).option("checkpointLocation", "/data/ck").start()
     """
     refuse_connect(None, is_connect=is_remote())
-    kinds: list[type] = [type(sink) for sink in sinks]
-    if len(kinds) < 2 or not all(issubclass(kind, ForeachBatchSink) and kind is not TogetherSink for kind in kinds):
+    pairs = [_pair(one) for one in sinks]
+    if len(pairs) < 2 or not all(_is_sink(sink) for sink, _ in pairs):
         raise UsageError(
-            "together takes two or more sinks of oncelog, such as oncelog.spark.sink(...)",
-            given=[kind.__name__ for kind in kinds],
+            "together takes two or more sinks of oncelog, such as oncelog.spark.sink(...), or pairs of a sink and a "
+            "function of the DataFrame",
+            given=[type(one).__name__ for one in sinks],
         )
-    return TogetherSink(sinks)
+    return TogetherSink(tuple(sink for sink, _ in pairs), tuple(rows_of for _, rows_of in pairs))
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    is_pair = isinstance(given, tuple) and len(given) == 2 and callable(given[1])
+    return given if is_pair else (given, None)
+
+
+def _is_sink(given: object) -> bool:
+    return isinstance(given, ForeachBatchSink) and not isinstance(given, TogetherSink)
+
+
+def _rows(df: DataFrame, rows_of: RowsOf | None) -> DataFrame:
+    """What one of the sinks writes of a batch."""
+    rows = df if rows_of is None else rows_of(df)
+    if not isinstance(rows, DataFrame):
+        raise UsageError("the function beside a sink must return a DataFrame", returned=type(rows).__name__)
+    return rows

@@ -1,0 +1,91 @@
+"""A target of two functions: one writes a batch together with a token, the other says whether a token was written.
+
+Nothing is staged: the rows are written behind the decision, from the batch that Spark passes. If the driver dies before
+that, Spark replays the batch, because its checkpoint does not have it yet; so the rows are at hand again. What makes
+this exact is the contract of the functions (`oncelog.testing.once_contract` tests it):
+
+- `write` makes all rows and the token visible at one moment, or nothing.
+- A token that was written is never written again, whoever tries, and however many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oncelog.errors import BatchRefusedError, UsageError
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.ports import ZnodeStore
+from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
+from oncelog.spark.kit.target import Batch
+from oncelog.znodes.clock import SYSTEM_CLOCK
+
+ONCE_LEDGERS: LedgerKind[ReceiptsRound] = receipts_ledgers("/once")
+
+Write = Callable[[Any, str], object]
+WasWritten = Callable[[str], bool]
+
+
+class OnceTarget:
+    """A place that two functions stand for; see `Target`. A job is what `write` gets.
+
+    Args:
+        store: where the ledgers are kept.
+        write: writes the job under the token.
+        was_written: whether the token was written.
+    """
+
+    clock = SYSTEM_CLOCK
+
+    def __init__(self, store: ZnodeStore, write: Write, was_written: WasWritten) -> None:
+        self.store = store
+        self.write = write
+        self.was_written = was_written
+
+    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
+        return ReceiptsAttempt(self.store, ONCE_LEDGERS, _AtHand(self, batch), batch)
+
+
+class _AtHand:
+    """The place of one batch, whose rows are at hand; see `Place`.
+
+    A round's names are its token, the id of the batch, and its fingerprint.
+    """
+
+    def __init__(self, target: OnceTarget, batch: Batch[Any]) -> None:
+        self._target = target
+        self._batch = batch
+
+    def write(self, _: Any, attempt: str) -> Receipts:
+        asked = self._batch.request
+        return Receipts((f"{asked.prefix}.{asked.batch_id}.{attempt}", str(asked.batch_id), asked.fingerprint), 0)
+
+    def show(self, names: Sequence[str]) -> None:
+        """Write a decided batch, unless it was written.
+
+        Raises:
+            BatchRefusedError: its rows are those of another batch than this one.
+            UsageError: the functions contradict each other.
+        """
+        token, batch_id, fingerprint = names
+        if self._target.was_written(token):
+            return
+        asked = self._batch.request
+        if (batch_id, fingerprint) != (str(asked.batch_id), asked.fingerprint):
+            raise BatchRefusedError(
+                "an earlier batch is decided and was not written, and only Spark's replay of it has its rows: start "
+                "the query with the checkpoint that replays it",
+                prefix=asked.prefix,
+                decided_batch_id=int(batch_id),
+                batch_id=asked.batch_id,
+            )
+        self._target.write(self._batch.job, token)
+        if not self._target.was_written(token):
+            raise UsageError(
+                "write has returned, and was_written does not know the token: both must look at one place, and write "
+                "must keep the token together with the rows",
+                token=token,
+            )
+
+    def discard(self, attempt: str) -> None:
+        """Nothing to do: nothing is written before the decision."""

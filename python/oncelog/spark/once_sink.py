@@ -1,0 +1,87 @@
+"""An exactly-once sink into a store of the user's own, by two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, is_remote
+
+from oncelog.errors import InvalidOptionError
+from oncelog.ports import ZnodeStore
+from oncelog.signatures import checked
+from oncelog.spark.kit.ledgers import open_ledger
+from oncelog.spark.kit.once import OnceTarget
+from oncelog.spark.kit.options import (
+    Given,
+    HistoryOptions,
+    Use,
+    history,
+    ledger_option,
+    prefix_option,
+    sink_name_option,
+    takeover_option,
+)
+from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.versions import refuse_connect
+
+_USES = frozenset({Use.FOREACH_BATCH})
+
+OPTIONS: Final = (
+    ledger_option(_USES, "required, unless `together` has a place for it"),
+    prefix_option(_USES),
+    sink_name_option(_USES),
+    takeover_option(_USES),
+)
+
+
+class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
+    """Writes each micro-batch exactly once, by two functions. Create it with `once`."""
+
+    def __init__(
+        self, write: Callable[[DataFrame, str], object], was_written: Callable[[str], bool], options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(HistoryOptions(**history(Given(options, OPTIONS, Use.FOREACH_BATCH))))
+        self._write_rows = write
+        self._was_written = was_written
+
+    def columns(self, df: DataFrame) -> DataFrame:
+        return df
+
+    def _opened(self, known: OnceTarget | None, ledger: ZnodeStore | None) -> OnceTarget:
+        return known or OnceTarget(ledger or self._ledger(), self._write_rows, self._was_written)
+
+    def _ledger(self) -> ZnodeStore:
+        if self.options.znodes is None:
+            raise InvalidOptionError("a required option is missing", option="znodes", use=Use.FOREACH_BATCH.value)
+        return open_ledger(self.options.znodes)
+
+
+@checked
+def once(write: Callable[[DataFrame, str], object], was_written: Callable[[str], bool], **options: Any) -> OnceSink:
+    """An exactly-once sink for ``writeStream.foreachBatch`` into a store of your own.
+
+    The ledger decides each batch and gives it a token; then `write` is called, and called again by a restart if the
+    driver died, until `was_written` says so. `oncelog.testing.once_contract` tests the two on your store.
+
+    Args:
+        write: takes the batch's DataFrame and the token, and makes all its rows and the token visible at one moment, or
+            nothing. If the token is there already, it must change nothing, also if two drivers call it at a time:
+            insert the token in the same transaction, under a unique key.
+        was_written: whether a token is there. Your store must keep at least the newest token of each prefix; a token is
+            ``<prefix>.<batch id>.<random text>``.
+        options: znodes, transactionalIdPrefix, sinkName, takeover.
+
+    Returns:
+        A function of (DataFrame, batch id).
+
+    Raises:
+        InvalidOptionError: an option is unknown, malformed, missing, or contradicts another one.
+        UsageError: this is a Spark Connect session.
+
+    Example:
+        sink = oncelog.spark.once(write, was_written, znodes="/data/ledger", transactionalIdPrefix="delayed")
+        query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
+    """
+    refuse_connect(None, is_connect=is_remote())
+    return OnceSink(write, was_written, options)

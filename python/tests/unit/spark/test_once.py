@@ -1,0 +1,121 @@
+"""The target of two functions, without Spark: the contract of targets, as far as it can be met without staging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import BatchRefusedError, UsageError
+from oncelog.ledger.kinds import all_kinds
+from oncelog.metadata import open_metadata
+from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
+from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
+
+
+class Shelf(TargetWorld):
+    """A store in memory that keeps the contract: values by the token that they were written with."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.store = open_metadata(str(folder / "ledger"))
+        self.written: dict[str, Sequence[str]] = {}
+
+    def target(self) -> OnceTarget:
+        return OnceTarget(self.store, self.write, self.was_written)
+
+    def job(self, values: Sequence[str]) -> Callable[[], Sequence[str]]:
+        return lambda: values
+
+    def broken_job(self) -> Any:
+        return stop
+
+    def write(self, job: Callable[[], Sequence[str]], token: str) -> None:
+        values = job()
+        self.written.setdefault(token, values)
+
+    def was_written(self, token: str) -> bool:
+        return token in self.written
+
+    def visible(self) -> list[str]:
+        return [value for values in self.written.values() for value in values]
+
+    def run(self, batch_id: int, values: Sequence[str], run: str = "run-1", target: Any = None) -> Any:
+        report = super().run(batch_id, values, run, target)
+        if not report.is_replay:
+            report.rows = len(values)  # which the functions do not tell
+        return report
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class TestOnce(TargetContract):
+    world_class = Shelf
+
+    def test_what_was_decided_is_visible_before_a_later_batch(self, world: TargetWorld) -> None:
+        """Only the replay has the rows: a later batch is refused until that was written."""
+        with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+            world.run(0, ["a"])
+
+        with pytest.raises(BatchRefusedError) as error:
+            world.run(1, ["b"], "run-2")
+
+        assert error.value.fields["decided_batch_id"] == 0
+        world.run(0, ["a"], "run-3")
+        world.run(1, ["b"], "run-3")
+        assert world.holds(["a"], ["b"])
+
+    def test_a_job_that_fails_leaves_nothing(self, world: TargetWorld) -> None:
+        """It fails behind the decision, so its replay writes it."""
+        with pytest.raises(StoppedOnPurposeError):
+            world.run_job(0, world.broken_job())
+        assert world.holds()
+
+        assert world.run(0, ["a"], "run-2").is_replay
+        assert world.holds(["a"])
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Any:
+    found = Shelf(tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_token_names_the_history_and_the_batch(shelf: Shelf) -> None:
+    shelf.run(0, ["a"])
+    shelf.run(1, ["b"])
+
+    assert [token.rpartition(".")[0] for token in shelf.written] == [f"{shelf.prefix}.0", f"{shelf.prefix}.1"]
+
+
+def test_functions_that_contradict_each_other_are_told_from_a_batch_that_was_written(shelf: Shelf) -> None:
+    forgetful = OnceTarget(shelf.store, shelf.write, lambda _: False)
+
+    with pytest.raises(UsageError, match="was_written does not know the token"):
+        shelf.run(0, ["a"], target=forgetful)
+
+    assert shelf.run(0, ["a"], "run-2").is_replay
+    assert shelf.holds(["a"])
+
+
+def test_a_driver_that_stands_still_before_it_writes_writes_no_second_copy(shelf: Shelf) -> None:
+    """Its successor has written by then: the functions' contract makes the second write nothing."""
+    patient = OnceTarget(shelf.store, shelf.write, shelf.was_written)
+
+    def standing_still(job: Any, token: str) -> None:
+        shelf.run(0, ["a"], "run-2")
+        shelf.write(job, token)
+
+    patient.write = standing_still
+    shelf.run(0, ["a"], target=patient)
+
+    assert shelf.holds(["a"])
+
+
+def test_commands_know_the_ledgers() -> None:
+    assert ONCE_LEDGERS in all_kinds()
