@@ -16,6 +16,7 @@ from pathlib import Path
 import curves
 from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
+from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
 from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
@@ -74,7 +75,12 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 ## PostgreSQL sink
 `foreachBatch(oncelog_postgres.sink(...))`: see [PostgreSQL](../guides/postgres.md).
 
-{postgres_sink.render_markdown_table()}"""
+{postgres_sink.render_markdown_table()}
+## A sink of your own functions
+`foreachBatch(oncelog.spark.once(write, was_written, ...))`: see [a store of your
+own](../guides/together.md#a-store-of-your-own).
+
+{render_markdown_table(ONCE_OPTIONS)}"""
 
 
 def kafka_source_table() -> str:

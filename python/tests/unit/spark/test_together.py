@@ -19,7 +19,7 @@ from oncelog.spark.kit.together import TogetherAttempt, TogetherTarget
 from oncelog.spark.log_target import LogAttempt
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 from oncelog.types import Outcome
-from tests.unit.spark.test_target_contracts import TEXTS, LogTargetWorld, TextFolder
+from tests.support.spark.targets import TEXTS, LogTargetWorld, TextFolder
 
 OTHER_TEXTS: LedgerKind[ReceiptsRound] = receipts_ledgers("/other_texts")
 
