@@ -1454,6 +1454,62 @@ LEDGER = [
         "if record.is_over:",
         ("unit/spark/test_target_contracts.py",),
     ),
+    Fault(
+        "the steps of several targets are several steps",
+        "ledger/joined.py",
+        "resolving(lambda: self._store.transact(self._run_all))",
+        "{n: resolving(lambda step=s: self._store.transact(step)) for n, s in self._steps.items()}",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "a target decides by itself",
+        "spark/kit/together.py",
+        "joined=self._joined.runner(number)",
+        "joined=None",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "a target that is away holds up the others",
+        "spark/kit/together.py",
+        "                if problem is None:\n                    problem = found\n",
+        "                if problem is None:\n                    raise\n",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "a target that is away goes unnoticed",
+        "spark/kit/together.py",
+        "        if problem is not None:\n            raise problem\n",
+        "",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "a target that has the batch gets it again",
+        "spark/kit/together.py",
+        "        for part in self._open:\n            part.attempt.write(part.report)\n",
+        "        for part in self.parts:\n            part.attempt.write(part.report)\n",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "the functions write before the decision",
+        "spark/kit/once.py",
+        "        asked = self._batch.request\n        return Receipts",
+        "        asked = self._batch.request\n        self._target.write(_(), attempt)\n        return Receipts",
+        ("unit/spark/test_once.py",),
+    ),
+    Fault(
+        "the rows of one batch are written as those of another",
+        "spark/kit/once.py",
+        "if (batch_id, fingerprint) != (str(asked.batch_id), asked.fingerprint):",
+        "if False:",
+        ("unit/spark/test_once.py",),
+    ),
+    Fault(
+        "functions that contradict each other are believed",
+        "spark/kit/once.py",
+        "        self._target.write(self._batch.job, token)\n        if not self._target.was_written(token):",
+        "        self._target.write(self._batch.job, token)\n        if False:",
+        ("unit/spark/test_once.py",),
+    ),
 ]
 
 SEEDS = KAFKA + "tests/test_simulated_queries.py::test_no_seed_breaks_a_law"
