@@ -15,8 +15,9 @@ from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog_kafka import FORMAT_NAME, columns, connections, source_offsets
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.data_plane import SparkJob, context_of
+from oncelog_kafka.jobs import Job
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC, SinkOptions
-from oncelog_kafka.target import Job, KafkaTarget
+from oncelog_kafka.target import KafkaTarget
 
 
 class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):

@@ -11,7 +11,7 @@ from oncelog.errors import UsageError
 from oncelog.spark.kit import context
 from oncelog.spark.kit.jvm import find_class
 from oncelog_kafka import columns, outcomes
-from oncelog_kafka.target import Written
+from oncelog_kafka.jobs import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,8 +18,8 @@ from oncelog.types import TopicIdPartition
 from oncelog_kafka import extents
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError, KafkaInternalsError
 from oncelog_kafka.extents import Extent
+from oncelog_kafka.jobs import Written
 from oncelog_kafka.participants import Participant
-from oncelog_kafka.target import Written
 
 _ERRORS: Mapping[str, tuple[type[OncelogError], str]] = {
     "INVALID_ROW": (InvalidRecordError, "a row cannot be written"),

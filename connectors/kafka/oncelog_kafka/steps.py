@@ -24,10 +24,11 @@ from oncelog.spark.kit.options import Use
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka import batch_writes, columns, connections, outcomes, source_offsets, stepwise, whole_reads
 from oncelog_kafka import options as sink_options
+from oncelog_kafka.jobs import Job
 from oncelog_kafka.options import SinkOptions
 from oncelog_kafka.participants import Handover, ProducerIdAndEpoch
 from oncelog_kafka.stepwise import Held, Planned
-from oncelog_kafka.target import Job, KafkaTarget, Lease
+from oncelog_kafka.target import KafkaTarget, Lease
 
 Answer = dict[str, Any]
 

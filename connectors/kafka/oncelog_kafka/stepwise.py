@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from oncelog.errors import NotPreparedError
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog_kafka.target import Job, KafkaTarget, Written
+from oncelog_kafka.jobs import Job, Written
+from oncelog_kafka.target import KafkaTarget
 
 
 @dataclass(frozen=True, slots=True)

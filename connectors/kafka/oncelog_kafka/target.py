@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from oncelog.crash_points import reach
 from oncelog.errors import (
@@ -43,9 +42,9 @@ from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.errors import ParticipantLostError
-from oncelog_kafka.extents import Extents
 from oncelog_kafka.finishing import DecidedRound, finish
 from oncelog_kafka.group_check import check_group
+from oncelog_kafka.jobs import Job, TaskSettings, Written
 from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS, Ledger
 from oncelog_kafka.looks import Look
@@ -68,21 +67,6 @@ from oncelog_kafka.tokens import TokenText
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a batch's tasks prepared.
-
-    Attributes:
-        participants: one for each task that had rows.
-        is_retried: whether Spark ran a task or a stage more than once.
-        extents: where their rows are.
-    """
-
-    participants: tuple[Participant, ...]
-    is_retried: bool
-    extents: Extents = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Lease:
     """What a batch leaves to the next one of its run.
 
@@ -93,28 +77,6 @@ class Lease:
 
     number: int
     handovers: Mapping[int, Handover] = field(default_factory=dict)
-
-
-TaskSettings = Mapping[str, Any]
-"""The fields of `io.oncelog.kafka.sink.SinkSettings`, except the columns."""
-
-
-class Job(Protocol):
-    """Writes the rows of a batch: its plan in Spark, whose tasks prepare participants."""
-
-    def parallelism(self) -> int:
-        """Spark's default parallelism."""
-
-    def speculates(self) -> bool:
-        """Whether Spark runs speculative copies, which may begin after their batch, under an id of a later batch."""
-
-    def run(self, settings: TaskSettings, buckets: int | None) -> Written:
-        """Run the plan once.
-
-        Args:
-            settings: what the tasks need to know.
-            buckets: number of content-hash participants; None if Spark's partitions are the participants.
-        """
 
 
 class KafkaTarget:

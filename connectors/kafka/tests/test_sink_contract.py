@@ -14,7 +14,8 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContrac
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.data_plane import SparkJob
-from oncelog_kafka.target import KafkaTarget, Written
+from oncelog_kafka.jobs import Written
+from oncelog_kafka.target import KafkaTarget
 from tests.support.connectors.kafka_sink import rows, values
 from tests.support.servers.kafka import KafkaBroker, fresh_name, require_shims
 

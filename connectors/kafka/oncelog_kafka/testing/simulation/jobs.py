@@ -13,9 +13,9 @@ from oncelog.testing.simulation.clients import value_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import World
 from oncelog_kafka.extents import Extents, merged
+from oncelog_kafka.jobs import Written
 from oncelog_kafka.participants import Participant, ParticipantId
 from oncelog_kafka.ports import CommittedOffset
-from oncelog_kafka.target import Written
 from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.simulation.cluster import TASK, GuardedCluster
 from oncelog_kafka.testing.tasks import KeptProducers, TaskProducer, Work

@@ -20,8 +20,9 @@ from oncelog.testing.simulation.world import World
 from oncelog.types import TopicPartition
 from oncelog_kafka import options, stepwise
 from oncelog_kafka.errors import ParticipantLostError
+from oncelog_kafka.jobs import Job
 from oncelog_kafka.kafka_rounds import KafkaRound
-from oncelog_kafka.target import Job, KafkaTarget
+from oncelog_kafka.target import KafkaTarget
 from oncelog_kafka.testing.simulation.cluster import PREFIX, brokers_of, ledger_of
 from oncelog_kafka.testing.simulation.jobs import Executors, Place, SimulatedJob
 from oncelog_kafka.testing.simulation.operators import Operator
