@@ -8,7 +8,7 @@ from oncelog.extras import extras
 from oncelog.signatures import checked
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from oncelog_files.batch_sink import FilesSink
 
@@ -46,28 +46,23 @@ def sink(**options: Any) -> FilesSink:
 
 
 @checked
-def read(spark: SparkSession, path: str, *, prefix: str | None = None, **options: Any) -> DataFrame:
+def read(spark: Any, path: str, *, prefix: str | None = None, **options: Any) -> DataFrame:
     """The rows of whole batches: of a batch whose files become visible just now, all of them or none.
 
     Args:
-        spark: a session, not of Spark Connect.
+        spark: a SparkSession that is not of Spark Connect.
         path: of the sink.
         prefix: of the sink, with ``.<sinkName>`` if it has one; the batches of all sinks of the folder by default.
         options: for Spark's reader of the files' format, such as ``schema`` or ``mergeSchema``.
 
     Raises:
-        UsageError: no batch is there yet, or the batches have several formats; or this is a Spark Connect session.
+        UsageError: no batch is there yet, or the batches have several formats; or `spark` is no such session.
         FileUnavailableError: the folder cannot be read.
 
     Example:
         flights = oncelog_files.read(spark, "/data/flights")
     """
     with extras("spark", part="oncelog_files"):
-        from pyspark.sql import is_remote
-
-    from oncelog.spark.versions import refuse_connect
-
-    refuse_connect(None, is_connect=is_remote())
-    from oncelog_files.whole_batches import read_whole_batches
+        from oncelog_files.whole_batches import read_whole_batches
 
     return read_whole_batches(spark, path, prefix, options)

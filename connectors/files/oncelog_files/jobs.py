@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from oncelog.errors import FileWriteError, InvalidRecordError, UsageError
+from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, UsageError
 from oncelog.spark import task_errors
 from oncelog.spark.kit import spark_files
 
@@ -37,6 +37,7 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
 
     Raises:
         InvalidRecordError: the format cannot hold such columns.
+        InvalidOptionError: Spark's writer refuses an option.
         FileWriteError: there is no space.
         UsageError: Spark has no writer of this format.
         OncelogError: a task raised it.
@@ -62,6 +63,12 @@ def _said_shortly(format_: str, columns: Sequence[str]) -> Iterator[None]:
             ) from None
         raise InvalidRecordError(
             "Spark cannot write these columns in this format", format=format_, columns=list(columns), reason=said
+        ) from None
+    except IllegalArgumentException as problem:
+        raise InvalidOptionError(
+            "Spark's writer refuses an option: correct compression, or one of format.*",
+            format=format_,
+            reason=spark_files.reason(problem),
         ) from None
     except spark_files.FAILURES as problem:
         found = _FULL.search(str(problem))

@@ -16,7 +16,14 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from oncelog.crash_points import reach
-from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError, RoundAbortedError, UsageError
+from oncelog.errors import (
+    CorruptDataError,
+    FileUnavailableError,
+    FileWriteError,
+    OncelogError,
+    RoundAbortedError,
+    UsageError,
+)
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog_files import jobs, manifests, names
@@ -56,6 +63,7 @@ class FolderPlace:
         Raises:
             UsageError, InvalidRecordError: the folder cannot take such rows.
             FileWriteError: they cannot be written, or the disk does not confirm it.
+            RoundAbortedError: others aborted the batch.
         """
         if self.files.is_folder("") is False:
             raise UsageError("the path of the sink must be a folder, and this is a file", path=self.files.root)
@@ -64,17 +72,12 @@ class FolderPlace:
         data = names.data(attempt)
         rows = jobs.write(job, self.files.path(data), options.format, options.partition_by, options.writer)
         reach(FilesCrashPoint.WRITTEN)
-        found = self.files.files(data) if rows else []
         if not rows:
             self.discard(attempt)
             return Receipts((), 0)
+        found = self.files.files(data)
         if not found:
-            raise FileWriteError(
-                "Spark's tasks wrote rows, and the driver sees no files of them: a path without a file system of its "
-                "own is that of each host's disk; give one that all hosts share",
-                path=self.files.root,
-                rows=rows,
-            )
+            raise self._nothing_is_there(data, rows)
         self.files.sync(data, [file.name for file in found])
         text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found)).text()
         self.files.write_text(names.staged_manifest(attempt), text)
@@ -89,10 +92,7 @@ class FolderPlace:
             RoundAbortedError: the staging folder is gone.
         """
         if decided and self.files.size(names.staged_manifest(manifests.of_names(decided).attempt)) is None:
-            raise RoundAbortedError(
-                "the staging folder of the batch is gone: the batch was aborted, or a newer driver took over",
-                path=self.files.root,
-            )
+            raise self._is_aborted()
 
     # Behind the decision
 
@@ -128,6 +128,22 @@ class FolderPlace:
         self.files.remove(names.staging(attempt))
 
     # Steps
+
+    def _nothing_is_there(self, data: str, rows: int) -> OncelogError:
+        if not self.files.is_folder(data):
+            return self._is_aborted()
+        return FileWriteError(
+            "Spark's tasks wrote rows, and the driver sees no files of them: tasks on other hosts wrote to their own "
+            "disks; give a path that all hosts share",
+            path=self.files.root,
+            rows=rows,
+        )
+
+    def _is_aborted(self) -> RoundAbortedError:
+        return RoundAbortedError(
+            "the staging folder of the batch is gone: the batch was aborted, or a newer driver took over",
+            path=self.files.root,
+        )
 
     def _move(self, files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
         """Move the files that are not at their place yet. Others may do the same at this moment."""

@@ -16,8 +16,12 @@ _SCHEMA = "prefix string, format string, files array<struct<name string>>"
 """Of a manifest, as far as it is needed here."""
 
 
-def read_whole_batches(spark: SparkSession, path: str, prefix: str | None, options: Mapping[str, Any]) -> DataFrame:
+def read_whole_batches(spark: Any, path: str, prefix: str | None, options: Mapping[str, Any]) -> DataFrame:
     """The rows of all batches of a folder, or of one prefix; see `oncelog_files.read`."""
+    if not isinstance(spark, SparkSession):
+        raise UsageError(
+            "whole batches are read by a SparkSession that is not of Spark Connect", found=type(spark).__name__
+        )
     files = SparkFiles(spark, check_path(path))
     folder = names.MANIFESTS if prefix is None else names.manifests(prefix)
     found = _manifests(spark, files.path(folder)) if files.is_folder(folder) else []

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 from folder_worlds import FilesWorld
 
+pytestmark = pytest.mark.in_turn("files")
+
 
 class TestFilesTarget(TargetContract):
     @pytest.fixture
