@@ -17,6 +17,7 @@ import curves
 from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
+from oncelog_files import options as files_sink
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
 
@@ -74,7 +75,11 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 ## PostgreSQL sink
 `foreachBatch(oncelog_postgres.sink(...))`: see [PostgreSQL](../guides/postgres.md).
 
-{postgres_sink.render_markdown_table()}"""
+{postgres_sink.render_markdown_table()}
+## Files sink
+`foreachBatch(oncelog_files.sink(...))`: see [files](../guides/files.md).
+
+{files_sink.render_markdown_table()}"""
 
 
 def kafka_source_table() -> str:
