@@ -1,4 +1,4 @@
-"""Exactly-once writes of micro-batches as files into a folder: `sink()` for foreachBatch, and `read()` whole batches."""
+"""Exactly-once writes of micro-batches as files: `sink()` for foreachBatch, and `read()` for whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the ledgers of this connector's sinks are: which micro-batches are decided, and which files each consists of."""
+"""Where the ledgers of this connector are: which micro-batches are decided, and which files each consists of."""
 
 from __future__ import annotations
 

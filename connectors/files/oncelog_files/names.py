@@ -1,9 +1,9 @@
 """The names of oncelog's own files and folders below the folder that a sink writes into. Spark's readers skip them.
 
-    _oncelog/staging/<attempt>/data/...            what Spark wrote of a batch that is under way
-    _oncelog/staging/<attempt>/manifest.json       which of it belongs to the batch
-    _oncelog/manifests/prefix=<p>/<batch>-<attempt>.json     the same file, once the batch is visible
-    _oncelog/ledger                                the ledger, unless znodes names another place
+_oncelog/staging/<attempt>/data/...            what Spark wrote of a batch that is under way
+_oncelog/staging/<attempt>/manifest.json       which of it belongs to the batch
+_oncelog/manifests/prefix=<p>/<batch>-<attempt>.json     the same file, once the batch is visible
+_oncelog/ledger                                the ledger, unless znodes names another place
 """
 
 from __future__ import annotations

@@ -80,5 +80,5 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
 
 
 def test_whole_batches_need_a_session() -> None:
-    with pytest.raises(UsageError, match="read by a SparkSession .*found='str'"):
+    with pytest.raises(UsageError, match=r"read by a SparkSession .*found='str'"):
         oncelog_files.read("spark", "/out")

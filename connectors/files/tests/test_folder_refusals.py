@@ -29,7 +29,11 @@ def world(tmp_path: Path, spark: SparkSession) -> Iterator[FilesWorld]:
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        (["1 AS a", "2 AS b"], {"format": "text"}, r"cannot write these columns in this format \[format='text', columns="),
+        (
+            ["1 AS a", "2 AS b"],
+            {"format": "text"},
+            r"cannot write these columns in this format \[format='text', columns=",
+        ),
         (["map(1, 2) AS a"], {"format": "csv"}, "cannot write these columns .*CSV datasource doesn.*support"),
         (["1 AS a", "2 AS a"], {}, "cannot write these columns .*reason='.*(already exists|duplicate)"),
         (["1 AS a"], {"partitionBy": "a"}, "cannot write these columns .*reason='.*all columns"),

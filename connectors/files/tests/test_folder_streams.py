@@ -67,7 +67,9 @@ class Query:
 
     def whole(self, **options: Any) -> list[tuple[Any, ...]]:
         """The rows of whole batches."""
-        return sorted(map(tuple, oncelog_files.read(self.spark, str(self.out), **options).select("id", "day").collect()))
+        return sorted(
+            map(tuple, oncelog_files.read(self.spark, str(self.out), **options).select("id", "day").collect())
+        )
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ def test_rows_are_there_once_though_spark_runs_the_batch_again(query: Query) -> 
 
 def test_partitions_become_folders_and_columns_again(query: Query) -> None:
     query.add({"id": 1, "day": "a/b: c"}, {"id": 2, "day": "d"}, {"id": 3})
-    query.run(partitionBy="DAY", format="json", compression="gzip", **{"format.ignoreNullFields": "false"})
+    query.run(None, partitionBy="DAY", format="json", compression="gzip", **{"format.ignoreNullFields": "false"})
     query.add({"id": 4, "day": "d"})
     query.run(partitionBy="DAY", format="json", compression="gzip")
 

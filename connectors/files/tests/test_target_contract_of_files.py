@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelog.testing.target_contract import TargetContract, TargetWorld
 from folder_worlds import FilesWorld
+from oncelog.testing.target_contract import TargetContract, TargetWorld
 
 pytestmark = pytest.mark.in_turn("files")
 
