@@ -18,6 +18,7 @@ from drawings import DRAWINGS
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
 from oncelog.spark.option_table import OPTIONS
+from oncelog_files import options as files_sink
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
 
@@ -76,6 +77,10 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 `foreachBatch(oncelog_postgres.sink(...))`: see [PostgreSQL](../guides/postgres.md).
 
 {postgres_sink.render_markdown_table()}
+## Files sink
+`foreachBatch(oncelog_files.sink(...))`: see [files](../guides/files.md).
+
+{files_sink.render_markdown_table()}
 ## A sink of your own functions
 `foreachBatch(oncelog.spark.once(write, was_written, ...))`: see [a store of your
 own](../guides/together.md#a-store-of-your-own).

@@ -7,7 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 
-PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", "oncelog_postgres")
+PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", "oncelog_postgres", "oncelog_files")
 
 
 def modules(package: str) -> Iterator[str]:

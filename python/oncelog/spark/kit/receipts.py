@@ -70,7 +70,7 @@ class ReceiptsRound:
 
 
 def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
-    """The ledgers of one kind of place, under its own root, such as ``/files``."""
+    """The ledgers of one kind of place, under its own root, such as ``/folders``."""
     return LedgerKind(root, _encode, _decode)
 
 

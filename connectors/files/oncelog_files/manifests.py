@@ -1,0 +1,126 @@
+"""What a batch consists of: its manifest, which the decision names by its hash, so that it fits into one znode.
+
+A manifest is written beside the files of an attempt, before the decision. When all of them have their final names, it
+is moved to its own: at that moment readers of manifests see the whole batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from oncelog.errors import CorruptDataError
+from oncelog.spark.kit.spark_files import FoundFile
+from oncelog.strict_json import without_duplicates
+from oncelog.znodes import fields
+from oncelog_files import names
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A batch that Spark wrote.
+
+    Attributes:
+        prefix: of the sink.
+        batch_id: of the micro-batch.
+        format: of its files.
+        rows: in all files together.
+        files: their names below the sink's folder, and their sizes.
+    """
+
+    prefix: str
+    batch_id: int
+    format: str
+    rows: int
+    files: tuple[FoundFile, ...]
+
+    def text(self) -> str:
+        """As JSON, one line."""
+        return json.dumps({"version": VERSION, **asdict(self)}, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the ledger keeps of a batch: enough for anybody to show it, whatever its own options are.
+
+    Attributes:
+        path: of the sink's folder.
+        attempt: that wrote it; names its staging folder.
+        prefix, batch_id: as in the manifest.
+        sha256: of the manifest's text.
+    """
+
+    path: str
+    attempt: str
+    prefix: str
+    batch_id: int
+    sha256: str
+
+    @property
+    def manifest(self) -> str:
+        """The name of the manifest once the batch is visible."""
+        return names.manifest(self.prefix, self.batch_id, self.attempt)
+
+    def names(self) -> tuple[str, ...]:
+        """In the form that the ledger keeps as `Receipts`."""
+        return (json.dumps(asdict(self), ensure_ascii=False),)
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def of_names(decided: Sequence[str]) -> Decided:
+    """What `Decided.names` told the ledger.
+
+    Raises:
+        CorruptDataError: it did not.
+    """
+    try:
+        (only,) = decided
+        found = _object(only, Decided.__slots__)
+        texts = {name: fields.text(found[name]) for name in ("path", "attempt", "prefix", "sha256")}
+        return Decided(batch_id=fields.signed(found["batch_id"]), **texts)
+    except (ValueError, TypeError) as problem:
+        raise CorruptDataError(
+            "the ledger does not say of a decided batch what it consists of", names=list(decided[:1])
+        ) from problem
+
+
+def parse(text: str, sha256: str, name: str) -> Manifest:
+    """A manifest.
+
+    Args:
+        sha256: that the ledger has of it.
+        name: of its file, for the error.
+
+    Raises:
+        CorruptDataError: it is not what was decided.
+    """
+    try:
+        if hash_of(text) != sha256:
+            raise ValueError("the ledger has another hash of it")
+        found = _object(text, ("version", *Manifest.__slots__))
+        return Manifest(
+            prefix=fields.text(found["prefix"]),
+            batch_id=fields.signed(found["batch_id"]),
+            format=fields.text(found["format"]),
+            rows=fields.signed(found["rows"]),
+            files=tuple(FoundFile(fields.text(file["name"]), fields.signed(file["size"])) for file in found["files"]),
+        )
+    except (ValueError, TypeError, KeyError) as problem:
+        raise CorruptDataError(
+            "the manifest of a decided batch was changed, or is damaged", file=name, reason=str(problem)
+        ) from problem
+
+
+def _object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    found = json.loads(text, object_pairs_hook=without_duplicates)
+    if not isinstance(found, dict) or set(found) != set(keys):
+        raise ValueError("an object with other fields")
+    return found

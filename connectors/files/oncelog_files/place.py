@@ -1,0 +1,190 @@
+"""A folder as the place of a batch: have Spark write into a hidden folder, then move the files to where readers look.
+
+Spark's writer leaves the files of an attempt in a folder that no other attempt has. Its job commit chooses among tries
+of tasks, as always; a driver or a task that comes late writes into a folder that nobody names any more. Before the
+decision the files are made durable, and a manifest of them is written beside them. The decision names the manifest by
+its hash. Behind it, anybody may move the files, any number of times: their names are Spark's, which are those of one
+writing job alone, so a file is either still to be moved or at its final place. The manifest is moved last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from oncelog.crash_points import reach
+from oncelog.errors import (
+    CorruptDataError,
+    FileUnavailableError,
+    FileWriteError,
+    OncelogError,
+    RoundAbortedError,
+    UsageError,
+)
+from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.spark_files import SparkFiles
+from oncelog_files import jobs, manifests, names
+from oncelog_files.crash_points import FilesCrashPoint
+from oncelog_files.errors import FolderChangedError
+from oncelog_files.manifests import Decided, Manifest
+from oncelog_files.options import SinkOptions
+
+_DECIDED: Final = "; the batch is decided: {}, then restart the query, which completes it"
+
+
+class FolderPlace:
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+
+    Args:
+        options: of the sink.
+        prefix, batch_id: of the batch.
+        rows: of the batch; here only its session is used.
+    """
+
+    def __init__(self, options: SinkOptions, prefix: str, batch_id: int, rows: DataFrame) -> None:
+        self._options = options
+        self._prefix = prefix
+        self._batch_id = batch_id
+        self._spark = rows.sparkSession
+        self.files = SparkFiles(self._spark, options.path)
+
+    def has_batches(self) -> bool:
+        """Whether a batch of this prefix is visible in the folder."""
+        return bool(self.files.names(names.manifests(self._prefix)))
+
+    # Before the decision
+
+    def write(self, job: DataFrame, attempt: str) -> Receipts:
+        """Have Spark write the rows of a batch.
+
+        Raises:
+            UsageError, InvalidRecordError: the folder cannot take such rows.
+            FileWriteError: they cannot be written, or the disk does not confirm it.
+            RoundAbortedError: others aborted the batch.
+        """
+        if self.files.is_folder("") is False:
+            raise UsageError("the path of the sink must be a folder, and this is a file", path=self.files.root)
+        options = self._options
+        self.files.make_folder(names.staging(attempt))
+        data = names.data(attempt)
+        rows = jobs.write(job, self.files.path(data), options.format, options.partition_by, options.writer)
+        reach(FilesCrashPoint.WRITTEN)
+        if not rows:
+            self.discard(attempt)
+            return Receipts((), 0)
+        found = self.files.files(data)
+        if not found:
+            raise self._nothing_is_there(data, rows)
+        self.files.sync(data, [file.name for file in found])
+        text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found)).text()
+        self.files.write_text(names.staged_manifest(attempt), text)
+        reach(FilesCrashPoint.LISTED)
+        decided = Decided(self.files.root, attempt, self._prefix, self._batch_id, manifests.hash_of(text))
+        return Receipts(decided.names(), rows)
+
+    def prepare(self, decided: Sequence[str]) -> None:
+        """Make sure that what is to be decided is there.
+
+        Raises:
+            RoundAbortedError: the staging folder is gone.
+        """
+        if decided and self.files.size(names.staged_manifest(manifests.of_names(decided).attempt)) is None:
+            raise self._is_aborted()
+
+    # Behind the decision
+
+    def show(self, decided: Sequence[str]) -> None:
+        """Move the files of a decided batch to where readers look, then its manifest; remove the staging folder.
+
+        Raises:
+            FolderChangedError: files are gone, or others are in their way.
+            FileUnavailableError: not now.
+        """
+        if not decided:
+            return
+        batch = manifests.of_names(decided)
+        with _carrying_out(batch):
+            files = self.files if batch.path == self.files.root else SparkFiles(self._spark, batch.path)
+            reach(FilesCrashPoint.SHOW)
+            staged = names.staged_manifest(batch.attempt)
+            text = files.read_text(staged)
+            if text is not None:
+                self._move(files, batch, manifests.parse(text, batch.sha256, files.path(staged)))
+                reach(FilesCrashPoint.SHOWN)
+                files.make_folder(names.manifests(batch.prefix))
+                files.move(staged, batch.manifest)
+                files.sync_names(names.manifests(batch.prefix), [batch.manifest.rpartition("/")[2]])
+            if files.size(batch.manifest) is None:
+                raise _staging_is_gone(files, batch)
+            reach(FilesCrashPoint.PUBLISHED)
+            files.remove(names.staging(batch.attempt))
+        reach(FilesCrashPoint.REMOVED)
+
+    def discard(self, attempt: str) -> None:
+        """Remove what an attempt left."""
+        self.files.remove(names.staging(attempt))
+
+    # Steps
+
+    def _nothing_is_there(self, data: str, rows: int) -> OncelogError:
+        if not self.files.is_folder(data):
+            return self._is_aborted()
+        return FileWriteError(
+            "Spark's tasks wrote rows, and the driver sees no files of them: tasks on other hosts wrote to their own "
+            "disks; give a path that all hosts share",
+            path=self.files.root,
+            rows=rows,
+        )
+
+    def _is_aborted(self) -> RoundAbortedError:
+        return RoundAbortedError(
+            "the staging folder of the batch is gone: the batch was aborted, or a newer driver took over",
+            path=self.files.root,
+        )
+
+    def _move(self, files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
+        """Move the files that are not at their place yet. Others may do the same at this moment."""
+        for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files}):
+            files.make_folder(folder)
+        data = names.data(batch.attempt)
+        sizes = {file.name: file.size for file in manifest.files}
+        for _, name in files.move_all([(f"{data}/{name}", name) for name in sizes]):
+            found = files.size(name)
+            if found is None:
+                raise _staging_is_gone(files, batch, file=name)
+            if found != sizes[name]:
+                raise FolderChangedError(
+                    "another file has the name of a file of a decided batch" + _DECIDED.format("remove it"),
+                    file=files.path(name),
+                    size=found,
+                    expected=sizes[name],
+                )
+        files.sync_names("", sizes)
+
+
+def _staging_is_gone(files: SparkFiles, batch: Decided, **fields: str) -> FolderChangedError:
+    return FolderChangedError(
+        "files of a decided batch are neither in its staging folder nor at their place: somebody removed them, or the "
+        "path leads elsewhere; if they are lost, restore the folder, the ledger and the checkpoint of the same moment",
+        staging=files.path(names.staging(batch.attempt)),
+        **fields,
+    )
+
+
+@contextmanager
+def _carrying_out(batch: Decided) -> Iterator[None]:
+    """Have an error say that the batch is decided."""
+    about = {"prefix": batch.prefix, "batch_id": batch.batch_id}
+    try:
+        yield
+    except (FileUnavailableError, FileWriteError) as problem:
+        raise FileUnavailableError(
+            problem.message + _DECIDED.format("see that the file system is back, and takes files"),
+            **problem.fields,
+            **about,
+        ) from None
+    except (FolderChangedError, CorruptDataError) as problem:
+        raise type(problem)(problem.message, **problem.fields, **about) from None

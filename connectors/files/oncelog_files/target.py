@@ -1,0 +1,75 @@
+"""A folder as a target of batches; place.py does the work, and the kit the rounds."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from oncelog.errors import BatchRefusedError
+from oncelog.ports import Clock, ZnodeStore
+from oncelog.spark.kit.receipts import ReceiptsAttempt
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.types import Outcome
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_files.ledgers import FILES_LEDGERS
+from oncelog_files.options import SinkOptions
+from oncelog_files.place import FolderPlace
+
+
+class FilesTarget:
+    """A folder that batches are written to; see `Target`.
+
+    Args:
+        store: where the ledgers are kept.
+        options: of the sink.
+    """
+
+    clock: Clock = SYSTEM_CLOCK
+
+    def __init__(self, store: ZnodeStore, options: SinkOptions) -> None:
+        self.store = store
+        self.options = options
+
+    def attempt(self, batch: Batch[DataFrame]) -> FilesAttempt:
+        return FilesAttempt(self, batch)
+
+
+class FilesAttempt(ReceiptsAttempt[DataFrame]):
+    """One round on its way into a folder; see `Attempt`."""
+
+    def __init__(self, target: FilesTarget, batch: Batch[DataFrame]) -> None:
+        asked = batch.request
+        self._folder = FolderPlace(target.options, asked.prefix, asked.batch_id, batch.job)
+        super().__init__(target.store, FILES_LEDGERS, self._folder, batch)
+
+    def begin(self) -> bool:
+        self._check_ledger()
+        return super().begin()
+
+    def prepare(self, report: BatchReport) -> None:
+        self._folder.prepare(self._written.names)
+
+    def finish(self) -> None:
+        self._discard_again()
+        super().finish()
+
+    def _discard_again(self) -> None:
+        """Remove what tasks of dead drivers wrote after their attempts were discarded, while the ledger knows these."""
+        rounds = FILES_LEDGERS.read_rounds(self._steps.store, self._batch.request.prefix)
+        for record in rounds.values():
+            if record.outcome is Outcome.ABORT and record.is_over:
+                self._folder.discard(record.nonce)
+
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
+        prefix, batch_id = self._batch.request.prefix, self._batch.request.batch_id
+        if batch_id == 0 or FILES_LEDGERS.read(self._steps.store, prefix) is not None:
+            return
+        if self._folder.has_batches():
+            raise BatchRefusedError(
+                "the folder has batches of this prefix, and the ledger does not know it: the history of this query is "
+                "in another ledger. Name its place with znodes; if it is lost, another transactionalIdPrefix begins a "
+                "new history, which may write this batch twice",
+                prefix=prefix,
+                batch_id=batch_id,
+                path=self._folder.files.root,
+            )

@@ -1,0 +1,173 @@
+"""Queries into the sink, from start to end: what a reader that is not ours finds, and what `read` finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import oncelog_files
+from folder_worlds import is_visible, left_staging, visible
+from oncelog.errors import UsageError
+from oncelog.spark.kit.ledgers import close_ledgers
+from oncelog.spark.kit.target import BatchReport
+from oncelog.testing.target_contract import at
+from oncelog_files.crash_points import FilesCrashPoint
+from tests.support.spark.faults import failing_once
+from tests.support.spark.queries import forget_last_commit, run_available
+
+
+class Query:
+    """A query from files of JSON rows into a folder, over many runs."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.out = folder / "out"
+        self.checkpoint = folder / "checkpoint"
+        self.reports: list[BatchReport] = []
+        self._files = 0
+        (folder / "in").mkdir()
+
+    def add(self, *rows: dict[str, Any]) -> None:
+        """One more file, which is one more batch."""
+        hidden = self.folder / f".{self._files}"
+        hidden.write_text("\n".join(map(json.dumps, rows)))
+        hidden.rename(self.folder / "in" / f"{self._files:04d}.json")
+        self._files += 1
+
+    def source(self) -> DataFrame:
+        reader = self.spark.readStream.schema("id int, day string").option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / "in"))
+
+    def run(self, df: DataFrame | None = None, **more: Any) -> None:
+        """Write what there is; raises what the sink raised: to Spark that is text within an error of its own."""
+        sink = oncelog_files.sink(**{"path": str(self.out), **more})
+        self.reports = []
+        problems: list[Exception] = []
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            try:
+                sink(batch, batch_id)
+            except Exception as problem:
+                problems.append(problem)
+                raise
+            assert sink.last_report is not None
+            self.reports.append(sink.last_report)
+
+        try:
+            run_available((df or self.source()).writeStream.foreachBatch(write), self.checkpoint)
+        except StreamingQueryException:
+            raise problems[0] from None
+
+    def whole(self, **options: Any) -> list[tuple[Any, ...]]:
+        """The rows of whole batches."""
+        return sorted(
+            map(tuple, oncelog_files.read(self.spark, str(self.out), **options).select("id", "day").collect())
+        )
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
+    yield Query(spark, tmp_path)
+    close_ledgers()
+
+
+def test_rows_are_there_once_though_spark_runs_the_batch_again(query: Query) -> None:
+    query.add({"id": 1, "day": "a"}, {"id": 2, "day": "b"})
+    query.add({"id": 3, "day": "a"})
+    query.run(transactionalIdPrefix="flights")
+    assert sorted((report.rows, report.is_replay) for report in query.reports) == [(1, False), (2, False)]
+
+    forget_last_commit(query.checkpoint)
+    query.run(transactionalIdPrefix="flights")
+
+    assert [report.is_replay for report in query.reports] == [True]
+    assert visible(query.out, "id", "day") == query.whole() == [(1, "a"), (2, "b"), (3, "a")]
+    assert sorted(row.id for row in query.spark.read.parquet(str(query.out)).collect()) == [1, 2, 3]
+    assert left_staging(query.out) == []
+    assert (query.out / "_oncelog" / "ledger").is_dir(), "the ledger is in the folder"
+    manifests = [json.loads(file.read_text()) for file in (query.out / "_oncelog/manifests").rglob("*.json")]
+    assert sorted((one["prefix"], one["batch_id"]) for one in manifests) == [("flights", 0), ("flights", 1)]
+    assert sorted(one["rows"] for one in manifests) == [1, 2]
+
+
+def test_partitions_become_folders_and_columns_again(query: Query) -> None:
+    query.add({"id": 1, "day": "a/b: c"}, {"id": 2, "day": "d"}, {"id": 3})
+    query.run(None, partitionBy="DAY", format="json", compression="gzip", **{"format.ignoreNullFields": "false"})
+    query.add({"id": 4, "day": "d"})
+    query.run(partitionBy="DAY", format="json", compression="gzip")
+
+    shown = [file for file in query.out.rglob("*.json.gz") if is_visible(file, query.out)]
+    assert sorted({file.parent.name for file in shown}) == [
+        "DAY=__HIVE_DEFAULT_PARTITION__",
+        "DAY=a%2Fb%3A c",
+        "DAY=d",
+    ]
+    found = oncelog_files.read(query.spark, str(query.out), schema="id int, DAY string")
+    assert sorted(map(tuple, found.select("id", "DAY").fillna("").collect())) == [
+        (1, "a/b: c"),
+        (2, "d"),
+        (3, ""),
+        (4, "d"),
+    ]
+
+
+def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
+    query.add({"id": 1, "day": "a"}, {"id": 2, "day": "b"})
+
+    query.run(query.source().mapInArrow(failing_once(query.folder), "id int, day string"))
+
+    assert list(query.folder.glob("failed-*"))
+    assert [report.rows for report in query.reports] == [2]
+    assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
+
+
+def test_whole_batches_are_read_whole_while_one_is_on_its_way(query: Query) -> None:
+    with pytest.raises(UsageError, match="no batch is in this folder yet"):
+        query.whole()
+    query.add({"id": 1, "day": "a"})
+    query.run(sinkName="one")
+    query.add({"id": 2, "day": "b"})
+    seen: list[list[Any]] = []
+
+    with at(FilesCrashPoint.SHOWN, lambda: seen.extend([visible(query.out, "id"), query.whole()])):
+        query.run(sinkName="one")
+
+    assert seen == [[(1,), (2,)], [(1, "a")]], "readers of files see the second batch already"
+    assert query.whole() == [(1, "a"), (2, "b")]
+    with pytest.raises(UsageError, match=r"no batch is in this folder yet.*prefix='another'"):
+        query.whole(prefix="another")
+
+
+def test_several_sinks_share_a_folder_and_each_is_read_by_its_prefix(query: Query) -> None:
+    query.add({"id": 1, "day": "a"})
+    one = oncelog_files.sink(path=str(query.out), transactionalIdPrefix="q", sinkName="one")
+    two = oncelog_files.sink(path=str(query.out), transactionalIdPrefix="q", sinkName="two", format="json")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        one(batch, batch_id)
+        two(batch.selectExpr("id + 10 AS id", "day"), batch_id)
+
+    run_available(query.source().writeStream.foreachBatch(write), query.checkpoint)
+
+    assert (query.whole(prefix="q.one"), query.whole(prefix="q.two")) == ([(1, "a")], [(11, "a")])
+    with pytest.raises(UsageError, match=r"the batches have several formats.*\['json', 'parquet'\]"):
+        query.whole()
+
+
+def test_a_stateful_query_may_write_files(query: Query) -> None:
+    query.add({"id": 1, "day": "a"}, {"id": 1, "day": "a"}, {"id": 2, "day": "b"})
+    query.add({"id": 1, "day": "a"}, {"id": 3, "day": "c"})
+
+    query.run(query.source().dropDuplicates(["id"]))
+    forget_last_commit(query.checkpoint)
+    query.run(query.source().dropDuplicates(["id"]))
+
+    assert [report.is_replay for report in query.reports] == [True]
+    assert visible(query.out, "id") == [(1,), (2,), (3,)]
