@@ -51,14 +51,25 @@ class World(Lives):
     def live(self, point: str) -> Program:
         self._lives += 1
         self.mark.touch()
-        sink = {"path": str(self.out), "transactionalIdPrefix": "killed"}
-        return self._start("files_copier", {"source": str(self.folder / "in"), "sink": sink}, point)
+        settings = {"source": str(self.folder / "in"), "sink": self.sink(), "spark": self.spark()}
+        return self._start("files_copier", settings, point)
+
+    def sink(self) -> dict[str, str]:
+        """The options of the sink."""
+        return {"path": str(self.out), "transactionalIdPrefix": "killed"}
+
+    def spark(self) -> dict[str, str]:
+        """Settings of the session."""
+        return {}
 
     def recover(self) -> None:
         """Everything is there once, and nothing else is left."""
         self.wait_until(lambda: len(self.found()) >= len(self.written))
         assert self.found() == self.written
-        until(lambda: not left_staging(self.out))
+        until(self.is_clean)
+
+    def is_clean(self) -> bool:
+        return not left_staging(self.out)
 
     def found(self) -> list[tuple[Any, ...]]:
         return visible(self.out, "id", "value")

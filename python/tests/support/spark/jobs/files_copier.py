@@ -15,7 +15,7 @@ from tests.support.spark.jobs.sessions import run_while_watched, spark_session
 
 def main(settings: dict[str, Any]) -> None:
     die_at(settings["crash_point"], Path(settings["mark"]), FilesCrashPoint)
-    with spark_session("local[2,4]", {"spark.ui.showConsoleProgress": "false"}) as spark:
+    with spark_session("local[2,4]", {"spark.ui.showConsoleProgress": "false", **settings["spark"]}) as spark:
         rows = spark.readStream.schema("id int, value string").option("maxFilesPerTrigger", 1).json(settings["source"])
         writer = rows.repartition(2).writeStream.foreachBatch(oncelog_files.sink(**settings["sink"]))
         writer = writer.option("checkpointLocation", settings["checkpoint"])
