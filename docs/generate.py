@@ -19,6 +19,7 @@ from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.option_table import OPTIONS
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
+from oncelog_tables import options as table_sinks
 
 DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
@@ -74,7 +75,12 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 ## PostgreSQL sink
 `foreachBatch(oncelog_postgres.sink(...))`: see [PostgreSQL](../guides/postgres.md).
 
-{postgres_sink.render_markdown_table()}"""
+{postgres_sink.render_markdown_table()}
+## Delta sink
+`foreachBatch(oncelog_tables.delta(...))`: see [tables of a lake](../guides/tables.md). Options that begin with
+`storage.` are delta-rs's for the storage of the table, such as `storage.aws_region`; their values are never shown.
+
+{table_sinks.render_delta_table()}"""
 
 
 def kafka_source_table() -> str:

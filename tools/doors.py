@@ -19,6 +19,7 @@ DOORS = {
     "import oncelog_kafka; oncelog_kafka.jars()": "spark,kafka",
     "import oncelog_kafka.cli": "kafka",
     "import oncelog_postgres; oncelog_postgres.sink()": "spark,postgres",
+    "import oncelog_tables; oncelog_tables.delta()": "spark,delta",
     "import oncelog.testing.simulation": "testing",
     "import oncelog_kafka.testing.simulation.__main__": "testing",
     "import oncelog.testing.target_contract": "testing",

@@ -7,7 +7,14 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 
-PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", "oncelog_postgres")
+PACKAGES = (
+    "oncelog",
+    "oncelog_kafka",
+    "oncelog_postgres",
+    "oncelog_tables",
+    "pyspark_oncelog",
+    "pyspark_oncelog_kafka",
+)
 
 
 def modules(package: str) -> Iterator[str]:

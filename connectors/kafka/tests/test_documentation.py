@@ -23,6 +23,7 @@ from oncelog.runtime import Log
 from oncelog.spark.logs import close_logs
 from oncelog.testing.server_process import free_ports
 from oncelog_postgres import ledgers
+from oncelog_tables import ledgers as table_ledgers
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
 from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
 from tests.support.servers.postgres import ROLE, PostgresServer
@@ -116,6 +117,7 @@ def run_page(page: Path, places: Places, folder: Path, running: ExitStack) -> No
                 running.callback(value.stop)
         close_logs()
         ledgers.close_stores()
+        table_ledgers.close_stores()
     started = {value.runId for value in left if isinstance(value, StreamingQuery)}
     assert started <= awaited, f"{page.name}: a script without query.awaitTermination() ends before its query works"
 
