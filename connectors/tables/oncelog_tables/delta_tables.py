@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Final
-from urllib.parse import unquote
 
+import deltalake
 import pyarrow.fs as arrow_fs
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
@@ -22,15 +22,15 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from oncelog.errors import UsageError
-from oncelog_tables import delta_features
+from oncelog_tables import delta_features, partitions
 from oncelog_tables.appends import Append
 from oncelog_tables.columns import TableColumn
 from oncelog_tables.delta_statistics import statistics
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
 
-NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Spark's name of the folder for rows without a value, or with an empty text, which is the same to Delta."""
+OLDEST: Final = (1, 6)
+"""The oldest deltalake whose `create_write_transaction` commits app transactions. Older ones leave them out, unsaid."""
 
 
 class DeltaTables:
@@ -38,9 +38,20 @@ class DeltaTables:
 
     Args:
         storage: options of delta-rs for the storage, such as credentials.
+
+    Raises:
+        UsageError: deltalake is too old.
     """
 
     def __init__(self, storage: Mapping[str, str]) -> None:
+        installed = deltalake.__version__
+        if tuple(map(int, installed.split(".")[:2])) < OLDEST:
+            raise UsageError(
+                "the package deltalake is too old: it would commit without saying which batch it is, and a batch could "
+                'get into a table twice; pip install --upgrade "oncelog[delta]"',
+                installed=installed,
+                oldest=".".join(map(str, OLDEST)),
+            )
         self._storage = dict(storage)
         self._read: dict[str, _Log] = {}
 
@@ -139,14 +150,8 @@ class OpenDeltaTable:
         return None
 
     def _added(self, path: str, file: FileFacts, now_ms: int) -> AddAction:
-        values = partition_values(file.name)
+        values = partitions.values_of(file.name)  # an empty text is no value to Delta, too
         return AddAction(path, file.size, values, now_ms, True, statistics(file, self._configuration))
-
-
-def partition_values(path: str) -> dict[str, str | None]:
-    """The values that the folders of a file's path have in their names, by column."""
-    pairs = (folder.split("=", 1) for folder in path.split("/")[:-1])
-    return {unquote(name): None if value == NO_VALUE else unquote(value) for name, value in pairs}
 
 
 @contextmanager

@@ -38,12 +38,14 @@ class FileFacts:
         name: its path from the attempt's folder on.
         size: in bytes.
         columns: by their path in the schema; those within arrays and maps are left out.
+        footer: all that the file says of itself.
     """
 
     name: str
     size: int
     rows: int
     columns: dict[tuple[str, ...], ColumnFacts] = field(repr=False)
+    footer: pq.FileMetaData = field(repr=False)
 
 
 def read_all(
@@ -71,7 +73,7 @@ def _read(file: FoundFile, opened: Callable[[str], IO[bytes]], wanted: frozenset
         if leaf is not None and leaf[0] in wanted:
             chunks = [footer.row_group(group).column(number).statistics for group in range(footer.num_row_groups)]
             columns[leaf] = _of_chunks(chunks)
-    return FileFacts(file.name, file.size, footer.num_rows, columns)
+    return FileFacts(file.name, file.size, footer.num_rows, columns, footer)
 
 
 def _leaves(fields: Iterable[pa.Field], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...] | None]:

@@ -8,6 +8,7 @@ from oncelog.spark.kit.kept import KeptOpen
 from oncelog.spark.kit.receipts import receipts_ledgers
 
 DELTA_LEDGERS = receipts_ledgers("/delta")
+ICEBERG_LEDGERS = receipts_ledgers("/iceberg")
 
 _stores: KeptOpen[ZnodeStore] = KeptOpen()
 

@@ -25,6 +25,9 @@ from oncelog.spark.kit.options import render_markdown_table as render_rows
 STORAGE = "storage."
 """What options for the storage of Delta tables begin with."""
 
+CATALOG = "catalog."
+"""What properties of Iceberg's catalog begin with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaOptions(HistoryOptions):
@@ -41,6 +44,23 @@ class DeltaOptions(HistoryOptions):
     znodes: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergOptions(HistoryOptions):
+    """The options of a sink into an Iceberg table.
+
+    Attributes:
+        table: its name in the catalog.
+        catalog: the catalog's name.
+        properties: of the catalog; they may hold credentials.
+        znodes: where the ledger is.
+    """
+
+    table: str
+    catalog: str
+    properties: Mapping[str, str] = field(repr=False)
+    znodes: str
+
+
 def _place(text: str) -> str:
     given = values.text(text)
     try:
@@ -51,6 +71,13 @@ def _place(text: str) -> str:
         return path
     except UsageError as problem:
         raise ValueError(f"a path, or a URI such as s3a://bucket/table: {problem.message}") from None
+
+
+def _table(text: str) -> str:
+    found = values.text(text)
+    if not all(found.split(".")) or "." not in found:
+        raise ValueError("a table with its namespace, such as lake.delayed")
+    return found
 
 
 def _mode(text: str) -> str:
@@ -100,6 +127,25 @@ DELTA: tuple[Option, ...] = (
 )
 
 
+ICEBERG: tuple[Option, ...] = (
+    Option(
+        "table",
+        _USES,
+        _table,
+        "The table, with its namespace: `lake.delayed`. It must exist.",
+        default_doc="required",
+    ),
+    Option(
+        "catalog",
+        _USES,
+        values.text,
+        "The name of the catalog, as in pyiceberg's configuration (`~/.pyiceberg.yaml`, `PYICEBERG_CATALOG__...`).",
+        default="default",
+    ),
+    *_SHARED,
+)
+
+
 def parse_delta(options: Mapping[str, object]) -> DeltaOptions:
     """Read and check the options of a sink into a Delta table.
 
@@ -114,6 +160,21 @@ def parse_delta(options: Mapping[str, object]) -> DeltaOptions:
     given.require("path")
     given.require("znodes")
     return DeltaOptions(path=given.value("path"), storage=storage, znodes=given.value("znodes"), **history(given))
+
+
+def parse_iceberg(options: Mapping[str, object]) -> IcebergOptions:
+    """Read and check the options of a sink into an Iceberg table; see `parse_delta`."""
+    properties, own = _divided(CATALOG, options)
+    given = Given(own, ICEBERG, Use.FOREACH_BATCH)
+    given.require("table")
+    given.require("znodes")
+    return IcebergOptions(
+        table=given.value("table"),
+        catalog=given.value("catalog"),
+        properties=properties,
+        znodes=given.value("znodes"),
+        **history(given),
+    )
 
 
 def _divided(prefix: str, options: Mapping[str, object]) -> tuple[dict[str, str], dict[str, object]]:
@@ -136,3 +197,8 @@ def _hidden_text(name: str, raw: object) -> str:
 def render_delta_table() -> str:
     """The options of a sink into a Delta table, as a Markdown table."""
     return render_rows(DELTA)
+
+
+def render_iceberg_table() -> str:
+    """The options of a sink into an Iceberg table, as a Markdown table."""
+    return render_rows(ICEBERG)

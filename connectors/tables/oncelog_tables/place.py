@@ -165,7 +165,7 @@ class BatchPlace:
         table = self._tables.open(append.table)
         for what, now, then in (
             ("another table has taken the place of this one", table.id, append.table_id),
-            ("the table is partitioned in another way now", table.layout, append.layout),
+            ("the table is partitioned in another way now, or has moved", table.layout, append.layout),
         ):
             if now != then:
                 raise UsageError(what, table=append.table, now=now, written_for=then)
