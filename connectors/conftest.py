@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent
-MARKERS = {"kafka": "kafka", "postgres": "servers", "files": "programs"}
+MARKERS = {"kafka": "kafka", "postgres": "servers", "files": "programs", "tables": "programs"}
 """Of all tests of a connector."""
 
 

@@ -21,6 +21,7 @@ from oncelog.spark.option_table import OPTIONS
 from oncelog_files import options as files_sink
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
+from oncelog_tables import options as table_sinks
 
 DOCS = Path(__file__).parent
 EXTENDING = DOCS.parent / "examples" / "extending"
@@ -81,6 +82,11 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 `foreachBatch(oncelog_files.sink(...))`: see [files](../guides/files.md).
 
 {files_sink.render_markdown_table()}
+## Delta sink
+`foreachBatch(oncelog_tables.delta(...))`: see [tables of a lake](../guides/tables.md). Options that begin with
+`storage.` are delta-rs's for the storage of the table, such as `storage.aws_region`; their values are never shown.
+
+{table_sinks.render_delta_table()}
 ## A sink of your own functions
 `foreachBatch(oncelog.spark.once(write, was_written, ...))`: see [a store of your
 own](../guides/together.md#a-store-of-your-own).

@@ -20,6 +20,8 @@ DOORS = {
     "import oncelog_kafka.cli": "kafka",
     "import oncelog_postgres; oncelog_postgres.sink()": "spark,postgres",
     "import oncelog_files; oncelog_files.sink()": "spark",
+    "import oncelog_tables; oncelog_tables.delta()": "spark,delta",
+    "import oncelog_tables; oncelog_tables.iceberg()": "spark,iceberg",
     "import oncelog.testing.simulation": "testing",
     "import oncelog_kafka.testing.simulation.__main__": "testing",
     "import oncelog.testing.target_contract": "testing",

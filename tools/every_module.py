@@ -7,7 +7,15 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 
-PACKAGES = ("oncelog", "oncelog_kafka", "pyspark_oncelog", "pyspark_oncelog_kafka", "oncelog_postgres", "oncelog_files")
+PACKAGES = (
+    "oncelog",
+    "oncelog_files",
+    "oncelog_kafka",
+    "oncelog_postgres",
+    "oncelog_tables",
+    "pyspark_oncelog",
+    "pyspark_oncelog_kafka",
+)
 
 
 def modules(package: str) -> Iterator[str]:

@@ -17,10 +17,7 @@ from oncelog.spark.kit.options import (
     Use,
     as_text,
     history,
-    ledger_option,
-    prefix_option,
-    sink_name_option,
-    takeover_option,
+    history_options,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog_files import names
@@ -109,10 +106,7 @@ OPTIONS: tuple[Option, ...] = (
         "Any other option of Spark's writer, as `format.header` or `format.maxRecordsPerFile`.",
     ),
     Option("mode", _USES, values.choice("append"), "Batches are added; nothing is overwritten.", default="append"),
-    ledger_option(_USES, f"`{names.LEDGER}` in a local `path`; otherwise required"),
-    prefix_option(_USES),
-    sink_name_option(_USES),
-    takeover_option(_USES),
+    *history_options(_USES, f"`{names.LEDGER}` in a local `path`; otherwise required"),
 )
 
 

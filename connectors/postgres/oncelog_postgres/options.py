@@ -15,10 +15,7 @@ from oncelog.spark.kit.options import (
     Option,
     Use,
     history,
-    ledger_option,
-    prefix_option,
-    sink_name_option,
-    takeover_option,
+    history_options,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
 from oncelog.znodes.postgres.address import PostgresAddress
@@ -148,10 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         _columns,
         "For `mode=upsert`: the columns of a primary key or a unique index, separated by commas.",
     ),
-    ledger_option(_USES, "the database of `url`"),
-    prefix_option(_USES),
-    sink_name_option(_USES),
-    takeover_option(_USES),
+    *history_options(_USES, "the database of `url`"),
 )
 
 

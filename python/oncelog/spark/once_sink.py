@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, is_remote
 
-from oncelog.errors import InvalidOptionError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
@@ -17,22 +16,14 @@ from oncelog.spark.kit.options import (
     HistoryOptions,
     Use,
     history,
-    ledger_option,
-    prefix_option,
-    sink_name_option,
-    takeover_option,
+    history_options,
 )
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.versions import refuse_connect
 
 _USES = frozenset({Use.FOREACH_BATCH})
 
-OPTIONS: Final = (
-    ledger_option(_USES, "required, unless `together` has a place for it"),
-    prefix_option(_USES),
-    sink_name_option(_USES),
-    takeover_option(_USES),
-)
+OPTIONS: Final = (*history_options(_USES, "required, unless `together` has a place for it"),)
 
 
 class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
@@ -49,12 +40,7 @@ class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
         return df
 
     def _opened(self, known: OnceTarget | None, ledger: ZnodeStore | None) -> OnceTarget:
-        return known or OnceTarget(ledger or self._ledger(), self._write_rows, self._was_written)
-
-    def _ledger(self) -> ZnodeStore:
-        if self.options.znodes is None:
-            raise InvalidOptionError("a required option is missing", option="znodes", use=Use.FOREACH_BATCH.value)
-        return open_ledger(self.options.znodes)
+        return known or OnceTarget(ledger or open_ledger(self.options.znodes), self._write_rows, self._was_written)
 
 
 @checked

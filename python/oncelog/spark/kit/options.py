@@ -197,26 +197,6 @@ class HistoryOptions:
     znodes: str | None = None
 
 
-def ledger_option(uses: frozenset[Use], default_doc: str) -> Option:
-    """The row of `HistoryOptions.znodes`."""
-    doc = (
-        "Where the ledger is, which says which batches are done: a folder or `sqlite:/a/file` if one host runs the "
-        "query's driver, `postgresql://user@host:port/database`, `zk://host:port,.../chroot`, or `s3://bucket/folder`. "
-        "It must outlive the query's checkpoint. Many queries can share it."
-    )
-    return Option("znodes", uses, values.text, doc, default_doc=default_doc)
-
-
-def prefix_option(uses: frozenset[Use]) -> Option:
-    """The row of `HistoryOptions.transactional_id_prefix`."""
-    doc = (
-        "The name of the query's history in the ledger. Set it: with the default, a deleted checkpoint brings a new "
-        "query id, and with it an empty history. Together with the `sinkName` it has at most "
-        f"{MAX_NAME_BYTES} bytes."
-    )
-    return Option("transactionalIdPrefix", uses, values.prefix, doc, default_doc="the query id")
-
-
 def sink_name_option(uses: frozenset[Use]) -> Option:
     """The row of `HistoryOptions.sink_name` in a sink's table."""
     doc = "Distinguishes several sinks of one query. The prefix is then `<prefix>.<sinkName>`."
@@ -226,6 +206,31 @@ def sink_name_option(uses: frozenset[Use]) -> Option:
 def takeover_option(uses: frozenset[Use]) -> Option:
     """The row of `HistoryOptions.takeover`."""
     return Option("takeover", uses, values.text, "Id of another query, whose history this query continues.")
+
+
+def history_options(uses: frozenset[Use], ledger_doc: str) -> tuple[Option, ...]:
+    """The rows of a sink's history, for sinks whose ledger may be anywhere.
+
+    Args:
+        uses: of all of them.
+        ledger_doc: where the ledger is by default.
+    """
+    places = (
+        "Where the ledger is, which says which batches are done: a folder or `sqlite:/a/file` if one host runs the "
+        "query's driver, `postgresql://user@host:port/database`, `zk://host:port,.../chroot`, or `s3://bucket/folder`. "
+        "It must outlive the query's checkpoint. Many queries can share it."
+    )
+    prefix = (
+        "The name of the query's history in the ledger. Set it: with the default, a deleted checkpoint brings a new "
+        "query id, and with it an empty history. Together with the `sinkName` it has at most "
+        f"{MAX_NAME_BYTES} bytes."
+    )
+    return (
+        Option("znodes", uses, values.text, places, default_doc=ledger_doc),
+        Option("transactionalIdPrefix", uses, values.prefix, prefix, default_doc="the query id"),
+        sink_name_option(uses),
+        takeover_option(uses),
+    )
 
 
 def history(given: Given) -> dict[str, Any]:

@@ -1,0 +1,201 @@
+"""Which columns of a DataFrame go into which columns of a table, and what the table must have for it.
+
+Spark's own parquet writer writes the values, so a value is what it is: a column goes into one of the same type, or of a
+wider one of the same kind. Whether a column without NOT NULL holds a null is seen in the files' statistics, which are
+there before the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import types as T  # noqa: N812 - the same
+
+from oncelog.errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WIDENED: Final[Mapping[type[T.DataType], tuple[type[T.DataType], ...]]] = {
+    T.ShortType: (T.ByteType,),
+    T.IntegerType: (T.ByteType, T.ShortType),
+    T.LongType: (T.ByteType, T.ShortType, T.IntegerType),
+    T.DoubleType: (T.FloatType,),
+}
+"""By the type of a table's column: the narrower ones that it takes, too. A decimal takes those that it has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table.
+
+    Attributes:
+        type: in Spark's terms.
+        is_nullable: whether it may be without a value.
+        has_default: whether a row that brings no value gets one that is not null.
+    """
+
+    name: str
+    type: T.DataType
+    is_nullable: bool
+    has_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenColumn:
+    """A column on its way.
+
+    Attributes:
+        source: its name in the DataFrame.
+        name, type: in the table, and in the files.
+        is_nullable: whether the table lets it be without a value.
+        is_checked: whether the table wants a value in each row, which the DataFrame's schema does not promise.
+    """
+
+    source: str
+    name: str
+    type: T.DataType
+    is_nullable: bool
+    is_checked: bool
+
+
+def plan(schema: T.StructType, table: str, columns: Sequence[TableColumn]) -> tuple[WrittenColumn, ...]:
+    """How the columns of a DataFrame get into a table, in the table's order.
+
+    Args:
+        table: its name, for errors.
+        columns: of the table.
+
+    Raises:
+        InvalidRecordError: a column is missing, is not in the table, is there twice, or has a type that does not fit.
+    """
+    found: dict[str, WrittenColumn] = {}
+    for field in schema.fields:
+        column = _target(field.name, table, columns)
+        if column.name in found:
+            raise InvalidRecordError(
+                "two columns of the DataFrame are for the same column of the table; leave one of them out",
+                columns=[found[column.name].source, field.name],
+                table=table,
+            )
+        found[column.name] = _written(field, column, table)
+    missing = [
+        column.name for column in columns if column.name not in found and (column.has_default or not column.is_nullable)
+    ]
+    if missing:
+        raise InvalidRecordError(
+            "columns are missing in the DataFrame: the table wants a value in each row, or has a default that the sink "
+            "does not fill in",
+            missing=missing,
+            table=table,
+            columns=schema.fieldNames(),
+        )
+    return tuple(found[column.name] for column in columns if column.name in found)
+
+
+def _target(name: str, table: str, columns: Sequence[TableColumn]) -> TableColumn:
+    """The table's column of that name; case counts only where the table has several."""
+    exact = [column for column in columns if column.name == name]
+    found = exact or [column for column in columns if column.name.lower() == name.lower()]
+    if len(found) != 1:
+        raise InvalidRecordError(
+            "the table has no such column; leave it out with select or drop, or rename it"
+            if not found
+            else "several columns of the table differ from this one in upper and lower case only; rename it",
+            column=name,
+            table=table,
+            columns=[column.name for column in found or columns],
+        )
+    return found[0]
+
+
+def _written(field: T.StructField, column: TableColumn, table: str) -> WrittenColumn:
+    problem = None if _is_widened(field.dataType, column.type) else _misfit(field.dataType, column.type)
+    if problem is not None:
+        raise InvalidRecordError(
+            f"the column of the DataFrame does not fit into the table's: {problem}",
+            column=field.name,
+            type=field.dataType.simpleString(),
+            table=table,
+            table_type=column.type.simpleString(),
+        )
+    is_checked = field.nullable and not column.is_nullable
+    if is_checked and not isinstance(column.type, T.AtomicType):
+        raise InvalidRecordError(
+            "the table wants a value in each row, and the column of the DataFrame may be without one; only for columns "
+            "that are no struct, map or array can the sink see that none is",
+            column=field.name,
+            table=table,
+        )
+    return WrittenColumn(field.name, column.name, column.type, column.is_nullable, is_checked)
+
+
+def _is_widened(given: T.DataType, wanted: T.DataType) -> bool:
+    if isinstance(given, T.DecimalType) and isinstance(wanted, T.DecimalType):
+        more = wanted.scale - given.scale
+        return 0 <= more <= wanted.precision - given.precision
+    return type(given) in WIDENED.get(type(wanted), ())
+
+
+def _misfit(given: T.DataType, wanted: T.DataType) -> str | None:
+    """Why a value of this type cannot go there as it is; None if it can."""
+    if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        if given.containsNull and not wanted.containsNull:
+            return "its arrays may contain nulls, the table's must not"
+        return _misfit(given.elementType, wanted.elementType)
+    if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
+        if given.valueContainsNull and not wanted.valueContainsNull:
+            return "its maps may contain nulls, the table's must not"
+        return _misfit(given.keyType, wanted.keyType) or _misfit(given.valueType, wanted.valueType)
+    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
+        return _misfit_of_structs(given, wanted)
+    return None if given == wanted else f"cast it to {wanted.simpleString()}"
+
+
+def _misfit_of_structs(given: T.StructType, wanted: T.StructType) -> str | None:
+    if given.fieldNames() != wanted.fieldNames():
+        return f"its structs have other fields than {wanted.simpleString()}, or in another order"
+    for mine, other in zip(given.fields, wanted.fields, strict=True):
+        if mine.nullable and not other.nullable:
+            return f"the field {mine.name} of a struct may be null, the table's must not"
+        problem = _misfit(mine.dataType, other.dataType)
+        if problem is not None:
+            return problem
+    return None
+
+
+def written_schema(columns: Sequence[WrittenColumn]) -> T.StructType:
+    """The schema of the rows in the files, whose values have been checked."""
+    return T.StructType([T.StructField(column.name, column.type, column.is_nullable) for column in columns])
+
+
+def check_still_fits(written: T.StructType, table: str, columns: Sequence[TableColumn]) -> None:
+    """Refuse a table that no longer takes files of these columns.
+
+    Raises:
+        InvalidRecordError: see `plan`; and nothing is widened, or checked, any more.
+    """
+    for column in plan(written, table, columns):
+        if column.is_checked or column.type != written[column.source].dataType or column.name != column.source:
+            raise InvalidRecordError(
+                "a column of the table has another type or name now, or may no longer be without a value",
+                column=column.source,
+                type=written[column.source].dataType.simpleString(),
+                table=table,
+                table_type=column.type.simpleString(),
+            )
+
+
+def select(df: DataFrame, columns: Sequence[WrittenColumn]) -> DataFrame:
+    """The rows as the files have them."""
+    sources = (F.col("`{}`".format(column.source.replace("`", "``"))) for column in columns)
+    widened = (*WIDENED, T.DecimalType)
+    return df.select(
+        *(
+            (source.cast(column.type) if isinstance(column.type, widened) else source).alias(column.name)
+            for source, column in zip(sources, columns, strict=True)
+        )
+    )

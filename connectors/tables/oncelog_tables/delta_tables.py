@@ -1,0 +1,181 @@
+"""Delta tables, through delta-rs (the package deltalake): their log is read and committed to here, and no rows.
+
+A commit adds the files of a batch, with an action ``txn`` of Delta's protocol: (sink, batch). The table keeps the
+newest one of each sink, in its checkpoints too. The log refuses a commit whose sink has committed since the table was
+read: so of two drivers that carry the same decision out, one finds the batch in the table at its next look.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Final
+
+import deltalake
+import pyarrow.fs as arrow_fs
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+
+from oncelog.errors import UsageError
+from oncelog_tables import delta_features, partitions
+from oncelog_tables.appends import Append
+from oncelog_tables.columns import TableColumn
+from oncelog_tables.delta_statistics import statistics
+from oncelog_tables.errors import TableUnavailableError
+from oncelog_tables.footers import FileFacts
+
+OLDEST: Final = (1, 6)
+"""The oldest deltalake whose `create_write_transaction` commits app transactions. Older ones leave them out, unsaid."""
+
+
+class DeltaTables:
+    """Delta tables by their places; see `Tables`. It keeps what it has read of a log, and reads on from there.
+
+    Args:
+        storage: options of delta-rs for the storage, such as credentials.
+
+    Raises:
+        UsageError: deltalake is too old.
+    """
+
+    def __init__(self, storage: Mapping[str, str]) -> None:
+        installed = deltalake.__version__
+        if tuple(map(int, installed.split(".")[:2])) < OLDEST:
+            raise UsageError(
+                "the package deltalake is too old: it would commit without saying which batch it is, and a batch could "
+                'get into a table twice; pip install --upgrade "oncelog[delta]"',
+                installed=installed,
+                oldest=".".join(map(str, OLDEST)),
+            )
+        self._storage = dict(storage)
+        self._read: dict[str, _Log] = {}
+
+    def open(self, name: str) -> OpenDeltaTable:
+        """The table in this place: a path, or a URI.
+
+        Raises:
+            UsageError: there is none, or the sink cannot write into it.
+            TableUnavailableError: not now.
+        """
+        with _failing(name):
+            log = self._read.get(name)
+            if log is None or not log.read_on():
+                log = self._read[name] = _Log(name, self._storage)
+            return OpenDeltaTable(name, log)
+
+
+class _Log:
+    """What has been read of a table's log."""
+
+    def __init__(self, place: str, storage: dict[str, str]) -> None:
+        self.files = arrow_fs.PyFileSystem(DeltaStorageHandler(place, storage))
+        self.table = DeltaTable(place, storage_options=storage)
+        self._mark = self._newest()
+
+    def read_on(self) -> bool:
+        """Read what was committed since. False: it is no longer the same log.
+
+        A table that takes the place of another one has its own commits, of the same numbers. delta-rs would go on from
+        the number that it knows.
+        """
+        if self._mark is None or self._newest() != self._mark:
+            return False
+        self.table.update_incremental()
+        self._mark = self._newest()
+        return True
+
+    def _newest(self) -> tuple[int, int] | None:
+        """Size and time of the newest commit that was read; None if it is not there."""
+        found = self.files.get_file_info(f"_delta_log/{self.table.version():020}.json")
+        return None if found.type != arrow_fs.FileType.File else (found.size, found.mtime_ns)
+
+
+class OpenDeltaTable:
+    """A Delta table, as it was when it was opened; see `Table`."""
+
+    def __init__(self, place: str, log: _Log) -> None:
+        self.name = place
+        self.root = f"file://{place}" if place.startswith("/") else place
+        self._log = log
+        metadata = log.table.metadata()
+        self.id = str(metadata.id)
+        self._configuration = metadata.configuration
+        self._schema = T.StructType.fromJson(json.loads(log.table.schema().to_json()))
+        self._partitioned_by = list(metadata.partition_columns)
+        self.layout = json.dumps(self._partitioned_by)
+        features = log.table.protocol().writer_features or ()
+        delta_features.check(place, features, self._configuration, self._schema, self._partitioned_by)
+
+    @property
+    def columns(self) -> Sequence[TableColumn]:
+        return [
+            TableColumn(field.name, field.dataType, field.nullable, delta_features.DEFAULT in field.metadata)
+            for field in self._schema.fields
+        ]
+
+    @property
+    def partitioned_by(self) -> Mapping[str, str | None]:
+        return dict.fromkeys(self._partitioned_by)
+
+    def last_batch(self, app_id: str) -> int | None:
+        return self._log.table.transaction_version(app_id)
+
+    def opened(self, path: str) -> IO[bytes]:
+        found: IO[bytes] = self._log.files.open_input_file(path)
+        return found
+
+    def commit(self, append: Append, folder: str, files: Sequence[FileFacts]) -> str | None:
+        now_ms = time.time_ns() // 1_000_000
+        added: list[AddAction | RemoveAction] = [self._added(f"{folder}/{file.name}", file, now_ms) for file in files]
+        properties = CommitProperties(
+            custom_metadata={
+                "isBlindAppend": True,
+                "userMetadata": f"oncelog {append.app_id} batch {append.batch_id}",
+            },
+            app_transactions=[Transaction(append.app_id, append.batch_id, now_ms)],
+        )
+        table = self._log.table
+        try:
+            with _failing(self.name):
+                table.create_write_transaction(
+                    added, "append", table.schema(), self._partitioned_by, commit_properties=properties
+                )
+        except CommitFailedError as refused:
+            return _line(refused)
+        return None
+
+    def _added(self, path: str, file: FileFacts, now_ms: int) -> AddAction:
+        values = partitions.values_of(file.name)  # an empty text is no value to Delta, too
+        return AddAction(path, file.size, values, now_ms, True, statistics(file, self._configuration))
+
+
+@contextmanager
+def _failing(place: str) -> Iterator[None]:
+    """Turn what delta-rs raises into oncelog's errors; a commit that others overtook is left as it is."""
+    try:
+        yield
+    except CommitFailedError:
+        raise
+    except TableNotFoundError as problem:
+        raise UsageError(
+            "there is no Delta table in this place; create it, or correct the option path",
+            table=place,
+            reason=_line(problem),
+        ) from None
+    except DeltaProtocolError as problem:
+        raise UsageError(
+            "the package deltalake does not know this table's protocol; update it", table=place, reason=_line(problem)
+        ) from None
+    except (DeltaError, OSError) as problem:
+        raise TableUnavailableError(
+            "the table's storage cannot be reached now, or denies access", table=place, reason=_line(problem)
+        ) from None
+
+
+def _line(problem: Exception) -> str:
+    return " ".join(str(problem).split())

@@ -1,0 +1,196 @@
+"""Iceberg tables, through pyiceberg: a catalog's metadata is read and committed to here, and no rows.
+
+A commit adds a snapshot with the files of a batch, and sets a property of the table: the newest batch of this sink. Both
+are in one new version of the metadata, so the table has the batch if and only if it says so. Snapshots expire, and with
+them all that their summaries say; a property stays. Two drivers may carry the same decision out at once. Each has looked
+for the property in the version from which it makes its snapshot, and the catalog takes a snapshot only if the branch
+still ends where it ended in that version. So one of two is refused, and finds the batch at its next look. pyiceberg by
+itself would add a snapshot that was refused to the newer version, without that look: it is told not to.
+
+Files are added as `Table.add_files` does it: they have no field ids, and the table's name mapping, which follows the
+renaming of columns, says which column is which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final, cast
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table as CatalogTable
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
+
+from oncelog.errors import OncelogError, UsageError
+from oncelog_tables import iceberg_types, partitions
+from oncelog_tables.appends import Append
+from oncelog_tables.columns import TableColumn
+from oncelog_tables.errors import TableUnavailableError
+from oncelog_tables.footers import FileFacts
+
+BATCHES: Final = "oncelog.batch."
+"""What the properties begin with by which a table knows its newest batches."""
+
+VERSIONS: Final = (1, 2)
+"""Of the format."""
+
+
+class IcebergTables:
+    """The tables of a catalog; see `Tables`.
+
+    Args:
+        catalog: its name, as in pyiceberg's own configuration.
+        properties: of the catalog, such as credentials.
+    """
+
+    def __init__(self, catalog: str, properties: Mapping[str, str]) -> None:
+        self._name = catalog
+        self._properties = dict(properties)
+        self._catalog: Catalog | None = None
+
+    def open(self, name: str) -> OpenIcebergTable:
+        """The table of this name.
+
+        Raises:
+            UsageError: there is none, or the sink cannot write into it.
+            TableUnavailableError: not now.
+        """
+        with _failing(name):
+            if self._catalog is None:
+                self._catalog = load_catalog(self._name, **self._properties)
+            loaded = self._catalog.load_table(name)
+        return OpenIcebergTable(name, loaded)
+
+
+class OpenIcebergTable:
+    """An Iceberg table, as it was when it was opened; see `Table`."""
+
+    def __init__(self, name: str, table: CatalogTable) -> None:
+        self.name = name
+        self._table = table
+        metadata = table.metadata
+        self.id = str(metadata.table_uuid)
+        self._location = table.location().rstrip("/")
+        self.root = f"file://{self._location}" if self._location.startswith("/") else self._location
+        self.layout = json.dumps([metadata.default_spec_id, self._location])
+        if metadata.format_version not in VERSIONS:
+            raise UsageError(
+                "the sink does not know this version of Iceberg's format", table=name, version=metadata.format_version
+            )
+        if "encryption.key-id" in metadata.properties:
+            raise UsageError("the sink cannot write into an encrypted table", table=name)
+        self._folders = iceberg_types.folders(name, table.schema(), table.spec())
+        self.columns: Sequence[TableColumn] = iceberg_types.columns(name, table.schema())
+        self._check_name_mapping()
+
+    @property
+    def partitioned_by(self) -> Mapping[str, str | None]:
+        return {folder.name: folder.value for folder in self._folders}
+
+    def last_batch(self, app_id: str) -> int | None:
+        found = self._table.metadata.properties.get(BATCHES + app_id)
+        return None if found is None else int(found)
+
+    def opened(self, path: str) -> IO[bytes]:
+        return cast("IO[bytes]", self._table.io.new_input(f"{self._location}/{path}").open())
+
+    def commit(self, append: Append, folder: str, files: Sequence[FileFacts]) -> str | None:
+        metadata = self._table.metadata
+        once = {**metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        self._table.metadata = metadata.model_copy(update={"properties": once})  # what this process knows of it
+        said = {"oncelog.app-id": append.app_id, "oncelog.batch-id": str(append.batch_id)}
+        properties = {BATCHES + append.app_id: str(append.batch_id)}
+        if metadata.name_mapping() is None:
+            properties[TableProperties.DEFAULT_NAME_MAPPING] = metadata.schema().name_mapping.model_dump_json()
+        try:
+            with _failing(self.name):
+                transaction = self._table.transaction()
+                transaction.set_properties(properties)
+                with transaction.update_snapshot(snapshot_properties=said).fast_append() as snapshot:
+                    for file in files:
+                        snapshot.append_data_file(self._added(f"{self._location}/{folder}/{file.name}", file))
+                transaction.commit_transaction()
+        except CommitFailedException as refused:
+            return _line(refused)
+        return None
+
+    def _added(self, path: str, file: FileFacts) -> DataFile:
+        metadata, schema = self._table.metadata, self._table.schema()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.footer,
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=self._partition(file),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+    def _partition(self, file: FileFacts) -> Record:
+        values = partitions.values_of(file.name)
+        return Record(*(folder.read(values[folder.name]) for folder in self._folders))
+
+    def _check_name_mapping(self) -> None:
+        """Refuse a table whose name mapping does not know a column: its values would be read as nulls."""
+        mapping = self._table.metadata.name_mapping()
+        if mapping is None:
+            return
+        known = dict(_mapped(mapping.root))
+        for names, field_id in _mapped(self._table.schema().name_mapping.root):
+            if known.get(names) != field_id:
+                raise UsageError(
+                    "the table's name mapping does not lead to a column, so that its values would be read as nulls; "
+                    f"remove the property {TableProperties.DEFAULT_NAME_MAPPING}, or correct it",
+                    table=self.name,
+                    column=".".join(names),
+                )
+
+
+def _mapped(fields: Sequence[Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+    """All names of all fields of a name mapping, with their ids."""
+    for field in fields:
+        for name in field.names:
+            yield (*above, name), field.field_id
+            yield from _mapped(field.fields, (*above, name))
+
+
+@contextmanager
+def _failing(table: str) -> Iterator[None]:
+    """Turn what pyiceberg raises into oncelog's errors; a commit that others overtook is left as it is."""
+    try:
+        yield
+    except (OncelogError, CommitFailedException):
+        raise
+    except (NoSuchTableError, NoSuchNamespaceError) as problem:
+        raise UsageError(
+            "the catalog has no such table; create it, or correct the options table and catalog",
+            table=table,
+            reason=_line(problem),
+        ) from None
+    except Exception as problem:
+        raise TableUnavailableError(
+            "the table's catalog or storage cannot be reached now, or denies access",
+            table=table,
+            reason=f"{type(problem).__name__}: {_line(problem)}",
+        ) from problem
+
+
+def _line(problem: Exception) -> str:
+    return " ".join(str(problem).split())

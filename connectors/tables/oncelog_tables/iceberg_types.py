@@ -1,0 +1,156 @@
+"""The types and partitions of Iceberg tables in Spark's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyiceberg import transforms, types
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
+
+from oncelog.errors import UsageError
+from oncelog_tables.columns import TableColumn
+
+SIMPLE: Final[Mapping[type[types.IcebergType], type[T.DataType]]] = {
+    types.BooleanType: T.BooleanType,
+    types.IntegerType: T.IntegerType,
+    types.LongType: T.LongType,
+    types.FloatType: T.FloatType,
+    types.DoubleType: T.DoubleType,
+    types.StringType: T.StringType,
+    types.BinaryType: T.BinaryType,
+    types.DateType: T.DateType,
+    types.TimestampType: T.TimestampNTZType,
+    types.TimestamptzType: T.TimestampType,
+}
+"""Spark's type by Iceberg's, where Spark's parquet files have what Iceberg asks for."""
+
+_WHOLE = (types.IntegerType, types.LongType)
+_TIMES = (types.TimestampType, types.TimestamptzType)
+
+TEXT_MARK: Final = "="
+"""What stands before a text in the name of a folder: Spark has one name for no value and for an empty text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """A partition of a table, as folders that Spark's writer parts the rows by.
+
+    Attributes:
+        name: of the folders.
+        value: the SQL expression of what they have in their names.
+        parse: the partition's value, in Iceberg's terms, from that text.
+    """
+
+    name: str
+    value: str
+    parse: Callable[[str], Any]
+
+    def read(self, text: str | None) -> Any:
+        """The partition's value; None for rows without one."""
+        return None if text is None else self.parse(text)
+
+
+def columns(table: str, schema: Schema) -> list[TableColumn]:
+    """The columns of a table.
+
+    Raises:
+        UsageError: one has a type that Spark's parquet writer does not write.
+    """
+    return [
+        TableColumn(field.name, _of(table, field.name, field.field_type), not field.required) for field in schema.fields
+    ]
+
+
+def _of(table: str, column: str, kind: types.IcebergType) -> T.DataType:
+    if isinstance(kind, types.DecimalType):
+        return T.DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, types.StructType):
+        return T.StructType(
+            [T.StructField(one.name, _of(table, column, one.field_type), not one.required) for one in kind.fields]
+        )
+    if isinstance(kind, types.ListType):
+        return T.ArrayType(_of(table, column, kind.element_type), not kind.element_required)
+    if isinstance(kind, types.MapType):
+        key, value = _of(table, column, kind.key_type), _of(table, column, kind.value_type)
+        return T.MapType(key, value, not kind.value_required)
+    if type(kind) not in SIMPLE:
+        raise UsageError(
+            "the sink cannot write into this Iceberg table: Spark's parquet writer has no such type",
+            table=table,
+            column=column,
+            type=str(kind),
+        )
+    return SIMPLE[type(kind)]()
+
+
+def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFolder]:
+    """The partitions of a table, in the order of its spec.
+
+    Raises:
+        UsageError: the sink cannot compute the values of one.
+    """
+    found = []
+    for number, field in enumerate(spec.fields):
+        source = schema.find_field(field.source_id)
+        column = "`{}`".format(source.name.replace("`", "``"))
+        name = f"_oncelog_partition_{number}"
+        made = _folder(name, column, field, source.field_type)
+        if made is None or source.field_id not in {one.field_id for one in schema.fields}:
+            raise UsageError(
+                "the sink cannot write into this Iceberg table: it has a partition of which the sink cannot compute the "
+                "value; partition by identity, year, month, day, hour or truncate, of a column that is no part of "
+                "another one",
+                table=table,
+                column=source.name,
+                type=str(source.field_type),
+                transform=str(field.transform),
+            )
+        found.append(made)
+    return found
+
+
+def _folder(name: str, column: str, field: PartitionField, kind: types.IcebergType) -> PartitionFolder | None:
+    transform = field.transform
+    if isinstance(kind, types.StringType):
+        text = f"concat('{TEXT_MARK}', {column})"
+        if isinstance(transform, transforms.TruncateTransform):
+            text = f"concat('{TEXT_MARK}', substring({column}, 1, {transform.width}))"
+        elif not isinstance(transform, transforms.IdentityTransform):
+            return None
+        return PartitionFolder(name, text, lambda found: found.removeprefix(TEXT_MARK))
+    if isinstance(kind, types.BooleanType) and isinstance(transform, transforms.IdentityTransform):
+        return PartitionFolder(name, f"{column} AND true", lambda found: found == "true")
+    value = _number(column, transform, kind)
+    return None if value is None else PartitionFolder(name, value, int)
+
+
+def _number(column: str, transform: Any, kind: types.IcebergType) -> str | None:
+    """The SQL expression of a partition whose value is a whole number: a number, or units of time since 1970."""
+    if isinstance(kind, _WHOLE):
+        if isinstance(transform, transforms.IdentityTransform):
+            return f"{column} + 0"
+        if isinstance(transform, transforms.TruncateTransform):
+            return f"{column} - pmod({column}, {transform.width})"
+        return None
+    if isinstance(kind, types.DateType):
+        days = f"unix_date({column})"
+        if isinstance(transform, transforms.IdentityTransform):
+            return days
+    elif isinstance(kind, _TIMES):
+        since = f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01', {column})"
+        micros = f"unix_micros({column})" if isinstance(kind, types.TimestamptzType) else since
+        if isinstance(transform, transforms.HourTransform):
+            return f"({micros} - pmod({micros}, 3600000000)) div 3600000000"
+        days = f"({micros} - pmod({micros}, 86400000000)) div 86400000000"
+    else:
+        return None
+    day = f"date_from_unix_date(int({days}))"
+    return {
+        transforms.DayTransform: days,
+        transforms.MonthTransform: f"(year({day}) - 1970) * 12 + month({day}) - 1",
+        transforms.YearTransform: f"year({day}) - 1970",
+    }.get(type(transform))

@@ -1,0 +1,243 @@
+"""A table as the place of a batch: write its files beside the table's own, and make them known at once.
+
+Spark writes the files into a folder of the attempt, below the table's: no reader looks there, since none of the table's
+snapshots names them. The decision follows when all of them are complete and durable. Then one commit of the table's own
+log adds them, and remembers in the table that it has the batch: so the batch becomes visible at one moment, and never
+twice. Whoever carries a decision out looks there first; and if two do so at once, the log refuses the second commit.
+No file is moved or written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from oncelog.crash_points import reach
+from oncelog.errors import (
+    CorruptDataError,
+    FileUnavailableError,
+    InvalidRecordError,
+    NotPreparedError,
+    UsageError,
+)
+from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
+from oncelog_tables import appends, columns, footers
+from oncelog_tables.appends import Append
+from oncelog_tables.columns import WrittenColumn
+from oncelog_tables.crash_points import TablesCrashPoint
+from oncelog_tables.errors import TableChangedError, TableUnavailableError
+from oncelog_tables.footers import FileFacts
+from oncelog_tables.ports import Job, Table, Tables
+
+TRIES: Final = 20
+"""Of a commit, if others commit at the same time: each of these commits lets one of them through."""
+
+_DECIDED: Final = "; the batch is decided, and its files are safe in the table's folder: {}, then restart the query, \
+which completes it"
+
+
+class BatchPlace:
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+
+    Args:
+        tables: of the format.
+        name: of the table.
+        app_id: of the sink, as the table knows it.
+        batch_id: of the batch.
+        job: whose session finds the files.
+    """
+
+    def __init__(self, tables: Tables, name: str, app_id: str, batch_id: int, job: Job) -> None:
+        self._tables = tables
+        self._name = name
+        self._app_id = app_id
+        self._batch_id = batch_id
+        self._job = job
+        self._known: dict[str, list[FileFacts]] = {}
+        """The files of the attempt that this object wrote itself."""
+
+    def has_batches(self) -> bool:
+        """Whether the table has a batch of this sink."""
+        return self._tables.open(self._name).last_batch(self._app_id) is not None
+
+    # Before the decision
+
+    def write(self, job: Job, attempt: str) -> Receipts:
+        """Write the rows of a batch as files.
+
+        Raises:
+            UsageError, InvalidRecordError: the table cannot take such rows; no job was run, or nothing is left of it.
+        """
+        table = self._tables.open(self._name)
+        planned = columns.plan(job.schema, table.name, table.columns)
+        files = SparkFiles(job.spark, table.root)
+        folder = folder_of(attempt)
+        job.run(planned, files.path(folder), table.partitioned_by)
+        reach(TablesCrashPoint.WRITTEN)
+        found = files.files(folder)
+        facts = self._facts(table, folder, found)
+        rows = sum(file.rows for file in facts)
+        _check_values(table, facts, planned)
+        if not rows:
+            files.remove(folder)
+            return Receipts((), 0)
+        files.sync(folder, [file.name for file in found])
+        files.sync_names("", [f"{folder}/{found[0].name}"])
+        reach(TablesCrashPoint.DURABLE)
+        self._known[attempt] = facts
+        append = Append(
+            attempt=attempt,
+            app_id=self._app_id,
+            batch_id=self._batch_id,
+            table=table.name,
+            table_id=table.id,
+            layout=table.layout,
+            schema=columns.written_schema(planned).json(),
+            files=len(found),
+            digest=appends.digest_of(found),
+            rows=rows,
+        )
+        return Receipts(append.names(), rows)
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """Look whether the table still takes the files: the job may have taken long.
+
+        Raises:
+            NotPreparedError: it does not.
+        """
+        if names:
+            try:
+                self._table_of(appends.of_names(names))
+            except UsageError as problem:
+                raise NotPreparedError(
+                    f"the table changed while the batch was written: {problem.message}; nothing was decided",
+                    **problem.fields,
+                ) from None
+        reach(TablesCrashPoint.PREPARED)
+
+    # Behind the decision
+
+    def show(self, names: Sequence[str]) -> None:
+        """Add the files of a decided batch to the table, unless they are in it.
+
+        Raises:
+            TableChangedError: the table no longer takes them.
+            TableUnavailableError: not now.
+            CorruptDataError: files are gone.
+        """
+        if not names:
+            return
+        append = appends.of_names(names)
+        with _carrying_out(append):
+            refused: str | None = ""
+            for _ in range(TRIES):
+                table = self._table_of(append)
+                if _has(table, append):
+                    break
+                files = self._known.get(append.attempt) or self._found_again(table, append)
+                reach(TablesCrashPoint.COMMIT)
+                refused = table.commit(append, folder_of(append.attempt), files)
+                if refused is None:
+                    break
+            else:
+                raise TableUnavailableError(
+                    "the log of the table refuses the commit again and again: others commit all the time",
+                    table=append.table,
+                    tries=TRIES,
+                    reason=refused,
+                )
+        reach(TablesCrashPoint.COMMITTED)
+
+    def discard(self, attempt: str) -> None:
+        """Remove the files of an attempt that nobody decided on."""
+        SparkFiles(self._job.spark, self._tables.open(self._name).root).remove(folder_of(attempt))
+
+    # Steps
+
+    def _table_of(self, append: Append) -> Table:
+        """The table that the batch was written for.
+
+        Raises:
+            UsageError: it is another one now, or does not take the batch's columns any more.
+        """
+        table = self._tables.open(append.table)
+        for what, now, then in (
+            ("another table has taken the place of this one", table.id, append.table_id),
+            ("the table is partitioned in another way now, or has moved", table.layout, append.layout),
+        ):
+            if now != then:
+                raise UsageError(what, table=append.table, now=now, written_for=then)
+        columns.check_still_fits(append.columns, table.name, table.columns)
+        return table
+
+    def _found_again(self, table: Table, append: Append) -> list[FileFacts]:
+        """The files that an earlier driver wrote."""
+        folder = folder_of(append.attempt)
+        found = SparkFiles(self._job.spark, table.root).files(folder)
+        append.check(found)
+        return self._facts(table, folder, found)
+
+    def _facts(self, table: Table, folder: str, found: Sequence[FoundFile]) -> list[FileFacts]:
+        names = [column.name for column in table.columns]
+        try:
+            return footers.read_all(found, lambda name: table.opened(f"{folder}/{name}"), names)
+        except OSError as problem:
+            raise FileUnavailableError(
+                "a file of the batch cannot be read", table=table.name, folder=folder, reason=str(problem)
+            ) from problem
+
+
+def folder_of(attempt: str) -> str:
+    """The folder of an attempt's files, below that of the table.
+
+    Its name does not begin with an underscore: what cleans a table up passes over such folders, and the files could
+    never be removed, once the table's rows are deleted or written anew.
+    """
+    return f"oncelog/{attempt}"
+
+
+def _has(table: Table, append: Append) -> bool:
+    """Whether the batch is in the table: it has this batch of the sink, or a newer one.
+
+    A batch is written only when all earlier ones of its query are in the table. Hence the newest one tells of all.
+    """
+    newest = table.last_batch(append.app_id)
+    return newest is not None and newest >= append.batch_id
+
+
+def _check_values(table: Table, files: Sequence[FileFacts], planned: Sequence[WrittenColumn]) -> None:
+    """Refuse rows without a value where the table wants one."""
+    for column in planned:
+        if column.is_checked:
+            for file in files:
+                facts = file.columns.get((column.name,))
+                if facts is None or facts.nulls != 0:
+                    raise InvalidRecordError(
+                        "a row has no value in a column in which the table wants one; filter such rows out, or fill "
+                        "them",
+                        column=column.name,
+                        table=table.name,
+                        rows_without="unknown" if facts is None or facts.nulls is None else facts.nulls,
+                    )
+
+
+@contextmanager
+def _carrying_out(append: Append) -> Iterator[None]:
+    """Have an error say that the batch is decided."""
+    try:
+        yield
+    except CorruptDataError:
+        raise
+    except UsageError as problem:
+        raise TableChangedError(
+            f"the table no longer takes the files of a decided batch: {problem.message}"
+            + _DECIDED.format("nothing of it is in the table; mend the table, or put the former one back"),
+            **{"table": append.table, **problem.fields, "batch_id": append.batch_id},
+        ) from None
+    except (TableUnavailableError, FileUnavailableError) as problem:
+        raise TableUnavailableError(
+            problem.message + _DECIDED.format("see that storage and catalog are back"),
+            **{**problem.fields, "batch_id": append.batch_id},
+        ) from None

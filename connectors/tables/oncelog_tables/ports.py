@@ -1,0 +1,93 @@
+"""What a format of tables must provide: `delta_tables.py` and `iceberg_tables.py` do, and place.py uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Protocol
+
+from oncelog_tables.appends import Append
+from oncelog_tables.columns import TableColumn, WrittenColumn
+from oncelog_tables.footers import FileFacts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+class Job(Protocol):
+    """Writes the rows of a batch."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session whose file systems are used."""
+
+    @property
+    def schema(self) -> StructType:
+        """Of the rows."""
+
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+        """Write the rows once, as parquet files in a folder that is not there yet.
+
+        Args:
+            planned: the columns of the files.
+            folder: its URI.
+            partitioned_by: names of the folders that part the rows, each with the SQL expression of its value; None for
+                the column of that name, which the files then leave out.
+        """
+
+
+class Table(Protocol):
+    """A table, as it was when it was opened.
+
+    Attributes:
+        name: by which it was opened; whoever carries a decision out opens it by that name again.
+        id: its identity: a table that takes its place has another one.
+        root: the URI of its folder.
+        columns: that it has.
+        partitioned_by: see `Job.run`.
+        layout: says how files are parted: another layout takes other files.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def root(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[TableColumn]: ...
+    @property
+    def partitioned_by(self) -> Mapping[str, str | None]: ...
+    @property
+    def layout(self) -> str: ...
+
+    def last_batch(self, app_id: str) -> int | None:
+        """The newest batch of a sink that is in the table; None if there is none."""
+
+    def opened(self, path: str) -> IO[bytes]:
+        """A file below the table's folder, to read. May raise OSError."""
+
+    def commit(self, append: Append, folder: str, files: Sequence[FileFacts]) -> str | None:
+        """Add files, and remember the batch, in one commit.
+
+        Args:
+            folder: of the files, below the table's.
+
+        Returns:
+            None; or why the log refused the commit: what others committed meanwhile may be in the way, so look again.
+
+        Raises:
+            TableUnavailableError: it is not known whether the commit happened.
+        """
+
+
+class Tables(Protocol):
+    """The tables of a format."""
+
+    def open(self, name: str) -> Table:
+        """The table of this name, as it is now.
+
+        Raises:
+            UsageError: there is none, or the sink cannot write into it.
+            TableUnavailableError: not now.
+        """

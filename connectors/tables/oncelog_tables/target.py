@@ -1,0 +1,69 @@
+"""Tables as a target of batches; place.py does the work, and the kit the rounds."""
+
+from __future__ import annotations
+
+from oncelog.errors import BatchRefusedError
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.ports import Clock, ZnodeStore
+from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
+from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_tables import appends
+from oncelog_tables.place import BatchPlace
+from oncelog_tables.ports import Job, Tables
+
+
+class TableTarget:
+    """A table that batches are written to; see `Target`.
+
+    Args:
+        store: where the ledgers are kept.
+        ledgers: of the format.
+        tables: of the format.
+        name: of the table.
+    """
+
+    clock: Clock = SYSTEM_CLOCK
+
+    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], tables: Tables, name: str) -> None:
+        self.store = store
+        self.ledgers = ledgers
+        self.tables = tables
+        self.name = name
+
+    def attempt(self, batch: Batch[Job]) -> TableAttempt:
+        return TableAttempt(self, batch)
+
+
+class TableAttempt(ReceiptsAttempt[Job]):
+    """One round on its way to a table; see `Attempt`."""
+
+    def __init__(self, target: TableTarget, batch: Batch[Job]) -> None:
+        asked = batch.request
+        app_id = f"{asked.prefix}/{asked.query_id}"
+        self._table = BatchPlace(target.tables, target.name, app_id, asked.batch_id, batch.job)
+        super().__init__(target.store, target.ledgers, self._table, batch)
+
+    def begin(self) -> bool:
+        self._check_ledger()
+        return super().begin()
+
+    def write(self, report: BatchReport) -> None:
+        super().write(report)
+        if self._written.names:
+            report.participants = appends.of_names(self._written.names).files
+
+    def prepare(self, report: BatchReport) -> None:
+        self._table.prepare(self._written.names)
+
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
+        prefix, batch_id = self._batch.request.prefix, self._batch.request.batch_id
+        if self._steps.kind.read(self._steps.store, prefix) is None and self._table.has_batches():
+            raise BatchRefusedError(
+                "the table has batches of this query, and the ledger does not know it: the history of this query is in "
+                "another ledger. Name its place with znodes; if it is lost, begin with a new checkpoint and another "
+                "transactionalIdPrefix from where the table ends",
+                prefix=prefix,
+                batch_id=batch_id,
+            )

@@ -1,0 +1,77 @@
+"""The newest Spark for which a format of tables has jars: what it finds in a table is the format's own word."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.harness.environments import kept_environment, plain_variables
+from tests.support.harness.parts import missing_part, require_java
+from tests.support.spark.spark_home import BUILD, QUICK
+
+RELEASE = "4.0.5"
+
+DELTA = {
+    "spark.jars.packages": "io.delta:delta-spark_2.13:4.0.0",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class ForeignSpark:
+    """A session of that Spark, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], output: Path) -> None:
+        self._process = process
+        self._output = output
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """The rows that a statement gives."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(statement)}\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("RESULT "):
+                found: list[dict[str, Any]] = json.loads(line.removeprefix("RESULT "))
+                return found
+        said = self._output.read_text(errors="replace")
+        if "unresolved dependency" in said:
+            missing_part("Maven's repository", "connect to it")
+        raise AssertionError(said[-6000:])
+
+
+@contextmanager
+def running(folder: Path, settings: Mapping[str, str]) -> Iterator[ForeignSpark]:
+    """Start such a session; Maven's repository brings the jars."""
+    require_java()
+    python = kept_environment(BUILD / f"table-reader-{RELEASE}", f"pyspark=={RELEASE}", "pandas<3", "pyarrow")
+    script = Path(__file__).with_name("spark_with_jars.py")
+    given = {**SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"), **settings}
+    output = folder / "foreign-spark.out"
+    with (
+        output.open("w") as errors,
+        subprocess.Popen(
+            [str(python), str(script), json.dumps(given)],
+            cwd=folder,
+            env={**plain_variables(), "PYSPARK_PYTHON": str(python)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        yield ForeignSpark(process, output)  # at the end of its input it stops its JVM

@@ -1,0 +1,236 @@
+"""Tables and drivers of these tests, and readers that share no code with the sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from oncelog import metadata
+from oncelog.crash_points import CrashPoint
+from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog_tables.columns import WrittenColumn
+from oncelog_tables.crash_points import TablesCrashPoint
+from oncelog_tables.delta_tables import DeltaTables
+from oncelog_tables.iceberg_tables import IcebergTables
+from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
+from oncelog_tables.target import TableTarget
+
+BEFORE_THE_DECISION = (
+    CrashPoint.SINK_PLANNED,
+    TablesCrashPoint.WRITTEN,
+    TablesCrashPoint.DURABLE,
+    TablesCrashPoint.PREPARED,
+    CrashPoint.ROUND_DECIDE,
+)
+"""The points that a batch passes once it is planned, up to its decision."""
+
+BEHIND_THE_DECISION = (
+    CrashPoint.ROUND_DECIDED,
+    TablesCrashPoint.COMMIT,
+    TablesCrashPoint.COMMITTED,
+    CrashPoint.SINK_DONE,
+)
+"""Those that it passes then."""
+
+
+class ArrowJob:
+    """Rows that are written without Spark: two files, each with every other row."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    @property
+    def spark(self) -> SparkSession:
+        return SparkSession.builder.getOrCreate()
+
+    @property
+    def schema(self) -> StructType:
+        return from_arrow_schema(self._rows.schema)
+
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+        assert not partitioned_by
+        path = Path(folder.removeprefix("file:"))
+        path.mkdir(parents=True)
+        rows = self._rows.select([column.source for column in planned])
+        rows = rows.rename_columns([column.name for column in planned])
+        for at in (0, 1):
+            pq.write_table(rows.take(pa.array(range(at, len(rows), 2), pa.int64())), path / f"part-{at}.parquet")
+
+
+class BrokenArrowJob(ArrowJob):
+    """Fails behind its first file."""
+
+    def run(self, planned: Sequence[WrittenColumn], folder: str, partitioned_by: Mapping[str, str | None]) -> None:
+        super().run(planned, folder, partitioned_by)
+        raise StoppedOnPurposeError("the job fails on purpose")
+
+
+class DeltaWorld(TargetWorld):
+    """A Delta table, and drivers that write into it."""
+
+    def __init__(self, folder: Path, schema: pa.Schema | None = None, **settings: Any) -> None:
+        super().__init__(folder)
+        self.table = folder / "a table"
+        self.store = metadata.open_metadata(str(folder / "ledger"))
+        self.schema = schema or pa.schema({"value": pa.string()})
+        create_delta(self.table, self.schema, **settings)
+
+    def target(self) -> TableTarget:
+        return TableTarget(self.store, DELTA_LEDGERS, DeltaTables({}), str(self.table))
+
+    def job(self, values: Sequence[str]) -> ArrowJob:
+        return ArrowJob(pa.table({"value": pa.array(values, pa.string())}))
+
+    def broken_job(self) -> ArrowJob:
+        return BrokenArrowJob(pa.table({"value": pa.array(["broken"])}))
+
+    def visible(self) -> list[str]:
+        return [str(row["value"]) for row in delta_rows(self.table)]
+
+    def left(self) -> list[str]:
+        return left_folders(self.table)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def create_delta(table: Path, schema: pa.Schema, **settings: Any) -> None:
+    """Create an empty Delta table."""
+    DeltaTable.create(str(table), schema, **settings)
+
+
+def left_folders(table: Path) -> list[str]:
+    """The folders of attempts whose files no snapshot names."""
+    attempts = {path.name for path in (table / "oncelog").glob("*")}
+    return sorted(attempts - {Path(file).parts[1] for file in delta_files(table) if file.startswith("oncelog/")})
+
+
+def delta_files(table: Path) -> dict[str, dict[str, Any]]:
+    """The actions `add` of the files of a table, by their paths, as Delta's protocol says to replay its log."""
+    log = table / "_delta_log"
+    assert not (log / "_last_checkpoint").exists(), "this reader reads commits only"
+    files: dict[str, dict[str, Any]] = {}
+    for commit in sorted(log.glob("*.json")):
+        for line in commit.read_text().splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                files[unquote(action["add"]["path"])] = action["add"]
+            elif "remove" in action:
+                files.pop(unquote(action["remove"]["path"]), None)
+    return files
+
+
+def delta_rows(table: Path) -> list[dict[str, Any]]:
+    """The rows of a table; values of columns that it is partitioned by are texts."""
+    found: list[dict[str, Any]] = []
+    for path, action in delta_files(table).items():
+        rows = pq.ParquetFile(table / path).read().to_pylist()
+        found += [{**row, **action["partitionValues"]} for row in rows]
+    return found
+
+
+class IcebergWorld(TargetWorld):
+    """An Iceberg table in a catalog of its own, and drivers that write into it."""
+
+    def __init__(self, folder: Path, schema: pa.Schema | None = None) -> None:
+        super().__init__(folder)
+        self.store = metadata.open_metadata(str(folder / "ledger"))
+        self.catalog = catalog_in(folder)
+        self.schema = schema or pa.schema({"value": pa.string()})
+        self.table = "lake.a table"
+        self._opened: list[IcebergTables] = []
+        create_iceberg(self.catalog, self.table, self.schema)
+
+    def target(self) -> TableTarget:
+        self._opened.append(IcebergTables("lake", self.catalog))
+        return TableTarget(self.store, ICEBERG_LEDGERS, self._opened[-1], self.table)
+
+    def job(self, values: Sequence[str]) -> ArrowJob:
+        return ArrowJob(pa.table({"value": pa.array(values, pa.string())}))
+
+    def broken_job(self) -> ArrowJob:
+        return BrokenArrowJob(pa.table({"value": pa.array(["broken"])}))
+
+    def loaded(self) -> IcebergTable:
+        """The table, as pyiceberg finds it now."""
+        with closing(load_catalog("lake", **self.catalog)) as catalog:
+            return catalog.load_table(self.table)
+
+    def visible(self) -> list[str]:
+        return [str(row["value"]) for row in iceberg_rows(self.loaded().metadata_location)]
+
+    def left(self) -> list[str]:
+        """The folders of attempts whose files no snapshot names."""
+        table = self.loaded()
+        attempts = {path.name for path in (local(table.location()) / "oncelog").glob("*")}
+        named = (local(file["file_path"]) for file in iceberg_files(table.metadata_location))
+        return sorted(attempts - {file.parent.name for file in named})
+
+    def close(self) -> None:
+        self.store.close()
+        close_iceberg(*self._opened)
+
+
+def close_iceberg(*opened: IcebergTables) -> None:
+    """Close what pyiceberg keeps open for the life of a process."""
+    for tables in opened:
+        if tables._catalog is not None:
+            tables._catalog.close()
+    executor, ExecutorFactory._instance = ExecutorFactory._instance, None
+    if executor is not None:
+        executor.shutdown()
+
+
+def catalog_in(folder: Path) -> dict[str, str]:
+    """The properties of a catalog in an SQLite file, with the tables beside it."""
+    (folder / "warehouse").mkdir(exist_ok=True)
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def create_iceberg(catalog: Mapping[str, str], table: str, schema: Any, **settings: Any) -> IcebergTable:
+    """Create an empty Iceberg table."""
+    with closing(load_catalog("lake", **catalog)) as loaded:
+        loaded.create_namespace_if_not_exists(table.partition(".")[0])
+        return loaded.create_table(table, schema, **settings)
+
+
+def local(uri: str) -> Path:
+    return Path(uri.removeprefix("file://").removeprefix("file:"))
+
+
+def iceberg_files(metadata_location: str) -> list[dict[str, Any]]:
+    """The data files of a table's current snapshot, as Iceberg's specification says to read its metadata."""
+    found = json.loads(local(metadata_location).read_text())
+    current = next((one for one in found["snapshots"] if one["snapshot-id"] == found.get("current-snapshot-id")), None)
+    files: list[dict[str, Any]] = []
+    for manifest in _avro(current["manifest-list"]) if current else []:
+        assert manifest["content"] == 0, "this reader knows no deletes"
+        entries = _avro(manifest["manifest_path"])
+        files += [entry["data_file"] for entry in entries if entry["status"] != 2]
+    return files
+
+
+def iceberg_rows(metadata_location: str) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    names = [file["file_path"] for file in iceberg_files(metadata_location)]
+    return [row for name in names for row in pq.ParquetFile(local(name)).read().to_pylist()]
+
+
+def _avro(uri: str) -> list[dict[str, Any]]:
+    with local(uri).open("rb") as file:
+        return [cast("dict[str, Any]", record) for record in fastavro.reader(file)]

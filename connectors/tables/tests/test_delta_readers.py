@@ -1,0 +1,96 @@
+"""What Delta's own Spark finds in a table that the sink writes into, and what both find when they take turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import oncelog_tables
+from foreign_spark import DELTA, ForeignSpark, running
+from lake_queries import ROWS_OF_ALL_TYPES, Query
+from lakes import delta_files
+from oncelog.spark.kit.ledgers import close_ledgers
+from oncelog_tables.batch_sink import DeltaSink
+
+pytestmark = pytest.mark.in_turn("tables")
+
+COLUMNS = (
+    "flag boolean, tiny tinyint, long bigint, double double, price decimal(20, 4), text string, bytes binary, "
+    "day date, at timestamp, local timestamp_ntz, inner struct<x: int, names: array<string>>, by_name map<string, int>"
+)
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
+    yield Query(spark, tmp_path)
+    close_ledgers()
+
+
+def sink_of(query: Query) -> DeltaSink:
+    return oncelog_tables.delta(path=str(query.folder / "table"), znodes=str(query.folder / "ledger"))
+
+
+@pytest.fixture(scope="module")
+def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignSpark]:
+    with running(tmp_path_factory.mktemp("delta-spark"), DELTA) as found:
+        yield found
+
+
+def test_values_of_all_types_are_read_as_they_were_written_and_files_without_them_are_skipped(
+    query: Query, delta_spark: ForeignSpark
+) -> None:
+    table = f"delta.`{query.folder / 'table'}`"
+    delta_spark.ask(f"CREATE TABLE {table} ({COLUMNS}) USING delta")
+    written = query.spark.sql(f"SELECT *, timestamp_ntz'1900-01-01 00:00:00.000001' local FROM ({ROWS_OF_ALL_TYPES})")
+    columns = [column.partition(" ")[0] for column in COLUMNS.split(", ") if not column.startswith("names:")]
+    written = written.select(*(column for column in columns if column in written.columns))
+    query.write_rows(sink_of(query), written)
+
+    found = delta_spark.ask(f"SELECT * FROM {table} ORDER BY long")
+
+    expected = written.orderBy("long").selectExpr("to_json(struct(*)) row").collect()
+    assert found == [json.loads(row["row"]) for row in expected]
+
+    (file,) = delta_files(query.folder / "table")
+    (query.folder / "table" / file).unlink()  # whoever does not skip it fails
+    outside = [
+        "price < 0.1233",
+        "price > 12345678901234.5678",
+        "text > 'ê'",
+        "day < '0001-01-01'",
+        "at > '2026-01-03 00:00:00.002'",
+        "local < '1900-01-01'",
+        "inner.x > 1",
+        "long IS NULL",
+    ]
+    for where in outside:
+        assert delta_spark.ask(f"SELECT * FROM {table} WHERE {where}") == [], where
+
+
+def test_deltas_own_writer_and_the_sink_take_turns(query: Query, delta_spark: ForeignSpark) -> None:
+    """Its commits, compaction, deletion vectors and checkpoints are understood, and the sink's by it."""
+    table = f"delta.`{query.folder / 'table'}`"
+    delta_spark.ask(
+        f"CREATE TABLE {table} (id int, value string) USING delta PARTITIONED BY (value) "
+        "TBLPROPERTIES (delta.enableDeletionVectors = true, delta.checkpointInterval = 2)"
+    )
+    delta_spark.ask(f"INSERT INTO {table} VALUES (1, 'theirs'), (2, 'theirs')")
+    query.add({"id": 3, "value": "ours: 100%"}, {"id": 4, "value": ""})
+    query.run(sink_of(query))
+    delta_spark.ask(f"DELETE FROM {table} WHERE id = 1")
+    delta_spark.ask(f"OPTIMIZE {table}")
+    query.add({"id": 5, "value": "ours: 100%"})
+    query.run(sink_of(query))
+
+    assert delta_spark.ask(f"SELECT * FROM {table} ORDER BY id") == [
+        {"id": 2, "value": "theirs"},
+        {"id": 3, "value": "ours: 100%"},
+        {"id": 4},
+        {"id": 5, "value": "ours: 100%"},
+    ]
+    ours = delta_spark.ask(f"SELECT id FROM {table} WHERE value = 'ours: 100%' ORDER BY id")
+    assert ours == [{"id": 3}, {"id": 5}]

@@ -1,0 +1,21 @@
+"""An Iceberg table passes the contract of targets, as every other place that batches are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakes import IcebergWorld
+from oncelog.testing.target_contract import TargetContract, TargetWorld
+
+
+@pytest.mark.usefixtures("spark")
+class TestIcebergTarget(TargetContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[TargetWorld]:
+        found = IcebergWorld(tmp_path)
+        yield found
+        assert found.left() == []
+        found.close()
