@@ -34,7 +34,7 @@ Into = Callable[[DataFrame, str], DataStreamWriter]
 
 def main(*, quick: bool) -> None:
     """Measure in turns, after one round that counts for nothing."""
-    rows, batches, rounds = (200_000, 4, 3) if quick else (2_000_000, 5, 5)
+    rows, batches, rounds = (400_000, 3, 3) if quick else (1_000_000, 5, 5)
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "2g")

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, UsageError
+from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, NotPreparedError, UsageError
 from oncelog.spark import task_errors
-from oncelog.spark.kit import spark_files
+from oncelog.spark.kit import context, spark_files
+from oncelog.znodes.clock import SYSTEM_CLOCK
+
+COUNT_TIMEOUT_MS = 60_000
+"""How long an event of Spark's may take."""
+
+COUNT_PAUSE_MS: Final = 2
 
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|\w*QuotaExceededException")
 
@@ -39,6 +45,7 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
         InvalidRecordError: the format cannot hold such columns.
         InvalidOptionError: Spark's writer refuses an option.
         FileWriteError: there is no space.
+        NotPreparedError: Spark did not say how many rows there are.
         UsageError: Spark has no writer of this format.
         OncelogError: a task raised it.
     """
@@ -46,7 +53,27 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
     with _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
         observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
         observed.write.format(format_).options(**options).partitionBy(*partition_by).save(folder)
-    return int(counted.get["rows"])
+    return _counted(counted)
+
+
+def _counted(rows: Observation) -> int:
+    """What Spark counted. It says so by an event, behind the job, and drops events when there are too many.
+
+    Raises:
+        NotPreparedError: it did not say so.
+    """
+    until_ms = SYSTEM_CLOCK.monotonic_ms() + COUNT_TIMEOUT_MS
+    told: Any = rows._jo
+    with context.known_internals():
+        while not told.future().isCompleted():  # `get` alone would wait for ever
+            if SYSTEM_CLOCK.monotonic_ms() > until_ms:
+                raise NotPreparedError(
+                    "Spark did not say how many rows the batch has: its listener bus dropped the event, or is far "
+                    "behind; nothing was decided",
+                    timeout_ms=COUNT_TIMEOUT_MS,
+                )
+            SYSTEM_CLOCK.sleep_ms(COUNT_PAUSE_MS)
+        return int(rows.get["rows"])
 
 
 @contextmanager

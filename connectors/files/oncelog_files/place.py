@@ -147,7 +147,7 @@ class FolderPlace:
 
     def _move(self, files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
         """Move the files that are not at their place yet. Others may do the same at this moment."""
-        for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files}):
+        for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files} - {""}):
             files.make_folder(folder)
         data = names.data(batch.attempt)
         sizes = {file.name: file.size for file in manifest.files}

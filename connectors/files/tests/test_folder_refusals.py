@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession, functions
 
 import oncelog_files
 from folder_worlds import FilesWorld
-from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, UsageError
+from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, NotPreparedError, UsageError
 from oncelog.testing.target_contract import FIRST, at
+from oncelog_files import jobs
 from oncelog_files.crash_points import FilesCrashPoint
 
 pytestmark = pytest.mark.in_turn("files")
@@ -120,3 +121,14 @@ def test_files_that_only_executors_see_are_told(world: FilesWorld) -> None:
         pytest.raises(FileWriteError, match=r"the driver sees no files of them.*rows=3"),
     ):
         world.run(0, FIRST)
+
+
+def test_a_count_that_spark_never_tells_is_not_waited_for_for_ever(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_run = Observation()
+    spark.range(1).observe(never_run, functions.count("*").alias("rows"))
+    monkeypatch.setattr(jobs, "COUNT_TIMEOUT_MS", 20)
+
+    with pytest.raises(NotPreparedError, match=r"did not say how many rows .*timeout_ms=20"):
+        jobs._counted(never_run)

@@ -97,6 +97,7 @@ def test_rows_are_there_once_though_spark_runs_the_batch_again(query: Query) -> 
     assert sorted(one["rows"] for one in manifests) == [1, 2]
 
 
+@pytest.mark.in_turn("files")
 def test_partitions_become_folders_and_columns_again(query: Query) -> None:
     query.add({"id": 1, "day": "a/b: c"}, {"id": 2, "day": "d"}, {"id": 3})
     query.run(None, partitionBy="DAY", format="json", compression="gzip", **{"format.ignoreNullFields": "false"})
@@ -145,6 +146,7 @@ def test_whole_batches_are_read_whole_while_one_is_on_its_way(query: Query) -> N
         query.whole(prefix="another")
 
 
+@pytest.mark.in_turn("files")
 def test_several_sinks_share_a_folder_and_each_is_read_by_its_prefix(query: Query) -> None:
     query.add({"id": 1, "day": "a"})
     one = oncelog_files.sink(path=str(query.out), transactionalIdPrefix="q", sinkName="one")
@@ -161,6 +163,7 @@ def test_several_sinks_share_a_folder_and_each_is_read_by_its_prefix(query: Quer
         query.whole()
 
 
+@pytest.mark.in_turn("files")
 def test_a_stateful_query_may_write_files(query: Query) -> None:
     query.add({"id": 1, "day": "a"}, {"id": 1, "day": "a"}, {"id": 2, "day": "b"})
     query.add({"id": 1, "day": "a"}, {"id": 3, "day": "c"})
