@@ -84,7 +84,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
-    assert f"; {len(PASSED)} of files' |" in guarantees()
+    assert f"; {len(PASSED)} of files'" in guarantees()
 
 
 def test_every_crash_point_of_the_sink_is_walked_through() -> None:

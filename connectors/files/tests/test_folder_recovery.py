@@ -28,6 +28,8 @@ from oncelog_files.errors import FolderChangedError
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.target import FilesAttempt
 
+pytestmark = pytest.mark.in_turn("files")
+
 
 @pytest.fixture
 def world(tmp_path: Path, spark: SparkSession) -> Iterator[FilesWorld]:

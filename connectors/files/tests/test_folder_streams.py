@@ -119,6 +119,7 @@ def test_partitions_become_folders_and_columns_again(query: Query) -> None:
     ]
 
 
+@pytest.mark.in_turn("files")
 def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
     query.add({"id": 1, "day": "a"}, {"id": 2, "day": "b"})
 
@@ -129,6 +130,7 @@ def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
     assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.in_turn("files")
 def test_whole_batches_are_read_whole_while_one_is_on_its_way(query: Query) -> None:
     with pytest.raises(UsageError, match="no batch is in this folder yet"):
         query.whole()
