@@ -25,8 +25,9 @@ class FilesSink(ForeachBatchSink[SinkOptions, FilesTarget]):
 
     def _columns(self, df: DataFrame) -> DataFrame:
         jobs.check_columns(df, self.options.partition_by)
-        if self.options.is_inside and not SparkFiles(df.sparkSession, self.options.path).is_local:
-            raise sink_options.needs_znodes(self.options.path)  # Spark's own default file system is another
+        is_first = self._target is None
+        if is_first and self.options.is_inside and not SparkFiles(df.sparkSession, self.options.path).is_local:
+            raise sink_options.needs_znodes(self.options.path)  # a path without a scheme leads to Spark's own default
         return df
 
     def _opened(self, known: FilesTarget | None) -> FilesTarget:
