@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,33 @@ def test_what_tasks_of_a_dead_driver_write_late_is_removed(world: FilesWorld) ->
 
     assert world.left() == []
     assert world.holds(FIRST, SECOND)
+
+
+def test_what_is_decided_is_on_the_disk_and_so_are_the_names_of_what_is_shown(
+    world: FilesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    sync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    def check_files() -> None:
+        (files,) = (world.out / "_oncelog" / "staging").glob("*/data")
+        expected = {*files.glob("*.parquet"), *files.glob(".*.parquet.crc"), files, files.parent, files.parent.parent}
+        assert len(expected) > 6
+        assert expected <= synced
+        synced.clear()
+
+    def check_names() -> None:
+        assert {world.out, manifest_files(world)[0].parent} <= synced
+
+    monkeypatch.setattr(os, "fsync", seen)
+    with at(CrashPoint.ROUND_DECIDE, check_files):
+        world.run(0, FIRST)
+    with at(FilesCrashPoint.PUBLISHED, check_names):
+        world.run(1, SECOND)
 
 
 # People ---------------------------------------------------------------------------------------------------------------
