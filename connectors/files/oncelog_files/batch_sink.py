@@ -28,7 +28,8 @@ class FilesSink(ForeachBatchSink[SinkOptions, FilesTarget]):
 
     def columns(self, df: DataFrame) -> DataFrame:
         jobs.check_columns(df, self.options.partition_by)
-        self._is_local = SparkFiles(df.sparkSession, self.options.path).is_local
+        if self._target is None:
+            self._is_local = SparkFiles(df.sparkSession, self.options.path).is_local
         return df
 
     def _opened(self, known: FilesTarget | None, ledger: ZnodeStore | None) -> FilesTarget:

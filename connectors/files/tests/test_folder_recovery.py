@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from folder_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, FilesWorld, is_visible
 from oncelog.crash_points import CrashPoint
@@ -26,6 +28,7 @@ from oncelog_files import manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.ledgers import FILES_LEDGERS
+from oncelog_files.place import FolderPlace
 from oncelog_files.target import FilesAttempt
 
 pytestmark = pytest.mark.in_turn("files")
@@ -104,6 +107,25 @@ def test_of_two_drivers_behind_the_decision_either_may_show_the_files(world: Fil
     assert (world.left(), len(manifest_files(world))) == ([], 1)
 
 
+@pytest.mark.in_turn("files")
+def test_drivers_may_move_the_files_of_a_batch_at_the_same_moment(world: FilesWorld) -> None:
+    values = [[f"{turn}-{number}" for number in range(8)] for turn in range(6)]
+    for turn, rows in enumerate(world.job(written).repartition(8) for written in values):
+        world.prefix = f"turn {turn}"
+        with at(FilesCrashPoint.SHOW, stop), pytest.raises(StoppedOnPurposeError):
+            world.run_job(0, rows)
+        (record,) = FILES_LEDGERS.read_rounds(world.store, world.prefix).values()
+
+        def show(_: int, rows: DataFrame = rows, names: Sequence[str] = record.names) -> None:
+            FolderPlace(world.target().options, world.prefix, 0, rows).show(names)
+
+        with ThreadPoolExecutor(4) as drivers:
+            list(drivers.map(show, range(4)))
+
+    assert world.holds(*values)
+    assert (world.left(), len(manifest_files(world))) == ([], len(values))
+
+
 def test_a_driver_that_dies_between_two_files_is_followed_by_one_that_moves_the_others(world: FilesWorld) -> None:
     die(world, FilesCrashPoint.SHOW)
     one, two = sorted((staged(world) / "data").glob("*.parquet"))
@@ -129,6 +151,33 @@ def test_what_tasks_of_a_dead_driver_write_late_is_removed(world: FilesWorld) ->
 
     assert world.left() == []
     assert world.holds(FIRST, SECOND)
+
+
+def test_what_is_decided_is_on_the_disk_and_so_are_the_names_of_what_is_shown(
+    world: FilesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    sync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    def check_files() -> None:
+        (files,) = (world.out / "_oncelog" / "staging").glob("*/data")
+        expected = {*files.glob("*.parquet"), *files.glob(".*.parquet.crc"), files, files.parent, files.parent.parent}
+        assert len(expected) > 6
+        assert expected <= synced
+        synced.clear()
+
+    def check_names() -> None:
+        assert {world.out, manifest_files(world)[0].parent} <= synced
+
+    monkeypatch.setattr(os, "fsync", seen)
+    with at(CrashPoint.ROUND_DECIDE, check_files):
+        world.run(0, FIRST)
+    with at(FilesCrashPoint.PUBLISHED, check_names):
+        world.run(1, SECOND)
 
 
 # People ---------------------------------------------------------------------------------------------------------------
@@ -160,6 +209,7 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_an_empty_ba
     assert manifest_files(world) == []
 
 
+@pytest.mark.in_turn("files")
 def test_a_staging_folder_that_is_gone_behind_the_decision_is_told(world: FilesWorld) -> None:
     die(world, FilesCrashPoint.SHOW)
     shutil.rmtree(staged(world))
@@ -222,6 +272,7 @@ def test_a_decision_that_says_nothing_is_told(world: FilesWorld) -> None:
             manifests.of_names(names)
 
 
+@pytest.mark.in_turn("files")
 def test_the_names_of_many_files_take_no_room_in_the_ledger(world: FilesWorld) -> None:
     values = [str(number) for number in range(40)]
     world.run_job(0, world.job(values).repartition(40))
@@ -233,6 +284,7 @@ def test_the_names_of_many_files_take_no_room_in_the_ledger(world: FilesWorld) -
     assert len(record.names[0]) < 500
 
 
+@pytest.mark.in_turn("files")
 def test_a_long_prefix_has_a_folder_of_its_own(world: FilesWorld) -> None:
     for end in "ab":
         world.prefix = "ü/" * 100 + end

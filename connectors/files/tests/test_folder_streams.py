@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_files
 from folder_worlds import is_visible, left_staging, visible
+from oncelog.cli import main
 from oncelog.errors import UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.kit.target import BatchReport
@@ -95,6 +97,17 @@ def test_rows_are_there_once_though_spark_runs_the_batch_again(query: Query) -> 
     manifests = [json.loads(file.read_text()) for file in (query.out / "_oncelog/manifests").rglob("*.json")]
     assert sorted((one["prefix"], one["batch_id"]) for one in manifests) == [("flights", 0), ("flights", 1)]
     assert sorted(one["rows"] for one in manifests) == [1, 2]
+
+
+def test_the_command_line_tells_of_the_ledger_in_the_folder(query: Query) -> None:
+    query.add({"id": 1, "day": "a"})
+    query.run(transactionalIdPrefix="flights")
+
+    command = ["--znodes", str(query.out / "_oncelog" / "ledger"), "--json", "batch", "show", "flights"]
+    (found,) = json.loads(CliRunner().invoke(main, command).stdout)["ledgers"]
+
+    assert (found["target"], found["outcome"], found["last_batch_id"]) == ("folders", "commit", 0)
+    assert found["recovery"].startswith("completes the batch where it is not visible yet")
 
 
 @pytest.mark.in_turn("files")

@@ -98,7 +98,7 @@ def test_files_are_moved_once_with_their_checksums(spark: SparkSession, files: S
 
 
 def test_files_elsewhere_are_moved_by_threads(spark: SparkSession, files: SparkFiles) -> None:
-    spark.range(20).repartition(20).write.json(files.path("staging"))
+    spark.range(5).repartition(5).write.json(files.path("staging"))
     moves = [(f"staging/{file.name}", file.name) for file in files.files("staging")]
     files.is_local = False
 
