@@ -80,7 +80,13 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 `foreachBatch(oncelog_tables.delta(...))`: see [tables of a lake](../guides/tables.md). Options that begin with
 `storage.` are delta-rs's for the storage of the table, such as `storage.aws_region`; their values are never shown.
 
-{table_sinks.render_delta_table()}"""
+{table_sinks.render_delta_table()}
+## Iceberg sink
+`foreachBatch(oncelog_tables.iceberg(...))`: see [tables of a lake](../guides/tables.md). Options that begin with
+`catalog.` are properties of the catalog in pyiceberg's terms, such as `catalog.type` and `catalog.uri`; their values
+are never shown.
+
+{table_sinks.render_iceberg_table()}"""
 
 
 def kafka_source_table() -> str:

@@ -9,6 +9,8 @@ No file is moved or written again.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -132,7 +134,9 @@ class BatchPlace:
         append = appends.of_names(names)
         with _carrying_out(append):
             refused: str | None = ""
-            for _ in range(TRIES):
+            for turn in range(TRIES):
+                if turn:
+                    time.sleep(random.uniform(0, min(1, 0.01 * 2**turn)))  # so that they do not meet again and again
                 table = self._table_of(append)
                 if _has(table, append):
                     break

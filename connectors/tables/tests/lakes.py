@@ -176,10 +176,7 @@ class IcebergWorld(TargetWorld):
 
     def left(self) -> list[str]:
         """The folders of attempts whose files no snapshot names."""
-        table = self.loaded()
-        attempts = {path.name for path in (local(table.location()) / "oncelog").glob("*")}
-        named = (local(file["file_path"]) for file in iceberg_files(table.metadata_location))
-        return sorted(attempts - {file.parent.name for file in named})
+        return left_iceberg_folders(self.loaded().metadata_location)
 
     def close(self) -> None:
         self.store.close()
@@ -223,6 +220,14 @@ def iceberg_files(metadata_location: str) -> list[dict[str, Any]]:
         entries = _avro(manifest["manifest_path"])
         files += [entry["data_file"] for entry in entries if entry["status"] != 2]
     return files
+
+
+def left_iceberg_folders(metadata_location: str) -> list[str]:
+    """The folders of attempts whose files no snapshot names."""
+    own = local(metadata_location).parents[1] / "oncelog"
+    attempts = {path.name for path in own.glob("*")}
+    named = (local(file["file_path"]) for file in iceberg_files(metadata_location))
+    return sorted(attempts - {file.relative_to(own).parts[0] for file in named if file.is_relative_to(own)})
 
 
 def iceberg_rows(metadata_location: str) -> list[dict[str, Any]]:
