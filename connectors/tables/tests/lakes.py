@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog_tables.batch_sink import IcebergSink
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import DeltaTables
@@ -197,6 +198,12 @@ def catalog_in(folder: Path) -> dict[str, str]:
     """The properties of a catalog in an SQLite file, with the tables beside it."""
     (folder / "warehouse").mkdir(exist_ok=True)
     return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def close_sinks(sinks: Iterable[IcebergSink]) -> None:
+    """The same for what sinks have opened."""
+    tables = [sink._target.tables for sink in sinks if sink._target is not None]
+    close_iceberg(*(found for found in tables if isinstance(found, IcebergTables)))
 
 
 def create_iceberg(catalog: Mapping[str, str], table: str, schema: Any, **settings: Any) -> IcebergTable:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import oncelog_tables
 from foreign_spark import ICEBERG, ForeignSpark, running
 from lake_queries import ROWS_OF_ALL_TYPES, Query
-from lakes import catalog_in, close_iceberg
+from lakes import catalog_in, close_sinks
 from oncelog_tables import ledgers
 from oncelog_tables.batch_sink import IcebergSink
 
@@ -41,6 +41,7 @@ class Lake:
         self._spark = spark
         self._name = name
         self._turn = 0
+        self._sinks: list[IcebergSink] = []
         self._catalog = SqlCatalog("sink", **catalog_in(folder))
         self._catalog.create_namespace("db")
         self._properties = {f"catalog.{name}": value for name, value in self._catalog.properties.items()}
@@ -68,9 +69,12 @@ class Lake:
         self._spark.ask(f"CALL lake.system.register_table(table => '{name}', metadata_file => '{after}')")
 
     def sink(self) -> IcebergSink:
-        return oncelog_tables.iceberg(table=TABLE, catalog="sink", znodes=self._znodes, **self._properties)
+        made = oncelog_tables.iceberg(table=TABLE, catalog="sink", znodes=self._znodes, **self._properties)
+        self._sinks.append(made)
+        return made
 
     def close(self) -> None:
+        close_sinks(self._sinks)
         self._catalog.close()
 
 
@@ -97,7 +101,6 @@ def lake(request: pytest.FixtureRequest, iceberg_spark: ForeignSpark, tmp_path: 
 @pytest.fixture
 def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
     yield Query(spark, tmp_path)
-    close_iceberg()
     ledgers.close_stores()
 
 

@@ -51,6 +51,7 @@ def append(world: IcebergWorld, *values: str) -> None:
     change(world, lambda table: table.append(pa.table({"value": list(values)})))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
 def test_a_driver_that_stops_anywhere_leaves_one_copy_and_no_files(world: IcebergWorld, point: str) -> None:
     die(world, point)
@@ -65,6 +66,7 @@ def test_a_driver_that_stops_anywhere_leaves_one_copy_and_no_files(world: Iceber
     assert world.left() == []
 
 
+@pytest.mark.in_turn("tables")
 def test_of_two_drivers_that_commit_at_the_same_time_one_does(world: IcebergWorld) -> None:
     """The older one has looked, and found the batch missing; then its successor commits, and goes on."""
 
@@ -112,6 +114,7 @@ def test_writers_at_the_same_time_lose_and_double_nothing(world: IcebergWorld) -
     assert world.holds(FIRST, SECOND, ["theirs", "theirs"])
 
 
+@pytest.mark.in_turn("tables")
 def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_the_batch(world: IcebergWorld) -> None:
     with (
         always_at(TablesCrashPoint.COMMIT, lambda: append(world, "theirs")),
@@ -125,6 +128,7 @@ def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_t
     assert world.holds(FIRST, ["theirs"] * 3)
 
 
+@pytest.mark.in_turn("tables")
 def test_a_commit_whose_answer_is_lost_is_made_once(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     hand_in = SqlCatalog.commit_table
 
@@ -156,6 +160,7 @@ def test_the_table_knows_the_batch_when_the_snapshot_has_expired_and_its_files_w
     assert sorted(world.loaded().scan().to_arrow()["value"].to_pylist()) == list(FIRST)
 
 
+@pytest.mark.in_turn("tables")
 def test_the_snapshot_and_the_table_say_of_whom_the_batch_is(world: IcebergWorld) -> None:
     world.run(0, FIRST)
     world.run(1, SECOND)
@@ -191,6 +196,7 @@ def partition(world: IcebergWorld) -> None:
     change(world, lambda table: table.update_spec().add_identity("value").commit())
 
 
+@pytest.mark.in_turn("tables")
 @pytest.mark.parametrize(
     ("do", "said"),
     [
@@ -217,6 +223,7 @@ def test_a_table_that_changed_is_named_before_the_decision_and_behind_it(
         world.run(0, FIRST, "run-2")
 
 
+@pytest.mark.in_turn("tables")
 def test_a_column_that_is_renamed_back_is_mended(world: IcebergWorld) -> None:
     with at(CrashPoint.ROUND_DECIDED, lambda: rename_column(world)), pytest.raises(TableChangedError):
         world.run(0, FIRST)
@@ -227,6 +234,7 @@ def test_a_column_that_is_renamed_back_is_mended(world: IcebergWorld) -> None:
     assert world.holds(FIRST)
 
 
+@pytest.mark.in_turn("tables")
 def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world: IcebergWorld) -> None:
     die(world, CrashPoint.ROUND_DECIDED)
     next(world.folder.rglob("part-0.parquet")).unlink()
@@ -236,6 +244,7 @@ def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world:
     assert world.visible() == []
 
 
+@pytest.mark.in_turn("tables")
 def test_a_ledger_that_lacks_the_history_is_refused(world: IcebergWorld, tmp_path: Path) -> None:
     world.run(0, FIRST)
     world.store.close()
@@ -246,6 +255,7 @@ def test_a_ledger_that_lacks_the_history_is_refused(world: IcebergWorld, tmp_pat
     assert world.holds(FIRST)
 
 
+@pytest.mark.in_turn("tables")
 def test_a_catalog_that_is_away_is_told(world: IcebergWorld) -> None:
     world.catalog = {**world.catalog, "uri": f"sqlite:///{world.folder}/no/such/catalog.db"}
 

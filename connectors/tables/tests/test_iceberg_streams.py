@@ -37,11 +37,10 @@ from pyspark.sql import SparkSession
 
 import oncelog_tables
 from lake_queries import Query
-from lakes import catalog_in, close_iceberg, create_iceberg, iceberg_files, iceberg_rows
+from lakes import catalog_in, close_sinks, create_iceberg, iceberg_files, iceberg_rows
 from oncelog.errors import InvalidRecordError, UsageError
 from oncelog_tables import ledgers
 from oncelog_tables.batch_sink import IcebergSink
-from oncelog_tables.iceberg_tables import IcebergTables
 from tests.support.spark.queries import forget_last_commit
 
 TABLE = "lake.landed"
@@ -85,8 +84,7 @@ class IcebergQuery(Query):
         return str(max(folder.glob("*.metadata.json"), key=lambda file: file.name))
 
     def close(self) -> None:
-        targets = (sink._target for sink in self._sinks)
-        close_iceberg(*(target.tables for target in targets if target and isinstance(target.tables, IcebergTables)))
+        close_sinks(self._sinks)
         ledgers.close_stores()
 
 
@@ -97,6 +95,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[IcebergQuery]:
     found.close()
 
 
+@pytest.mark.in_turn("tables")
 def test_rows_are_appended_once_though_spark_runs_the_batch_again(query: IcebergQuery) -> None:
     create_iceberg(query.catalog, TABLE, pa.schema({"id": pa.int64(), "value": pa.string(), "more": pa.string()}))
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": "b"})
@@ -154,6 +153,7 @@ def _internal(value: Any) -> Any:
     return iceberg_time.date_to_days(value) if isinstance(value, dt.date) else value
 
 
+@pytest.mark.in_turn("tables")
 @pytest.mark.parametrize(
     ("field", "said"),
     [
@@ -171,6 +171,7 @@ def test_a_partition_that_the_sink_cannot_compute_is_refused(
         query.run(query.sink(), query.source().selectExpr("id"))
 
 
+@pytest.mark.in_turn("tables")
 def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
     both = NestedField(1, "Id", IntegerType()), NestedField(2, "id", IntegerType())
     schema = Schema(*both, NestedField(3, "long", LongType(), required=True))
@@ -186,6 +187,7 @@ def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
             query.run(query.sink(), query.source().selectExpr(*columns))
 
 
+@pytest.mark.in_turn("tables")
 def test_a_type_that_spark_does_not_write_is_refused(query: IcebergQuery) -> None:
     create_iceberg(query.catalog, TABLE, Schema(NestedField(1, "id", UUIDType())))
     query.add({"id": 1})
