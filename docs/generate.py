@@ -87,6 +87,12 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 `storage.` are delta-rs's for the storage of the table, such as `storage.aws_region`; their values are never shown.
 
 {table_sinks.render_delta_table()}
+## Iceberg sink
+`foreachBatch(oncelog_tables.iceberg(...))`: see [tables of a lake](../guides/tables.md). Options that begin with
+`catalog.` are properties of the catalog in pyiceberg's terms, such as `catalog.type` and `catalog.uri`; their values
+are never shown.
+
+{table_sinks.render_iceberg_table()}
 ## A sink of your own functions
 `foreachBatch(oncelog.spark.once(write, was_written, ...))`: see [a store of your
 own](../guides/together.md#a-store-of-your-own).

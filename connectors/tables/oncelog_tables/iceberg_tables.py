@@ -1,11 +1,13 @@
 """Iceberg tables, through pyiceberg: a catalog's metadata is read and committed to here, and no rows.
 
-A commit adds a snapshot with the files of a batch, and sets a property of the table: the newest batch of this sink. Both
-are in one new version of the metadata, so the table has the batch if and only if it says so. Snapshots expire, and with
-them all that their summaries say; a property stays. Two drivers may carry the same decision out at once. Each has looked
-for the property in the version from which it makes its snapshot, and the catalog takes a snapshot only if the branch
-still ends where it ended in that version. So one of two is refused, and finds the batch at its next look. pyiceberg by
-itself would add a snapshot that was refused to the newer version, without that look: it is told not to.
+A commit adds a snapshot with the files of a batch, and sets a property of the table: the newest batch of this sink.
+Both are in one new version of the metadata, so the table has the batch if and only if it says so. Snapshots expire, and
+with them all that their summaries say; a property stays.
+
+Two drivers may carry the same decision out at once. Each has looked for the property in the version from which it makes
+its snapshot, and the catalog takes a snapshot only if the branch still ends where it ended in that version. So one of
+two is refused, and finds the batch at its next look. pyiceberg by itself would add a snapshot that was refused to the
+newer version, without that look: it is told not to.
 
 Files are added as `Table.add_files` does it: they have no field ids, and the table's name mapping, which follows the
 renaming of columns, says which column is which.
@@ -184,7 +186,7 @@ def _failing(table: str) -> Iterator[None]:
             table=table,
             reason=_line(problem),
         ) from None
-    except Exception as problem:
+    except Exception as problem:  # each catalog's client has errors of its own
         raise TableUnavailableError(
             "the table's catalog or storage cannot be reached now, or denies access",
             table=table,

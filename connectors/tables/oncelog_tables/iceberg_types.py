@@ -101,9 +101,8 @@ def folders(table: str, schema: Schema, spec: PartitionSpec) -> list[PartitionFo
         made = _folder(name, column, field, source.field_type)
         if made is None or source.field_id not in {one.field_id for one in schema.fields}:
             raise UsageError(
-                "the sink cannot write into this Iceberg table: it has a partition of which the sink cannot compute the "
-                "value; partition by identity, year, month, day, hour or truncate, of a column that is no part of "
-                "another one",
+                "the sink cannot write into this Iceberg table: it has a partition of which the sink cannot compute "
+                "the value; partition by identity, year, month, day, hour or truncate, and by no part of a struct",
                 table=table,
                 column=source.name,
                 type=str(source.field_type),
@@ -129,28 +128,28 @@ def _folder(name: str, column: str, field: PartitionField, kind: types.IcebergTy
 
 
 def _number(column: str, transform: Any, kind: types.IcebergType) -> str | None:
-    """The SQL expression of a partition whose value is a whole number: a number, or units of time since 1970."""
-    if isinstance(kind, _WHOLE):
-        if isinstance(transform, transforms.IdentityTransform):
-            return f"{column} + 0"
-        if isinstance(transform, transforms.TruncateTransform):
-            return f"{column} - pmod({column}, {transform.width})"
-        return None
+    """The SQL expression of a partition whose value is a whole number."""
     if isinstance(kind, types.DateType):
         days = f"unix_date({column})"
-        if isinstance(transform, transforms.IdentityTransform):
-            return days
-    elif isinstance(kind, _TIMES):
+        return days if isinstance(transform, transforms.IdentityTransform) else _calendar(days, transform)
+    if isinstance(kind, _TIMES):
         since = f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01', {column})"
         micros = f"unix_micros({column})" if isinstance(kind, types.TimestamptzType) else since
         if isinstance(transform, transforms.HourTransform):
             return f"({micros} - pmod({micros}, 3600000000)) div 3600000000"
-        days = f"({micros} - pmod({micros}, 86400000000)) div 86400000000"
-    else:
-        return None
+        return _calendar(f"({micros} - pmod({micros}, 86400000000)) div 86400000000", transform)
+    if isinstance(kind, _WHOLE) and isinstance(transform, transforms.IdentityTransform):
+        return f"{column} + 0"
+    if isinstance(kind, _WHOLE) and isinstance(transform, transforms.TruncateTransform):
+        return f"{column} - pmod({column}, {transform.width})"
+    return None
+
+
+def _calendar(days: str, transform: Any) -> str | None:
+    """The days, months or years since 1970, from the expression of the days."""
     day = f"date_from_unix_date(int({days}))"
-    return {
-        transforms.DayTransform: days,
-        transforms.MonthTransform: f"(year({day}) - 1970) * 12 + month({day}) - 1",
-        transforms.YearTransform: f"year({day}) - 1970",
-    }.get(type(transform))
+    if isinstance(transform, transforms.DayTransform):
+        return days
+    if isinstance(transform, transforms.MonthTransform):
+        return f"(year({day}) - 1970) * 12 + month({day}) - 1"
+    return f"year({day}) - 1970" if isinstance(transform, transforms.YearTransform) else None

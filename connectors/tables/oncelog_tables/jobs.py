@@ -23,7 +23,12 @@ SETTINGS: Final = {
 }
 """Of Spark, so that it writes parquet as the formats of tables define it."""
 
-WRITER: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+WRITER: Final = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # The second algorithm moves a task's files to their place before the task has won: those of a try that failed stay.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+"""Of Hadoop's committer, so that the folder has the files of the tasks that won, and no others."""
 
 
 class SparkJob:

@@ -9,18 +9,14 @@ No file is moved or written again.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from oncelog.crash_points import reach
-from oncelog.errors import (
-    CorruptDataError,
-    FileUnavailableError,
-    InvalidRecordError,
-    NotPreparedError,
-    UsageError,
-)
+from oncelog.errors import FileUnavailableError, InvalidRecordError, NotPreparedError, UsageError
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
 from oncelog_tables import appends, columns, footers
@@ -34,8 +30,10 @@ from oncelog_tables.ports import Job, Table, Tables
 TRIES: Final = 20
 """Of a commit, if others commit at the same time: each of these commits lets one of them through."""
 
-_DECIDED: Final = "; the batch is decided, and its files are safe in the table's folder: {}, then restart the query, \
-which completes it"
+_DECIDED: Final = (
+    "; the batch is decided, and its files are safe in the table's folder: {}, then restart the query, which completes "
+    "it"
+)
 
 
 class BatchPlace:
@@ -132,7 +130,9 @@ class BatchPlace:
         append = appends.of_names(names)
         with _carrying_out(append):
             refused: str | None = ""
-            for _ in range(TRIES):
+            for turn in range(TRIES):
+                if turn:
+                    time.sleep(random.uniform(0, min(1, 0.01 * 2**turn)))  # so that they do not meet again and again
                 table = self._table_of(append)
                 if _has(table, append):
                     break
@@ -180,13 +180,15 @@ class BatchPlace:
         return self._facts(table, folder, found)
 
     def _facts(self, table: Table, folder: str, found: Sequence[FoundFile]) -> list[FileFacts]:
+        """What the files say of themselves; those without rows are left out."""
         names = [column.name for column in table.columns]
         try:
-            return footers.read_all(found, lambda name: table.opened(f"{folder}/{name}"), names)
+            facts = footers.read_all(found, lambda name: table.opened(f"{folder}/{name}"), names)
         except OSError as problem:
             raise FileUnavailableError(
                 "a file of the batch cannot be read", table=table.name, folder=folder, reason=str(problem)
             ) from problem
+        return [file for file in facts if file.rows]
 
 
 def folder_of(attempt: str) -> str:
@@ -228,8 +230,6 @@ def _carrying_out(append: Append) -> Iterator[None]:
     """Have an error say that the batch is decided."""
     try:
         yield
-    except CorruptDataError:
-        raise
     except UsageError as problem:
         raise TableChangedError(
             f"the table no longer takes the files of a decided batch: {problem.message}"

@@ -21,6 +21,15 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
+ICEBERG = {
+    "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0,org.xerial:sqlite-jdbc:3.49.1.0",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+    "spark.sql.catalog.lake.jdbc.schema-version": "V1",
+}
+"""Its catalog keeps its tables as pyiceberg's SQL catalog does; the settings `uri` and `warehouse` are to be added."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",

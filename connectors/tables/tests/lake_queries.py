@@ -51,8 +51,8 @@ class Query:
 
     def write_rows(self, sink: ForeachBatchSink[Any, Any], rows: DataFrame) -> None:
         """One batch with these rows, in one file."""
-        self.add({"id": 1})
-        self.run(sink, self.source().join(rows).select(*rows.columns).coalesce(1))
+        self.add({"batch": 1})
+        self.run(sink, self.source("batch int").join(rows).select(*rows.columns).coalesce(1))
 
     def run(self, sink: ForeachBatchSink[Any, Any], df: DataFrame | None = None) -> None:
         """Write what there is; raises what the sink raised: to Spark that is text within an error of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from oncelog import metadata
 from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
+from oncelog_tables.batch_sink import IcebergSink
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import DeltaTables
@@ -176,10 +177,7 @@ class IcebergWorld(TargetWorld):
 
     def left(self) -> list[str]:
         """The folders of attempts whose files no snapshot names."""
-        table = self.loaded()
-        attempts = {path.name for path in (local(table.location()) / "oncelog").glob("*")}
-        named = (local(file["file_path"]) for file in iceberg_files(table.metadata_location))
-        return sorted(attempts - {file.parent.name for file in named})
+        return left_iceberg_folders(self.loaded().metadata_location)
 
     def close(self) -> None:
         self.store.close()
@@ -200,6 +198,12 @@ def catalog_in(folder: Path) -> dict[str, str]:
     """The properties of a catalog in an SQLite file, with the tables beside it."""
     (folder / "warehouse").mkdir(exist_ok=True)
     return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def close_sinks(sinks: Iterable[IcebergSink]) -> None:
+    """The same for what sinks have opened."""
+    tables = [sink._target.tables for sink in sinks if sink._target is not None]
+    close_iceberg(*(found for found in tables if isinstance(found, IcebergTables)))
 
 
 def create_iceberg(catalog: Mapping[str, str], table: str, schema: Any, **settings: Any) -> IcebergTable:
@@ -223,6 +227,14 @@ def iceberg_files(metadata_location: str) -> list[dict[str, Any]]:
         entries = _avro(manifest["manifest_path"])
         files += [entry["data_file"] for entry in entries if entry["status"] != 2]
     return files
+
+
+def left_iceberg_folders(metadata_location: str) -> list[str]:
+    """The folders of attempts whose files no snapshot names."""
+    own = local(metadata_location).parents[1] / "oncelog"
+    attempts = {path.name for path in own.glob("*")}
+    named = (local(file["file_path"]) for file in iceberg_files(metadata_location))
+    return sorted(attempts - {file.relative_to(own).parts[0] for file in named if file.is_relative_to(own)})
 
 
 def iceberg_rows(metadata_location: str) -> list[dict[str, Any]]:

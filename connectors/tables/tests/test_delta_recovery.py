@@ -19,6 +19,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, CorruptDataError, NotPreparedError, RunSupersededError
 from oncelog.metadata import open_metadata
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
+from oncelog_tables import place
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import OpenDeltaTable
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
@@ -43,6 +44,7 @@ def append(world: DeltaWorld, *values: str) -> None:
     write_deltalake(str(world.table), pa.table({"value": list(values)}), mode="append")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
 def test_a_driver_that_stops_anywhere_leaves_one_copy_and_no_files(world: DeltaWorld, point: str) -> None:
     die(world, point)
@@ -86,6 +88,7 @@ def test_a_log_that_refuses_every_commit_is_told_with_its_reason(
         raise CommitFailedError("for no reason")
 
     with monkeypatch.context() as patched:
+        patched.setattr(place, "TRIES", 3)
         patched.setattr(DeltaTable, "create_write_transaction", refuse)
         with pytest.raises(TableUnavailableError, match=r"refuses the commit .*the batch is decided.*for no reason"):
             world.run(0, FIRST)
@@ -176,6 +179,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("change", "said"), CHANGES)
 def test_a_table_that_changed_behind_the_decision_is_named_and_the_restart_completes_the_batch_once_it_is_mended(
     world: DeltaWorld, change: Callable[[DeltaWorld], Callable[[], None]], said: str
@@ -197,6 +201,7 @@ def test_a_table_that_changed_behind_the_decision_is_named_and_the_restart_compl
     assert world.holds(FIRST, ["before"] if change in {replace_table, remove_table, add_constraint} else [])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("change", "said"), [CHANGES[0], CHANGES[2]])
 def test_a_table_that_changes_while_the_batch_is_written_decides_nothing(
     world: DeltaWorld, change: Callable[[DeltaWorld], Callable[[], None]], said: str

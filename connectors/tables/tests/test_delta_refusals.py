@@ -137,6 +137,7 @@ def test_a_feature_that_the_sink_does_not_know_is_refused_by_name(world: DeltaWo
         world.run_job(0, Unrun("value string"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("feature", sorted(delta_features.TAKEN))
 def test_delta_rs_commits_to_tables_with_each_feature_that_is_taken(world: DeltaWorld, feature: str) -> None:
     of_readers = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"}

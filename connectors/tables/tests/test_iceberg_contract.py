@@ -11,6 +11,7 @@ from lakes import IcebergWorld
 from oncelog.testing.target_contract import TargetContract, TargetWorld
 
 
+@pytest.mark.once_more(by="iceberg")
 @pytest.mark.usefixtures("spark")
 class TestIcebergTarget(TargetContract):
     @pytest.fixture

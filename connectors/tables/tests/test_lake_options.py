@@ -6,11 +6,13 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 
 import oncelog_tables
-from oncelog.errors import InvalidOptionError
-from oncelog_tables.batch_sink import DeltaSink
+from oncelog.errors import InvalidOptionError, UsageError
+from oncelog_tables.batch_sink import DeltaSink, IcebergSink
+from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.options import parse_delta
 
 BOTH = {"path": "/lake/t", "znodes": "/ledger"}
@@ -66,3 +68,39 @@ def test_the_error_for_a_credential_that_is_no_text_does_not_repeat_it() -> None
         oncelog_tables.delta(**BOTH, **{"storage.secret": ["hunter2"]})
 
     assert "hunter2" not in str(refused.value)
+
+
+ICEBERG = {"table": "lake.t", "znodes": "/ledger"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "a required option is missing.*option='table'"),
+        ({"table": "lake.t"}, "a required option is missing.*option='znodes'"),
+        ({**ICEBERG, "table": "t"}, "a table with its namespace, such as lake.delayed"),
+        ({**ICEBERG, "table": "lake..t"}, "a table with its namespace"),
+        ({**ICEBERG, "mode": "upsert"}, "malformed.*option='mode'.*append: to replace rows"),
+        ({**ICEBERG, "path": "/lake/t"}, "unknown option.*option='path'"),
+    ],
+)
+def test_options_of_iceberg_that_are_wrong_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOptionError, match=said):
+        oncelog_tables.iceberg(**options)
+
+
+def test_properties_of_a_catalog_are_not_shown() -> None:
+    sink = oncelog_tables.iceberg(**ICEBERG, catalog="prod", **{"catalog.token": "hunter2", "catalog.type": "rest"})
+    revived: IcebergSink = pickle.loads(pickle.dumps(sink))
+
+    assert revived.options == sink.options
+    assert sink.options.properties == {"token": "hunter2", "type": "rest"}
+    assert "catalog='prod'" in repr(sink)
+    assert "hunter2" not in repr(sink)
+
+
+def test_a_delta_rs_that_would_leave_the_batch_out_of_its_commit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltalake, "__version__", "1.5.1")
+
+    with pytest.raises(UsageError, match=r"deltalake is too old: .*installed='1.5.1', oldest='1.6'"):
+        DeltaTables({})

@@ -1,0 +1,179 @@
+"""Writes a batch into a Delta and an Iceberg table, by oncelog's sinks and the formats' own; prints medians, no page.
+
+python -m benchmarks.table_sinks [--quick]
+
+The formats' own writers need their jars, which there are for some releases of Spark: run it on one of those
+(`make setup SPARK=4.0.5`, and its environment's Python). On another one the peer is Spark's own parquet writer, which
+makes files and no table. A batch is two tasks over a cache, into a new table on this disk. Maven brings the jars.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.report import Finding, median, per_second, table
+from oncelog import metadata
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
+from oncelog.spark.kit.receipts import ReceiptsRound
+from oncelog.spark.kit.target import Batch
+from oncelog_tables.delta_tables import DeltaTables
+from oncelog_tables.iceberg_tables import IcebergTables
+from oncelog_tables.jobs import SparkJob
+from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
+from oncelog_tables.ports import Tables
+from oncelog_tables.target import TableTarget
+
+JARS = {
+    "4.0": "io.delta:delta-spark_2.13:4.0.0,org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+}
+"""Of the formats, by the release of Spark."""
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.own.type": "hadoop",
+}
+
+PAYLOAD = 92
+"""Bytes of a row beside its id, which has 8."""
+
+SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
+
+Write = Callable[[int], None]
+"""Writes the batch into a new table of this number."""
+
+
+def main(*, quick: bool) -> None:
+    """Measure in turns, after one round that counts for nothing."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    rows, rounds = (1_000_000, 3) if quick else (5_000_000, 7)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        jars = JARS.get(".".join(pyspark.__version__.split(".")[:2]))
+        spark = session(folder, jars)
+        batch = spark.range(0, rows, 1, 2).selectExpr("id", f"rpad(string(id), {PAYLOAD}, 'x') AS value").cache()
+        batch.count()
+        pairs = {
+            "Delta": (into_delta(batch, folder), own_delta(batch, folder) if jars else parquet(batch, folder)),
+            "Iceberg": (into_iceberg(batch, folder), own_iceberg(batch) if jars else parquet(batch, folder)),
+        }
+        seconds: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in pairs}
+        for number in range(rounds + 1):
+            for name, pair in pairs.items():
+                for write, times in zip(pair, seconds[name], strict=True):
+                    times.append(measured(write, number))
+        found = []
+        for name, of_both in seconds.items():
+            ours, peer = (median(times[1:]) for times in of_both)
+            title = f"{rows:,} rows of 100 bytes, {name}" if jars else f"{rows:,} rows of 100 bytes, {name}; parquet"
+            found.append(Finding(title, per_second(rows, ours), per_second(rows, peer), peer / ours))
+        print(table(found))
+        spark.stop()
+
+
+def session(folder: Path, jars: str | None) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    if jars:
+        builder = builder.config("spark.jars.packages", jars).config("spark.sql.catalog.own.warehouse", str(folder))
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def measured(write: Write, number: int) -> float:
+    """The seconds of one batch. What earlier ones wrote is on the disk before."""
+    os.sync()
+    began = time.perf_counter()
+    write(number)
+    return time.perf_counter() - began
+
+
+def into_delta(batch: DataFrame, folder: Path) -> Write:
+    """By the sink, all phases."""
+
+    def write(number: int) -> None:
+        place = str(folder / f"delta-{number}")
+        DeltaTable.create(place, SCHEMA)
+        by_sink(batch, folder, DELTA_LEDGERS, DeltaTables({}), place, number)
+        shutil.rmtree(place)
+
+    return write
+
+
+def into_iceberg(batch: DataFrame, folder: Path) -> Write:
+    """The same, with a catalog in an SQLite file."""
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/iceberg"}
+    catalog = load_catalog("bench", **properties)
+    catalog.create_namespace("bench")
+
+    def write(number: int) -> None:
+        name = f"bench.iceberg_{number}"
+        place = catalog.create_table(name, SCHEMA).location()
+        by_sink(batch, folder, ICEBERG_LEDGERS, IcebergTables("bench", properties), name, number)
+        shutil.rmtree(place.removeprefix("file://"))
+
+    return write
+
+
+def by_sink(
+    batch: DataFrame, folder: Path, ledgers: LedgerKind[ReceiptsRound], tables: Tables, name: str, number: int
+) -> None:
+    with closing(metadata.open_metadata(str(folder / "ledger"))) as store:
+        request = BatchRequest("bench", "query", "sink", "run", number, "offsets")
+        BatchDriver(TableTarget(store, ledgers, tables, name)).run(Batch(request, SparkJob(batch)))
+
+
+def own_delta(batch: DataFrame, folder: Path) -> Write:
+    """By Delta's own writer."""
+
+    def write(number: int) -> None:
+        place = str(folder / f"own-delta-{number}")
+        DeltaTable.create(place, SCHEMA)
+        batch.write.format("delta").mode("append").save(place)
+        shutil.rmtree(place)
+
+    return write
+
+
+def own_iceberg(batch: DataFrame) -> Write:
+    """By Iceberg's own writer."""
+
+    def write(number: int) -> None:
+        name = f"own.bench.iceberg_{number}"
+        batch.sparkSession.sql(f"CREATE TABLE {name} (id bigint, value string) USING iceberg")
+        batch.writeTo(name).append()
+        batch.sparkSession.sql(f"DROP TABLE {name} PURGE")
+
+    return write
+
+
+def parquet(batch: DataFrame, folder: Path) -> Write:
+    """By Spark's writer of files."""
+
+    def write(number: int) -> None:
+        place = str(folder / f"parquet-{number}")
+        batch.write.parquet(place)
+        shutil.rmtree(place)
+
+    return write
+
+
+if __name__ == "__main__":
+    main(quick="--quick" in sys.argv)

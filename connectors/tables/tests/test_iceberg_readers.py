@@ -1,0 +1,164 @@
+"""What Iceberg's own Spark finds in a table that the sink writes into, and what both find when they take turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import oncelog_tables
+from foreign_spark import ICEBERG, ForeignSpark, running
+from lake_queries import ROWS_OF_ALL_TYPES, Query
+from lakes import catalog_in, close_sinks
+from oncelog.spark.kit.ledgers import close_ledgers
+from oncelog_tables.batch_sink import IcebergSink
+
+pytestmark = pytest.mark.in_turn("tables")
+
+COLUMNS = (
+    "flag boolean, tiny int, long bigint, double double, price decimal(20, 4), text string, bytes binary, "
+    "day date, at timestamp, local timestamp_ntz, inner struct<x: int, names: array<string>>, by_name map<string, int>"
+)
+NAMES = ["flag", "tiny", "long", "double", "price", "text", "bytes", "day", "at", "local", "inner", "by_name"]
+
+TABLE = "db.landed"
+
+
+class Lake:
+    """A table that Iceberg's Spark and the sink have in turn, each in a catalog of its own.
+
+    It is handed over by its newest metadata, and stays the same table. (Two processes lock each other out of one SQLite
+    file.)
+    """
+
+    def __init__(self, folder: Path, spark: ForeignSpark, name: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._turn = 0
+        self._sinks: list[IcebergSink] = []
+        self._catalog = SqlCatalog("sink", **catalog_in(folder))
+        self._catalog.create_namespace("db")
+        self._properties = {f"catalog.{name}": value for name, value in self._catalog.properties.items()}
+        self._znodes = str(folder / "ledger")
+
+    @property
+    def of_spark(self) -> str:
+        """The table's name in Iceberg's Spark, in this turn."""
+        return f"lake.db.{self._name}_{self._turn}"
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """What Iceberg's Spark says; `THIS` is the table."""
+        return self._spark.ask(statement.replace("THIS", self.of_spark))
+
+    def write(self, query: Query, write: Any) -> None:
+        """Have a query write with a sink."""
+        newest = self.ask("SELECT file FROM THIS.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")[0]["file"]
+        if self._catalog.table_exists(TABLE):
+            self._catalog.drop_table(TABLE)
+        self._catalog.register_table(TABLE, newest)
+        write(self.sink())
+        self._turn += 1
+        after = self._catalog.load_table(TABLE).metadata_location
+        name = self.of_spark.removeprefix("lake.")
+        self._spark.ask(f"CALL lake.system.register_table(table => '{name}', metadata_file => '{after}')")
+
+    def sink(self) -> IcebergSink:
+        made = oncelog_tables.iceberg(table=TABLE, catalog="sink", znodes=self._znodes, **self._properties)
+        self._sinks.append(made)
+        return made
+
+    def close(self) -> None:
+        close_sinks(self._sinks)
+        self._catalog.close()
+
+
+@pytest.fixture(scope="module")
+def iceberg_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignSpark]:
+    folder = tmp_path_factory.mktemp("iceberg-spark")
+    catalog = catalog_in(folder)
+    with closing(SqlCatalog("lake", **catalog)) as loaded:
+        loaded.create_namespace("db")
+    own = {
+        "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "spark.sql.catalog.lake.warehouse": catalog["warehouse"],
+    }
+    with running(folder, {**ICEBERG, **own}) as spark:
+        yield spark
+
+
+@pytest.fixture
+def lake(request: pytest.FixtureRequest, iceberg_spark: ForeignSpark, tmp_path: Path) -> Iterator[Lake]:
+    with closing(Lake(tmp_path, iceberg_spark, f"table_{abs(hash(request.node.name))}")) as found:
+        yield found
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
+    yield Query(spark, tmp_path)
+    close_ledgers()
+
+
+def test_values_of_all_types_are_read_as_they_were_written_and_files_without_them_are_skipped(
+    query: Query, lake: Lake
+) -> None:
+    lake.ask(f"CREATE TABLE THIS ({COLUMNS}) USING iceberg")
+    local = "timestamp_ntz'1900-01-01 00:00:00.000001' local"
+    written = query.spark.sql(f"SELECT *, {local} FROM ({ROWS_OF_ALL_TYPES})").select(*NAMES)
+    lake.write(query, lambda sink: query.write_rows(sink, written))
+
+    found = lake.ask("SELECT * FROM THIS ORDER BY long")
+
+    expected = written.orderBy("long").selectExpr("to_json(struct(*)) row").collect()
+    assert found == [json.loads(row["row"]) for row in expected]
+
+    (file,) = lake.ask("SELECT file_path FROM THIS.files")
+    Path(file["file_path"].removeprefix("file://")).unlink()  # whoever does not skip it fails
+    outside = [
+        "price < 0.1233",
+        "price > 12345678901234.5678",
+        "text > 'ê'",
+        "day < '0001-01-01'",
+        "at > '2026-01-03'",
+        "local < '1900-01-01'",
+        "long IS NULL",
+    ]
+    for where in outside:
+        assert lake.ask(f"SELECT * FROM THIS WHERE {where}") == [], where
+
+
+def test_icebergs_own_writer_and_the_sink_take_turns(query: Query, lake: Lake) -> None:
+    """Its commits, deletes and compaction are understood, and the sink's by it; its partitions are the same."""
+    lake.ask(
+        "CREATE TABLE THIS (id int, value string, at timestamp) USING iceberg "
+        "PARTITIONED BY (days(at), truncate(4, value)) "
+        "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
+    )
+    lake.ask("INSERT INTO THIS VALUES (1, 'theirs', timestamp'2026-01-01'), (2, 'theirs', null)")
+    later = "timestamp'2026-01-01 23:59:59.999999' + make_dt_interval(0, 0, 0, id) AS at"
+    rows = query.source().selectExpr("id", "value", later)
+
+    query.add({"id": 0, "value": "ours: 100%"}, {"id": 4, "value": ""}, {"id": 5})
+    lake.write(query, lambda sink: query.run(sink, rows))
+    lake.ask("DELETE FROM THIS WHERE id IN (1, 5)")
+    name = lake.of_spark.removeprefix("lake.")
+    lake.ask(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    query.add({"id": 0, "value": "ours: 100%"})
+    lake.write(query, lambda sink: query.run(sink, rows))
+
+    def ids(where: str) -> list[int]:
+        return [row["id"] for row in lake.ask(f"SELECT id FROM THIS WHERE {where} ORDER BY id")]
+
+    assert ids("true") == [0, 0, 2, 4]
+    assert ids("value = ''") == [4]
+    assert ids("value = 'ours: 100%'") == [0, 0]
+    assert ids("at = '2026-01-01 23:59:59.999999'") == [0, 0]
+    assert ids("at > '2026-01-02'") == [4]
+    assert ids("at IS NULL AND value = 'theirs'") == [2]
+    lake.ask("ALTER TABLE THIS RENAME COLUMN value TO renamed")
+    assert ids("renamed = ''") == [4]

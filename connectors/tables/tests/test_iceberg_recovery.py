@@ -1,0 +1,263 @@
+"""What is left by drivers that stop, wake up late, or meet another table, another writer, or snapshots that expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.types import LongType
+
+from lakes import BEFORE_THE_DECISION, BEHIND_THE_DECISION, IcebergWorld, create_iceberg
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import BatchRefusedError, CorruptDataError, NotPreparedError, RunSupersededError
+from oncelog.metadata import open_metadata
+from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, always_at, at, stop
+from oncelog_tables import place
+from oncelog_tables.crash_points import TablesCrashPoint
+from oncelog_tables.errors import TableChangedError, TableUnavailableError
+from oncelog_tables.iceberg_tables import BATCHES
+
+pytestmark = pytest.mark.usefixtures("spark")  # it finds files
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[IcebergWorld]:
+    found = IcebergWorld(tmp_path)
+    yield found
+    found.close()
+
+
+def die(world: IcebergWorld, point: str, batch_id: int = 0) -> None:
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(batch_id, FIRST)
+
+
+def change(world: IcebergWorld, action: Callable[[Table], object]) -> None:
+    """What somebody else does to the table."""
+    with closing(load_catalog("lake", **world.catalog)) as catalog:
+        action(catalog.load_table(world.table))
+
+
+def append(world: IcebergWorld, *values: str) -> None:
+    """Another writer's commit."""
+    change(world, lambda table: table.append(pa.table({"value": list(values)})))
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
+def test_a_driver_that_stops_anywhere_leaves_one_copy_and_no_files(world: IcebergWorld, point: str) -> None:
+    die(world, point)
+    if point in BEFORE_THE_DECISION:
+        assert world.visible() == []
+
+    report = world.run(0, FIRST, "run-2")
+    world.run(1, SECOND, "run-2")
+
+    assert report.is_replay == (point in BEHIND_THE_DECISION)
+    assert world.holds(FIRST, SECOND)
+    assert world.left() == []
+
+
+@pytest.mark.in_turn("tables")
+def test_of_two_drivers_that_commit_at_the_same_time_one_does(world: IcebergWorld) -> None:
+    """The older one has looked, and found the batch missing; then its successor commits, and goes on."""
+
+    def go_on() -> None:
+        world.run(0, FIRST, "run-2")
+        world.run(1, SECOND, "run-2")
+
+    with at(TablesCrashPoint.COMMIT, go_on), suppress(RunSupersededError):
+        world.run(0, FIRST, "run-1")
+
+    assert world.holds(FIRST, SECOND)
+    assert len(world.loaded().metadata.snapshots) == 2
+
+
+def test_of_two_drivers_whose_commits_meet_in_the_catalog_one_does(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older one has made its snapshot, and is about to hand it in. pyiceberg alone would hand it in again."""
+    hand_in = SqlCatalog.commit_table
+    met: list[str] = []
+
+    def after_another(catalog: SqlCatalog, table: Table, requirements: tuple, updates: tuple) -> object:  # type: ignore[type-arg]
+        if not met:
+            met.append("met")
+            world.run(0, FIRST, "run-2")
+        return hand_in(catalog, table, requirements, updates)
+
+    retries = {TableProperties.COMMIT_NUM_RETRIES: "4"}
+    change(world, lambda table: table.transaction().set_properties(retries).commit_transaction())
+    with monkeypatch.context() as patched, suppress(RunSupersededError):
+        patched.setattr(SqlCatalog, "commit_table", after_another)
+        world.run(0, FIRST, "run-1")
+
+    assert met == ["met"]
+    assert world.holds(FIRST)
+    assert len(world.loaded().metadata.snapshots) == 1
+    assert world.loaded().properties[TableProperties.COMMIT_NUM_RETRIES] == "4", "the sink's own is not written"
+
+
+def test_writers_at_the_same_time_lose_and_double_nothing(world: IcebergWorld) -> None:
+    for batch_id, values in enumerate((FIRST, SECOND)):
+        with at(TablesCrashPoint.COMMIT, lambda: append(world, "theirs")):
+            world.run(batch_id, values)
+
+    assert world.holds(FIRST, SECOND, ["theirs", "theirs"])
+
+
+@pytest.mark.in_turn("tables")
+def test_a_catalog_that_refuses_every_commit_is_told_and_the_restart_completes_the_batch(world: IcebergWorld) -> None:
+    with (
+        always_at(TablesCrashPoint.COMMIT, lambda: append(world, "theirs")),
+        pytest.MonkeyPatch.context() as patched,
+        pytest.raises(TableUnavailableError, match=r"refuses the commit .*the batch is decided.*tries=3"),
+    ):
+        patched.setattr(place, "TRIES", 3)
+        world.run(0, FIRST)
+
+    assert world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST, ["theirs"] * 3)
+
+
+@pytest.mark.in_turn("tables")
+def test_a_commit_whose_answer_is_lost_is_made_once(world: IcebergWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_in = SqlCatalog.commit_table
+
+    def lose_answer(catalog: SqlCatalog, *arguments: object) -> object:
+        hand_in(catalog, *arguments)  # type: ignore[arg-type]
+        raise CommitStateUnknownException("the answer is lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", lose_answer)
+        with pytest.raises(TableUnavailableError, match=r"the batch is decided.*the answer is lost"):
+            world.run(0, FIRST)
+
+    assert world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST)
+
+
+def test_the_table_knows_the_batch_when_the_snapshot_has_expired_and_its_files_were_written_anew(
+    world: IcebergWorld,
+) -> None:
+    with at(TablesCrashPoint.COMMITTED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+    change(world, lambda table: table.overwrite(table.scan().to_arrow()))
+    later = datetime.now() + timedelta(days=1)  # noqa: DTZ005 - pyiceberg takes local times
+    change(world, lambda table: table.maintenance.expire_snapshots().older_than(later).commit())
+    assert not any("oncelog.app-id" in str(snapshot.summary) for snapshot in world.loaded().metadata.snapshots)
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert sorted(world.loaded().scan().to_arrow()["value"].to_pylist()) == list(FIRST)
+
+
+@pytest.mark.in_turn("tables")
+def test_the_snapshot_and_the_table_say_of_whom_the_batch_is(world: IcebergWorld) -> None:
+    world.run(0, FIRST)
+    world.run(1, SECOND)
+
+    table = world.loaded()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert (snapshot.summary["oncelog.app-id"], snapshot.summary["oncelog.batch-id"]) == ("contract/query", "1")
+    assert snapshot.summary["added-records"] == str(len(SECOND))
+    assert table.properties[f"{BATCHES}contract/query"] == "1"
+
+
+# The table ----------------------------------------------------------------------------------------------------------
+
+
+def replace_table(world: IcebergWorld) -> None:
+    with closing(load_catalog("lake", **world.catalog)) as catalog:
+        catalog.drop_table(world.table)
+    create_iceberg(world.catalog, world.table, world.schema)
+
+
+def drop_table(world: IcebergWorld) -> None:
+    with closing(load_catalog("lake", **world.catalog)) as catalog:
+        catalog.drop_table(world.table)
+
+
+def rename_column(world: IcebergWorld) -> None:
+    change(world, lambda table: table.update_schema().rename_column("value", "other").commit())
+
+
+def partition(world: IcebergWorld) -> None:
+    change(world, lambda table: table.update_spec().add_identity("value").commit())
+
+
+@pytest.mark.in_turn("tables")
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (replace_table, "another table has taken the place"),
+        (drop_table, "the catalog has no such table"),
+        (rename_column, "no such column"),
+        (partition, "partitioned in another way"),
+    ],
+)
+def test_a_table_that_changed_is_named_before_the_decision_and_behind_it(
+    world: IcebergWorld, do: Callable[[IcebergWorld], None], said: str
+) -> None:
+    with at(TablesCrashPoint.DURABLE, lambda: do(world)), pytest.raises(NotPreparedError, match=said):
+        world.run(0, FIRST)
+
+    if do is drop_table:
+        create_iceberg(world.catalog, world.table, world.schema)
+    if do in {rename_column, partition}:
+        replace_table(world)
+    with (
+        at(CrashPoint.ROUND_DECIDED, lambda: do(world)),
+        pytest.raises(TableChangedError, match=f"no longer takes the files of a decided batch: .*{said}"),
+    ):
+        world.run(0, FIRST, "run-2")
+
+
+@pytest.mark.in_turn("tables")
+def test_a_column_that_is_renamed_back_is_mended(world: IcebergWorld) -> None:
+    with at(CrashPoint.ROUND_DECIDED, lambda: rename_column(world)), pytest.raises(TableChangedError):
+        world.run(0, FIRST)
+    change(world, lambda table: table.update_schema().rename_column("other", "value").commit())
+    change(world, lambda table: table.update_schema().add_column("more", LongType()).commit())
+
+    assert world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST)
+
+
+@pytest.mark.in_turn("tables")
+def test_files_that_are_gone_behind_the_decision_are_never_taken_for_none(world: IcebergWorld) -> None:
+    die(world, CrashPoint.ROUND_DECIDED)
+    next(world.folder.rglob("part-0.parquet")).unlink()
+
+    with pytest.raises(CorruptDataError, match=r"the files of a decided batch are not .* as they were written"):
+        world.run(0, FIRST, "run-2")
+    assert world.visible() == []
+
+
+@pytest.mark.in_turn("tables")
+def test_a_ledger_that_lacks_the_history_is_refused(world: IcebergWorld, tmp_path: Path) -> None:
+    world.run(0, FIRST)
+    world.store.close()
+    world.store = open_metadata(str(tmp_path / "another"))
+
+    with pytest.raises(BatchRefusedError, match="the history of this query is in another ledger"):
+        world.run(1, SECOND)
+    assert world.holds(FIRST)
+
+
+@pytest.mark.in_turn("tables")
+def test_a_catalog_that_is_away_is_told(world: IcebergWorld) -> None:
+    world.catalog = {**world.catalog, "uri": f"sqlite:///{world.folder}/no/such/catalog.db"}
+
+    with pytest.raises(TableUnavailableError, match=r"cannot be reached now.*unable to open database"):
+        world.run(0, FIRST)
