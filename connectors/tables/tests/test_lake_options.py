@@ -77,7 +77,6 @@ ICEBERG = {"table": "lake.t", "znodes": "/ledger"}
     ("options", "said"),
     [
         ({}, "a required option is missing.*option='table'"),
-        ({"table": "lake.t"}, "a required option is missing.*option='znodes'"),
         ({**ICEBERG, "table": "t"}, "a table with its namespace, such as lake.delayed"),
         ({**ICEBERG, "table": "lake..t"}, "a table with its namespace"),
         ({**ICEBERG, "mode": "upsert"}, "malformed.*option='mode'.*append: to replace rows"),
