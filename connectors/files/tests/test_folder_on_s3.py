@@ -10,8 +10,8 @@ import pyarrow.dataset as arrow
 import pytest
 from pyarrow import fs as arrow_fs
 
+from killed_folders import IN_PLACE, ROWS, World
 from oncelog_files.crash_points import FilesCrashPoint
-from test_folder_kills import IN_PLACE, ROWS, World
 from tests.support.harness.parts import require_java
 from tests.support.servers.s3 import BUCKET, SECRET, S3Server, running_server
 from tests.support.servers.s3a import s3a_settings
