@@ -30,7 +30,10 @@ from oncelog_tables.ports import Job, Table, Tables
 TRIES: Final = 20
 """Of a commit, if others commit at the same time: each of these commits lets one of them through."""
 
-_DECIDED: Final = "; the batch is decided, and its files are safe in the table's folder: {}, then restart the query, which completes it"
+_DECIDED: Final = (
+    "; the batch is decided, and its files are safe in the table's folder: {}, then restart the query, which completes "
+    "it"
+)
 
 
 class BatchPlace:
