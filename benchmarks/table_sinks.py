@@ -62,7 +62,7 @@ Write = Callable[[int], None]
 def main(*, quick: bool) -> None:
     """Measure in turns, after one round that counts for nothing."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    rows, rounds = (1_000_000, 3) if quick else (5_000_000, 7)
+    rows, rounds = (500_000, 2) if quick else (5_000_000, 7)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         jars = JARS.get(".".join(pyspark.__version__.split(".")[:2]))

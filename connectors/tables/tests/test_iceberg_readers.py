@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Lake:
         """What Iceberg's Spark says; `THIS` is the table."""
         return self._spark.ask(statement.replace("THIS", self.of_spark))
 
-    def write(self, query: Query, write: Any) -> None:
+    def write(self, write: Callable[[IcebergSink], None]) -> None:
         """Have a query write with a sink."""
         newest = self.ask("SELECT file FROM THIS.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")[0]["file"]
         if self._catalog.table_exists(TABLE):
@@ -110,7 +110,7 @@ def test_values_of_all_types_are_read_as_they_were_written_and_files_without_the
     lake.ask(f"CREATE TABLE THIS ({COLUMNS}) USING iceberg")
     local = "timestamp_ntz'1900-01-01 00:00:00.000001' local"
     written = query.spark.sql(f"SELECT *, {local} FROM ({ROWS_OF_ALL_TYPES})").select(*NAMES)
-    lake.write(query, lambda sink: query.write_rows(sink, written))
+    lake.write(lambda sink: query.write_rows(sink, written))
 
     found = lake.ask("SELECT * FROM THIS ORDER BY long")
 
@@ -144,12 +144,12 @@ def test_icebergs_own_writer_and_the_sink_take_turns(query: Query, lake: Lake) -
     rows = query.source().selectExpr("id", "value", later)
 
     query.add({"id": 0, "value": "ours: 100%"}, {"id": 4, "value": ""}, {"id": 5})
-    lake.write(query, lambda sink: query.run(sink, rows))
+    lake.write(lambda sink: query.run(sink, rows))
     lake.ask("DELETE FROM THIS WHERE id IN (1, 5)")
     name = lake.of_spark.removeprefix("lake.")
     lake.ask(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     query.add({"id": 0, "value": "ours: 100%"})
-    lake.write(query, lambda sink: query.run(sink, rows))
+    lake.write(lambda sink: query.run(sink, rows))
 
     def ids(where: str) -> list[int]:
         return [row["id"] for row in lake.ask(f"SELECT id FROM THIS WHERE {where} ORDER BY id")]
