@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from oncelog.errors import BatchRefusedError
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.spark.kit.target import Batch, BatchReport
@@ -41,10 +40,6 @@ class FilesAttempt(ReceiptsAttempt[DataFrame]):
         self._folder = FolderPlace(target.options, asked.prefix, asked.batch_id, batch.job)
         super().__init__(target.store, FILES_LEDGERS, self._folder, batch)
 
-    def begin(self) -> bool:
-        self._check_ledger()
-        return super().begin()
-
     def prepare(self, report: BatchReport) -> None:
         self._folder.prepare(self._written.names)
 
@@ -59,17 +54,5 @@ class FilesAttempt(ReceiptsAttempt[DataFrame]):
             if record.outcome is Outcome.ABORT and record.is_over:
                 self._folder.discard(record.nonce)
 
-    def _check_ledger(self) -> None:
-        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
-        prefix, batch_id = self._batch.request.prefix, self._batch.request.batch_id
-        if batch_id == 0 or FILES_LEDGERS.read(self._steps.store, prefix) is not None:
-            return
-        if self._folder.has_batches():
-            raise BatchRefusedError(
-                "the folder has batches of this prefix, and the ledger does not know it: the history of this query is "
-                "in another ledger. Name its place with znodes; if it is lost, another transactionalIdPrefix begins a "
-                "new history, which may write this batch twice",
-                prefix=prefix,
-                batch_id=batch_id,
-                path=self._folder.files.root,
-            )
+    def has_history(self) -> bool:
+        return self._batch.request.batch_id > 0 and self._folder.has_batches()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.errors import BatchRefusedError
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.spark.kit.target import Batch, BatchReport
@@ -41,7 +40,6 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
 
     def begin(self) -> bool:
         try:
-            self._check_ledger()
             return super().begin()
         except BaseException:
             self._rows.close()
@@ -67,16 +65,6 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         self._rows.close()
         super().finish()
 
-    def _check_ledger(self) -> None:
-        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
-        prefix, batch_id = self._batch.request.prefix, self._batch.request.batch_id
-        if batch_id == 0 or POSTGRES_LEDGERS.read(self._steps.store, prefix) is not None:
-            return
-        if has_batches(self._rows.database, prefix):
-            raise BatchRefusedError(
-                "the database has batches of this prefix, and the ledger does not know it: the history of this query "
-                "is in another ledger. Name its place with znodes; if it is lost, another transactionalIdPrefix begins "
-                "a new history, which may write this batch twice",
-                prefix=prefix,
-                batch_id=batch_id,
-            )
+    def has_history(self) -> bool:
+        asked = self._batch.request
+        return asked.batch_id > 0 and has_batches(self._rows.database, asked.prefix)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.errors import BatchRefusedError
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
@@ -44,10 +43,6 @@ class TableAttempt(ReceiptsAttempt[Job]):
         self._table = BatchPlace(target.tables, target.name, app_id, asked.batch_id, batch.job)
         super().__init__(target.store, target.ledgers, self._table, batch)
 
-    def begin(self) -> bool:
-        self._check_ledger()
-        return super().begin()
-
     def write(self, report: BatchReport) -> None:
         super().write(report)
         if self._written.names:
@@ -56,14 +51,5 @@ class TableAttempt(ReceiptsAttempt[Job]):
     def prepare(self, report: BatchReport) -> None:
         self._table.prepare(self._written.names)
 
-    def _check_ledger(self) -> None:
-        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
-        prefix, batch_id = self._batch.request.prefix, self._batch.request.batch_id
-        if self._steps.kind.read(self._steps.store, prefix) is None and self._table.has_batches():
-            raise BatchRefusedError(
-                "the table has batches of this query, and the ledger does not know it: the history of this query is in "
-                "another ledger. Name its place with znodes; if it is lost, begin with a new checkpoint and another "
-                "transactionalIdPrefix from where the table ends",
-                prefix=prefix,
-                batch_id=batch_id,
-            )
+    def has_history(self) -> bool:
+        return self._table.has_batches()

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog.errors import ensure
+from oncelog.errors import BatchRefusedError, ensure
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -132,8 +132,13 @@ class ReceiptsAttempt(Generic[J]):
         ensure(self._opened is not None, "the round has begun")
         return self._opened  # type: ignore[return-value]
 
+    def has_history(self) -> bool:
+        """Whether the place itself shows that the ledger should know this query; False if it keeps no record."""
+        return False
+
     def begin(self) -> bool:
         asked = self._batch.request
+        self._check_ledger()
 
         def new_record(_: int, nonce: str, __: ReceiptsRound | None) -> ReceiptsRound:
             return ReceiptsRound(Outcome.OPEN, asked.batch_id, asked.fingerprint, asked.run_id, nonce)
@@ -164,6 +169,18 @@ class ReceiptsAttempt(Generic[J]):
 
     def finish(self) -> None:
         self._steps.forget(lambda record: record.is_over)
+
+    def _check_ledger(self) -> None:
+        """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
+        asked = self._batch.request
+        if self._steps.kind.read(self._steps.store, asked.prefix) is None and self.has_history():
+            raise BatchRefusedError(
+                "the place that the sink writes to has batches of this prefix, which the ledger does not know: the "
+                "history of this query is in another ledger. Name its place with znodes; if it is lost, another "
+                "transactionalIdPrefix begins a new history, which may write this batch twice",
+                prefix=asked.prefix,
+                batch_id=asked.batch_id,
+            )
 
     def _carry_out(self) -> None:
         """Show the pieces of committed rounds and discard those of aborted rounds, for every round that is not over."""
