@@ -61,7 +61,7 @@ class JsonFolderSink(ForeachBatchSink[HistoryOptions, ReceiptsTarget[DataFrame]]
         super().__init__(HistoryOptions(transactional_id_prefix=prefix))
         self._folder, self._ledger = folder, ledger
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return df
 
     def _opened(self, known: ReceiptsTarget[DataFrame] | None, ledger: ZnodeStore | None) -> ReceiptsTarget[DataFrame]:

@@ -4,7 +4,7 @@ The annotations are read at the first call. From then on an argument of exactly 
 `Producer.send` takes only a few microseconds and therefore has its own checks.
 
 Arguments are passed on unchanged, except that an iterator, which the check would exhaust, becomes a list. Bounds and
-other conditions are checked by `arguments` and by the functions themselves.
+other conditions are checked by `arguments` and by the functions themselves; so are arguments behind a ``*``.
 """
 
 from __future__ import annotations
@@ -90,8 +90,7 @@ class _Signature(NamedTuple):
         function = inspect.unwrap(call)
         hints = _hints(function)
         found = inspect.signature(function).parameters.values()
-        ensure(all(p.kind is not p.VAR_POSITIONAL for p in found), "every parameter has a name", call=str(function))
-        rules = {p.name: _rule(hints.get(p.name, Any)) for p in found}
+        rules = {p.name: _rule(hints.get(p.name, Any)) for p in found if p.kind is not p.VAR_POSITIONAL}
         others = next((rules.pop(p.name) for p in found if p.kind is p.VAR_KEYWORD), None)
         positional = [p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return cls(shown_name(call), positional, rules, others)

@@ -26,7 +26,7 @@ class FilesSink(ForeachBatchSink[SinkOptions, FilesTarget]):
         super().__init__(sink_options.parse(options))
         self._is_local = False
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         jobs.check_columns(df, self.options.partition_by)
         if self._target is None:
             self._is_local = SparkFiles(df.sparkSession, self.options.path).is_local

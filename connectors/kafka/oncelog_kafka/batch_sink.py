@@ -32,10 +32,10 @@ class KafkaSink(ForeachBatchSink[SinkOptions, KafkaTarget]):
     def _context(self, df: DataFrame, batch_id: int) -> BatchContext:
         return context_of(df, batch_id)
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return columns.to_sink_columns(df, self.options.topic)
 
-    def named_ledger(self) -> str | None:
+    def _named_ledger(self) -> str | None:
         topic = self.options.ledger_topic
         return self.options.znodes or (None if topic == DEFAULT_LEDGER_TOPIC else topic)
 

@@ -24,7 +24,7 @@ class PostgresSink(ForeachBatchSink[SinkOptions, PostgresTarget]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(sink_options.parse(options))
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return df  # the target compares them with the table's, before the job
 
     def _opened(self, known: PostgresTarget | None, ledger: ZnodeStore | None) -> PostgresTarget:

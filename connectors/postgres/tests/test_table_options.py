@@ -70,5 +70,5 @@ def test_a_sink_can_be_pickled_and_shows_its_options() -> None:
 
     assert revived.options == sink.options
     assert (sink.options.mode, sink.options.key_columns) == (Mode.UPSERT, ("id", "Day"))
-    assert sink.options.znodes == URL, "the ledger is in the same database"
+    assert sink.options.ledger_place == URL, "the ledger is in the same database"
     assert "mode='upsert'" in repr(sink)

@@ -24,7 +24,7 @@ O = TypeVar("O", DeltaOptions, IcebergOptions)  # noqa: E741 - options
 class TableSink(ForeachBatchSink[O, TableTarget]):
     """Writes each micro-batch exactly once; it can be pickled."""
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return df  # the target compares them with the table's, before the job
 
     def _opened(self, known: TableTarget | None, ledger: ZnodeStore | None) -> TableTarget:

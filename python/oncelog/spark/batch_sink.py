@@ -31,10 +31,10 @@ class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(parse_sink_options(options, Use.FOREACH_BATCH))
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return schema.to_sink_columns(df, self.options.topic)
 
-    def named_ledger(self) -> str | None:
+    def _named_ledger(self) -> str | None:
         return self.options.znodes or self.options.path
 
     def _opened(self, known: LogTarget | None, _: ZnodeStore | None) -> LogTarget:

@@ -29,6 +29,7 @@ OPTIONS: Final = (*history_options(_USES, "required, unless `together` has a pla
 class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
     """Writes each micro-batch exactly once, by two functions. Create it with `once`."""
 
+    @checked
     def __init__(
         self, write: Callable[[DataFrame, str], object], was_written: Callable[[str], bool], options: Mapping[str, Any]
     ) -> None:
@@ -36,7 +37,7 @@ class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
         self._write_rows = write
         self._was_written = was_written
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return df
 
     def _opened(self, known: OnceTarget | None, ledger: ZnodeStore | None) -> OnceTarget:

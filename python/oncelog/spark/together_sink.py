@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark import StorageLevel
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, is_remote
 
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
+from oncelog.signatures import checked
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
@@ -29,12 +30,13 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
             long the phases took is in that of all.
     """
 
-    def __init__(self, sinks: tuple[AnySink, ...], rows_of: tuple[RowsOf | None, ...]) -> None:
+    @checked
+    def __init__(self, sinks: Sequence[Any], rows_of: Sequence[Any]) -> None:
         super().__init__(HistoryOptions())
-        self.sinks = sinks
-        self._rows_of = rows_of
-        _refuse_same_history(sinks)
-        self._keeper = _keeper_of_ledgers(sinks)
+        self.sinks: tuple[AnySink, ...] = tuple(sinks)
+        self._rows_of: tuple[RowsOf | None, ...] = tuple(rows_of)
+        _refuse_same_history(self.sinks)
+        self._keeper = _keeper_of_ledgers(self.sinks)
 
     def __repr__(self) -> str:
         return f"together({', '.join(map(repr, self.sinks))})"
@@ -51,29 +53,29 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
 
     def _write_kept(self, df: DataFrame, batch_id: int) -> None:
         parts = zip(self.sinks, self._rows_of, strict=True)
-        rows = [sink.columns(_rows(df, rows_of)) for sink, rows_of in parts]
+        rows = [sink._columns(_rows(df, rows_of)) for sink, rows_of in parts]
         batch = self._context(df, batch_id)
-        target = self.opened()
+        target = self._open()
         asked = zip(self.sinks, rows, target.targets, strict=True)
-        job = [sink.asked(some, batch, one) for sink, some, one in asked]
+        job = [sink._asked(some, batch, one) for sink, some, one in asked]
         self.last_report = BatchDriver(target).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
         for sink, report in zip(self.sinks, target.reports, strict=True):
             sink.last_report = report
         finish_replay(df, batch, self.last_report)
 
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         return df
 
     def _opened(self, known: TogetherTarget | None, _: ZnodeStore | None) -> TogetherTarget:
         """Each sink looks after its own target."""
-        store = self._keeper.opened().store
-        targets = [sink.opened(store) for sink in self.sinks]
+        store = self._keeper._open().store
+        targets = [sink._open(store) for sink in self.sinks]
         for sink, target in zip(self.sinks, targets, strict=True):
             if target.store is not store:
                 raise InvalidOptionError(
                     "together decides a batch in one ledger, and these sinks write to several logs, each of which has "
                     "its own",
-                    places=[self._keeper.named_ledger(), sink.named_ledger()],
+                    places=[self._keeper._named_ledger(), sink._named_ledger()],
                 )
         return TogetherTarget(targets)
 
@@ -95,17 +97,18 @@ def _keeper_of_ledgers(sinks: tuple[AnySink, ...]) -> AnySink:
     """The sink whose ledger all of them share: one that writes to a log, else the first."""
     keeper = next((sink for sink in sinks if sink.keeps_its_ledger), sinks[0])
     for sink in sinks:
-        named = sink.named_ledger()
-        if not sink.keeps_its_ledger and named not in {None, keeper.named_ledger()}:
+        named = sink._named_ledger()
+        if not sink.keeps_its_ledger and named not in {None, keeper._named_ledger()}:
             raise InvalidOptionError(
                 "together decides a batch in one ledger: that of the log, if one of the sinks writes to a log, else "
                 "that of the first sink; leave its place out of the other sinks' options",
-                ledger=keeper.named_ledger() or "where the first sink keeps it by default",
+                ledger=keeper._named_ledger() or "where the first sink keeps it by default",
                 other=named,
             )
     return keeper
 
 
+@checked
 def together(*sinks: AnySink | tuple[AnySink, RowsOf]) -> TogetherSink:
     """One sink for ``writeStream.foreachBatch`` that writes each micro-batch with several: in all of them, or in none.
 
@@ -139,7 +142,7 @@ def together(*sinks: AnySink | tuple[AnySink, RowsOf]) -> TogetherSink:
             "function of the DataFrame",
             given=[type(one).__name__ for one in sinks],
         )
-    return TogetherSink(tuple(sink for sink, _ in pairs), tuple(rows_of for _, rows_of in pairs))
+    return TogetherSink([sink for sink, _ in pairs], [rows_of for _, rows_of in pairs])
 
 
 def _pair(given: Any) -> tuple[Any, Any]:

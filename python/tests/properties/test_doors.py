@@ -53,8 +53,11 @@ class Objects:
         known = {type(one): one for one in (log, log.admin, self.producer, self.consumer, self.token)}
         if kind in known:
             return known[kind]
-        if kind is oncelog.spark.Sink:
-            return oncelog.spark.sink(path=str(folder), topic=TOPIC)
+        once = oncelog.spark.once(print, bool)
+        sink = oncelog.spark.sink(path=str(folder), topic=TOPIC)
+        sinks = {type(one): one for one in (once, sink, oncelog.spark.together(sink, once))}
+        if kind in sinks:
+            return sinks[kind]
         return {KafkaBroker: KafkaBroker, ZookeeperServer: ZookeeperServer, ZookeeperEnsemble: ZookeeperEnsemble}[kind](
             folder / kind.__name__
         )
@@ -67,6 +70,7 @@ class Objects:
             *(self.world.log, services, services.store, self.world.files, self.world.time, services.background),
             *(self.token, columns(b"after"), ProducerIdAndEpoch(1, 0), CrashPoint.SETTLE, self.world.folder / "new"),
             *(SparkSession.builder, object.__new__(ClassicDataFrame)),  # which no call comes to look at
+            {},
         ]
 
 
@@ -119,7 +123,7 @@ def test_wrong_names_and_counts_of_arguments_are_named(door: Door, objects: Obje
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         with pytest.raises(WrongArgumentsError, match="no_such_argument"):
             objects.call(door, no_such_argument=1)
-    if any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters):
+    if any(p.default is p.empty and p.kind not in {p.VAR_KEYWORD, p.VAR_POSITIONAL} for p in parameters):
         with pytest.raises(WrongArgumentsError, match="missing"):
             objects.call(door)
 

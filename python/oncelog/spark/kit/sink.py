@@ -65,28 +65,28 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
-        rows = self.columns(df)
+        rows = self._columns(df)
         batch = self._context(df, batch_id)
-        target = self.opened()
-        self.last_report = BatchDriver(target).run(self.asked(rows, batch, target))
+        target = self._open()
+        self.last_report = BatchDriver(target).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
 
     # What `together` calls, too
 
     @abstractmethod
-    def columns(self, df: DataFrame) -> DataFrame:
+    def _columns(self, df: DataFrame) -> DataFrame:
         """The rows in the sink's columns."""
 
-    def named_ledger(self) -> str | None:
+    def _named_ledger(self) -> str | None:
         """The place of the ledger as the options name it; None if they leave it to the sink."""
         return self.options.znodes
 
-    def opened(self, ledger: ZnodeStore | None = None) -> T:
+    def _open(self, ledger: ZnodeStore | None = None) -> T:
         """The target. Its ledger is in `ledger`, if that is given, instead of the place that the options name."""
         self._target = self._opened(self._target, ledger)
         return self._target
 
-    def asked(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
+    def _asked(self, rows: DataFrame, batch: BatchContext, target: T) -> Batch[Any]:
         """A batch for the target."""
         return Batch(
             batch_request(self.options, batch, batch.run_id),
@@ -103,7 +103,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     @abstractmethod
     def _opened(self, known: T | None, ledger: ZnodeStore | None) -> T:
-        """The target: `known`, which the last batch used, unless a new one must be opened; see `opened`."""
+        """The target: `known`, which the last batch used, unless a new one must be opened; see `_open`."""
 
     def _job(self, rows: DataFrame) -> Any:
         """What the target takes as a job."""
