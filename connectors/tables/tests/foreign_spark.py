@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oncelog.testing import maven
+from oncelog.testing.maven import Artifact
 from tests.support.harness.environments import kept_environment, plain_variables
 from tests.support.harness.parts import missing_part, require_java
 from tests.support.spark.spark_home import BUILD, QUICK
 
 RELEASE = "4.0.5"
 
+Artifacts = tuple[Artifact, ...]
+
+DELTA_JARS: Artifacts = (("io.delta", "delta-spark_2.13", "4.0.0"),)
 DELTA = {
-    "spark.jars.packages": "io.delta:delta-spark_2.13:4.0.0",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
+ICEBERG_JARS: Artifacts = (
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.0"),
+    ("org.xerial", "sqlite-jdbc", "3.49.1.0"),
+)
 ICEBERG = {
-    "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0,org.xerial:sqlite-jdbc:3.49.1.0",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.lake.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -57,19 +65,17 @@ class ForeignSpark:
             if line.startswith("RESULT "):
                 found: list[dict[str, Any]] = json.loads(line.removeprefix("RESULT "))
                 return found
-        said = self._output.read_text(errors="replace")
-        if "unresolved dependency" in said:
-            missing_part("Maven's repository", "connect to it")
-        raise AssertionError(said[-6000:])
+        raise AssertionError(self._output.read_text(errors="replace")[-6000:])
 
 
 @contextmanager
-def running(folder: Path, settings: Mapping[str, str]) -> Iterator[ForeignSpark]:
-    """Start such a session; Maven's repository brings the jars."""
+def running(folder: Path, jars: Artifacts, settings: Mapping[str, str]) -> Iterator[ForeignSpark]:
+    """Start such a session with these jars."""
     require_java()
     python = kept_environment(BUILD / f"table-reader-{RELEASE}", f"pyspark=={RELEASE}", "pandas<3", "pyarrow")
     script = Path(__file__).with_name("spark_with_jars.py")
-    given = {**SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"), **settings}
+    own = {"spark.jars": _downloaded(jars), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    given = {**SETTINGS, **own, **settings}
     output = folder / "foreign-spark.out"
     with (
         output.open("w") as errors,
@@ -84,3 +90,11 @@ def running(folder: Path, settings: Mapping[str, str]) -> Iterator[ForeignSpark]
         ) as process,
     ):
         yield ForeignSpark(process, output)  # at the end of its input it stops its JVM
+
+
+def _downloaded(jars: Artifacts) -> str:
+    """The jars, and what they need, as Spark takes them."""
+    _, name, version = jars[0]
+    if shutil.which("mvn") is None and not maven.kept_jars(name, version).is_dir():
+        missing_part("Maven", "install it: it brings the jars of Delta and Iceberg")
+    return ",".join(map(str, sorted(maven.jars(name, version, jars).glob("*.jar"))))

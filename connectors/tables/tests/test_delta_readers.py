@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import oncelog_tables
-from foreign_spark import DELTA, ForeignSpark, running
+from foreign_spark import DELTA, DELTA_JARS, ForeignSpark, running
 from lake_queries import ROWS_OF_ALL_TYPES, Query
 from lakes import delta_files
 from oncelog.spark.kit.ledgers import close_ledgers
@@ -36,7 +36,7 @@ def sink_of(query: Query) -> DeltaSink:
 
 @pytest.fixture(scope="module")
 def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignSpark]:
-    with running(tmp_path_factory.mktemp("delta-spark"), DELTA) as found:
+    with running(tmp_path_factory.mktemp("delta-spark"), DELTA_JARS, DELTA) as found:
         yield found
 
 

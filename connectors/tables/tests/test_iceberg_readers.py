@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import oncelog_tables
-from foreign_spark import ICEBERG, ForeignSpark, running
+from foreign_spark import ICEBERG, ICEBERG_JARS, ForeignSpark, running
 from lake_queries import ROWS_OF_ALL_TYPES, Query
 from lakes import catalog_in, close_sinks
 from oncelog.spark.kit.ledgers import close_ledgers
@@ -88,7 +88,7 @@ def iceberg_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignS
         "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{folder}/catalog.db",
         "spark.sql.catalog.lake.warehouse": catalog["warehouse"],
     }
-    with running(folder, {**ICEBERG, **own}) as spark:
+    with running(folder, ICEBERG_JARS, {**ICEBERG, **own}) as spark:
         yield spark
 
 
