@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reads import Source, texts
+from tests.support.connectors.kafka_sink import wait_for_markers
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name, send
 
 pytestmark = pytest.mark.in_turn("batches out of Kafka")
@@ -237,11 +238,13 @@ def test_brokers_with_transactions_of_version_1_are_read_alike(spark: SparkSessi
     transaction.commit()
     transaction.begin_again().send(topic, "lost").abort()
     transaction.begin_again().send(topic, "b").commit()
+    wait_for_markers(kafka_tv1)
     held = Transaction(kafka_tv1).send(topic, "held")
 
     assert source.values() == ["a", "b"]
     assert source.values(**{"kafka.isolation.level": "read_uncommitted"}) == ["a", "lost", "b", "held"]
     held.commit()
+    wait_for_markers(kafka_tv1)
     assert source.values() == ["a", "b", "held"]
 
 
