@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_files
@@ -17,55 +16,25 @@ from folder_worlds import is_visible, left_staging, visible
 from oncelog.cli import main
 from oncelog.errors import UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
-from oncelog.spark.kit.target import BatchReport
 from oncelog.testing.target_contract import at
 from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.spark.faults import failing_once
+from tests.support.spark.json_queries import JsonQuery
 from tests.support.spark.queries import forget_last_commit, run_available
 
 
-class Query:
-    """A query from files of JSON rows into a folder, over many runs."""
+class Query(JsonQuery):
+    """A query into a folder."""
+
+    schema = "id int, day string"
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
-        self.folder = folder
+        super().__init__(spark, folder)
         self.out = folder / "out"
-        self.checkpoint = folder / "checkpoint"
-        self.reports: list[BatchReport] = []
-        self._files = 0
-        (folder / "in").mkdir()
-
-    def add(self, *rows: dict[str, Any]) -> None:
-        """One more file, which is one more batch."""
-        hidden = self.folder / f".{self._files}"
-        hidden.write_text("\n".join(map(json.dumps, rows)))
-        hidden.rename(self.folder / "in" / f"{self._files:04d}.json")
-        self._files += 1
-
-    def source(self) -> DataFrame:
-        reader = self.spark.readStream.schema("id int, day string").option("maxFilesPerTrigger", 1)
-        return reader.json(str(self.folder / "in"))
 
     def run(self, df: DataFrame | None = None, **more: Any) -> None:
-        """Write what there is; raises what the sink raised: to Spark that is text within an error of its own."""
-        sink = oncelog_files.sink(**{"path": str(self.out), **more})
-        self.reports = []
-        problems: list[Exception] = []
-
-        def write(batch: DataFrame, batch_id: int) -> None:
-            try:
-                sink(batch, batch_id)
-            except Exception as problem:
-                problems.append(problem)
-                raise
-            assert sink.last_report is not None
-            self.reports.append(sink.last_report)
-
-        try:
-            run_available((df or self.source()).writeStream.foreachBatch(write), self.checkpoint)
-        except StreamingQueryException:
-            raise problems[0] from None
+        """Write what there is; see `run_into`."""
+        self.run_into(oncelog_files.sink(**{"path": str(self.out), **more}), df)
 
     def whole(self, **options: Any) -> list[tuple[Any, ...]]:
         """The rows of whole batches."""

@@ -2,68 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_postgres
 from oncelog.spark.kit.ledgers import close_ledgers
-from oncelog.spark.kit.target import BatchReport
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from tests.support.servers.postgres import PostgresServer
 from tests.support.spark.faults import armed
-from tests.support.spark.queries import forget_last_commit, run_available
+from tests.support.spark.json_queries import JsonQuery
+from tests.support.spark.queries import forget_last_commit
 from worlds import left_staging, new_table
 
 
-class Query:
-    """A query from files of JSON rows into a table, over many runs."""
+class Query(JsonQuery):
+    """A query into a table of PostgreSQL."""
 
     def __init__(self, spark: SparkSession, server: PostgresServer, folder: Path) -> None:
-        self.spark = spark
+        super().__init__(spark, folder)
         self.server = server
-        self.folder = folder
         self.url = server.url()
-        self.checkpoint = folder / "checkpoint"
-        self.reports: list[BatchReport] = []
-        self._files = 0
-        (folder / "in").mkdir()
-
-    def add(self, *rows: dict[str, Any]) -> None:
-        """One more file, which is one more batch."""
-        hidden = self.folder / f".{self._files}"
-        hidden.write_text("\n".join(map(json.dumps, rows)))
-        hidden.rename(self.folder / "in" / f"{self._files:04d}.json")
-        self._files += 1
-
-    def source(self, schema: str = "id int, value string") -> DataFrame:
-        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        return reader.json(str(self.folder / "in"))
 
     def run(self, table: str, df: DataFrame | None = None, **more: Any) -> None:
-        """Write what there is; raises what the sink raised: to Spark that is text within an error of its own."""
-        sink = oncelog_postgres.sink(url=self.url, table=table, **more)
-        self.reports = []
-        problems: list[Exception] = []
-
-        def write(batch: DataFrame, batch_id: int) -> None:
-            try:
-                sink(batch, batch_id)
-            except Exception as problem:
-                problems.append(problem)
-                raise
-            assert sink.last_report is not None
-            self.reports.append(sink.last_report)
-
-        try:
-            run_available((df or self.source()).writeStream.foreachBatch(write), self.checkpoint)
-        except StreamingQueryException:
-            raise problems[0] from None
+        """Write what there is; see `run_into`."""
+        self.run_into(oncelog_postgres.sink(url=self.url, table=table, **more), df)
 
 
 @pytest.fixture

@@ -80,11 +80,11 @@ def test_deltas_own_writer_and_the_sink_take_turns(query: Query, delta_spark: Fo
     )
     delta_spark.ask(f"INSERT INTO {table} VALUES (1, 'theirs'), (2, 'theirs')")
     query.add({"id": 3, "value": "ours: 100%"}, {"id": 4, "value": ""})
-    query.run(sink_of(query))
+    query.run_into(sink_of(query))
     delta_spark.ask(f"DELETE FROM {table} WHERE id = 1")
     delta_spark.ask(f"OPTIMIZE {table}")
     query.add({"id": 5, "value": "ours: 100%"})
-    query.run(sink_of(query))
+    query.run_into(sink_of(query))
 
     assert delta_spark.ask(f"SELECT * FROM {table} ORDER BY id") == [
         {"id": 2, "value": "theirs"},

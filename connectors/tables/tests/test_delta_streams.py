@@ -52,12 +52,12 @@ def test_rows_are_appended_once_though_a_task_and_the_batch_are_run_again(query:
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": "b"})
     query.add({"id": 3, "value": "c"})
     source = query.source()
-    query.run(sink_of(query), source.mapInArrow(failing_once(tmp_path), source.schema))
+    query.run_into(sink_of(query), source.mapInArrow(failing_once(tmp_path), source.schema))
     assert sorted((report.rows, report.is_replay) for report in query.reports) == [(1, False), (2, False)]
     assert list(tmp_path.glob("failed-*"))
 
     forget_last_commit(query.checkpoint)
-    query.run(sink_of(query))
+    query.run_into(sink_of(query))
 
     assert [report.is_replay for report in query.reports] == [True]
     found = sorted((row["id"], row["value"]) for row in delta_rows(query.folder / "table"))
@@ -72,7 +72,7 @@ def test_rows_go_to_the_partitions_of_the_table(query: Query) -> None:
     values = ["a b", "c/d:e%20f", "é", None, ""]
     query.add(*({"id": at, "value": value} for at, value in enumerate(values)))
 
-    query.run(sink_of(query), query.source().selectExpr("id", "value", "date_add(date'2026-01-01', id) AS `DA=Y`"))
+    query.run_into(sink_of(query), query.source().selectExpr("id", "value", "date_add(date'2026-01-01', id) AS `DA=Y`"))
 
     found = sorted((row["id"], row["da=y"], row["value"]) for row in delta_rows(query.folder / "table"))
     assert found == [(at, f"2026-01-0{at + 1}", value or None) for at, value in enumerate(values)]

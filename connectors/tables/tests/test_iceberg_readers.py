@@ -144,12 +144,12 @@ def test_icebergs_own_writer_and_the_sink_take_turns(query: Query, lake: Lake) -
     rows = query.source().selectExpr("id", "value", later)
 
     query.add({"id": 0, "value": "ours: 100%"}, {"id": 4, "value": ""}, {"id": 5})
-    lake.write(lambda sink: query.run(sink, rows))
+    lake.write(lambda sink: query.run_into(sink, rows))
     lake.ask("DELETE FROM THIS WHERE id IN (1, 5)")
     name = lake.of_spark.removeprefix("lake.")
     lake.ask(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     query.add({"id": 0, "value": "ours: 100%"})
-    lake.write(lambda sink: query.run(sink, rows))
+    lake.write(lambda sink: query.run_into(sink, rows))
 
     def ids(where: str) -> list[int]:
         return [row["id"] for row in lake.ask(f"SELECT id FROM THIS WHERE {where} ORDER BY id")]

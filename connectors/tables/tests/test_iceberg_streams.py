@@ -100,11 +100,11 @@ def test_rows_are_appended_once_though_spark_runs_the_batch_again(query: Iceberg
     create_iceberg(query.catalog, TABLE, pa.schema({"id": pa.int64(), "value": pa.string(), "more": pa.string()}))
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": "b"})
     query.add({"id": 3, "value": "c"})
-    query.run(query.sink())
+    query.run_into(query.sink())
     assert sorted((report.rows, report.is_replay) for report in query.reports) == [(1, False), (2, False)]
 
     forget_last_commit(query.checkpoint)
-    query.run(query.sink())
+    query.run_into(query.sink())
 
     assert [report.is_replay for report in query.reports] == [True]
     assert sorted((row["id"], row["value"]) for row in iceberg_rows(query.metadata)) == [(1, "a"), (2, "b"), (3, "c")]
@@ -168,7 +168,7 @@ def test_a_partition_that_the_sink_cannot_compute_is_refused(
     query.add({"id": 1})
 
     with pytest.raises(UsageError, match=said):
-        query.run(query.sink(), query.source().selectExpr("id"))
+        query.run_into(query.sink(), query.source().selectExpr("id"))
 
 
 @pytest.mark.in_turn("tables")
@@ -184,7 +184,7 @@ def test_columns_that_do_not_fit_are_named(query: IcebergQuery) -> None:
         (["id", "if(id > 1, id, null) AS long"], "a row has no value .*column='long'"),
     ):
         with pytest.raises(InvalidRecordError, match=said):
-            query.run(query.sink(), query.source().selectExpr(*columns))
+            query.run_into(query.sink(), query.source().selectExpr(*columns))
 
 
 @pytest.mark.in_turn("tables")
@@ -193,4 +193,4 @@ def test_a_type_that_spark_does_not_write_is_refused(query: IcebergQuery) -> Non
     query.add({"id": 1})
 
     with pytest.raises(UsageError, match=r"Spark's parquet writer has no such type.*column='id', type='uuid'"):
-        query.run(query.sink())
+        query.run_into(query.sink())
