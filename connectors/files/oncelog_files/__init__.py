@@ -34,12 +34,9 @@ def sink(**options: Any) -> FilesSink:
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
     with extras("spark", part="oncelog_files"):
-        from pyspark.sql import is_remote
+        from oncelog.spark.versions import require_classic
 
-    from oncelog.spark.versions import check_version, refuse_connect
-
-    check_version()
-    refuse_connect(None, is_connect=is_remote())
+    require_classic()
     from oncelog_files.batch_sink import FilesSink
 
     return FilesSink(options)

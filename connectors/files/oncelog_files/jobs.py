@@ -52,7 +52,8 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
     counted = Observation()
     with _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
         observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-        observed.write.format(format_).options(**options).partitionBy(*partition_by).save(folder)
+        writer = observed.write.format(format_).options(**options).options(**spark_files.WRITER)
+        writer.partitionBy(*partition_by).save(folder)
     return _counted(counted)
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from oncelog.errors import CorruptDataError
+from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
@@ -81,15 +82,14 @@ def of_names(decided: Sequence[str]) -> Decided:
     Raises:
         CorruptDataError: it did not.
     """
-    try:
-        (only,) = decided
-        found = _object(only, Decided.__slots__)
-        texts = {name: fields.text(found[name]) for name in ("path", "attempt", "prefix", "sha256")}
-        return Decided(batch_id=fields.signed(found["batch_id"]), **texts)
-    except (ValueError, TypeError) as problem:
-        raise CorruptDataError(
-            "the ledger does not say of a decided batch what it consists of", names=list(decided[:1])
-        ) from problem
+    return told(decided, _decided)
+
+
+def _decided(names: Sequence[str]) -> Decided:
+    (only,) = names
+    found = _object(only, Decided.__slots__)
+    texts = {name: fields.text(found[name]) for name in ("path", "attempt", "prefix", "sha256")}
+    return Decided(batch_id=fields.signed(found["batch_id"]), **texts)
 
 
 def parse(text: str, sha256: str, name: str) -> Manifest:

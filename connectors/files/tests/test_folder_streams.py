@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_files
@@ -21,6 +24,8 @@ from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.spark.faults import failing_once
 from tests.support.spark.json_queries import JsonQuery
 from tests.support.spark.queries import forget_last_commit, run_available
+
+ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 
 
 class Query(JsonQuery):
@@ -109,6 +114,33 @@ def test_a_task_that_is_tried_again_leaves_one_copy(query: Query) -> None:
 
     assert list(query.folder.glob("failed-*"))
     assert [report.rows for report in query.reports] == [2]
+    assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.in_turn("files")
+def test_a_tasks_files_wait_for_the_others_whatever_the_session_says_of_committers(query: Query) -> None:
+    """The second algorithm would put them to their place at once, those of a try that is repeated, too."""
+    folder, seen = query.out, query.folder / "seen"
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        task = TaskContext.get()
+        while task is not None and task.partitionId() == 1 and not seen.exists():
+            files = [str(file) for file in folder.rglob("part-00000-*.parquet")]
+            committed = [file for file in files if "/_temporary/attempt_" not in file]
+            if committed:
+                seen.write_text(committed[0])
+            time.sleep(0.02)
+
+    query.add({"id": 1, "day": "a"}, {"id": 2, "day": "b"})
+    rows = query.source().repartitionByRange(2, "id")
+    query.spark.conf.set(ALGORITHM, "2")
+    try:
+        query.run(rows.mapInArrow(look, rows.schema))
+    finally:
+        query.spark.conf.unset(ALGORITHM)
+
+    assert "/_temporary/" in seen.read_text()
     assert visible(query.out, "id", "day") == [(1, "a"), (2, "b")]
 
 

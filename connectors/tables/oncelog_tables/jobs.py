@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from oncelog.spark import task_errors
+from oncelog.spark.kit.spark_files import WRITER
 from oncelog_tables import columns
 from oncelog_tables.columns import WrittenColumn
 
@@ -22,13 +23,6 @@ SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 """Of Spark, so that it writes parquet as the formats of tables define it."""
-
-WRITER: Final = {
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The second algorithm moves a task's files to their place before the task has won: those of a try that failed stay.
-    "mapreduce.fileoutputcommitter.algorithm.version": "1",
-}
-"""Of Hadoop's committer, so that the folder has the files of the tasks that won, and no others."""
 
 
 class SparkJob:

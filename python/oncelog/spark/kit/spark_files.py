@@ -38,6 +38,14 @@ THREADS: Final = 8
 WHOLE_WHEN_CLOSED: Final = frozenset({"s3a", "s3", "s3n", "gs"})
 """Schemes of stores where a file appears, whole, when its writer closes it. Elsewhere a rename makes it appear."""
 
+WRITER: Final = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # The second algorithm moves a task's files to their place before the task has won: those of a try that failed stay.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+"""Of Hadoop's committer, as options of Spark's writer: a folder then has the files of the tasks that won, and no
+others."""
+
 FAILURES: Final = (Py4JError, PySparkException, OSError)
 """What a call into Spark's JVM raises, and one to this process's own system."""
 
