@@ -38,12 +38,9 @@ def sink(**options: Any) -> KafkaSink:
                  .option("checkpointLocation", "/data/ck").start())
     """
     with extras("spark,kafka", part="oncelog_kafka"):
-        from pyspark.sql import is_remote  # here, because the command line works without PySpark
+        from oncelog.spark.versions import require_classic  # here, because the command line works without PySpark
 
-    from oncelog.spark.versions import check_version, refuse_connect
-
-    check_version()
-    refuse_connect(FORMAT_NAME, is_connect=is_remote())
+    require_classic(FORMAT_NAME)
     from oncelog_kafka.batch_sink import KafkaSink
 
     return KafkaSink(options)

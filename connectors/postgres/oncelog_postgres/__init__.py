@@ -34,14 +34,10 @@ def sink(**options: Any) -> PostgresSink:
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
     with extras("spark,postgres", part="oncelog_postgres"):
-        from pyspark.sql import is_remote
-
         import oncelog_postgres.database  # its packages  # noqa: F401
+        from oncelog.spark.versions import require_classic
 
-    from oncelog.spark.versions import check_version, refuse_connect
-
-    check_version()
-    refuse_connect(None, is_connect=is_remote())
+    require_classic()
     from oncelog_postgres.batch_sink import PostgresSink
 
     return PostgresSink(options)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.errors import CorruptDataError
+from oncelog.spark.kit.receipts import told
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
 from oncelog_postgres.options import TableName
@@ -77,12 +77,7 @@ def of_names(names: Sequence[str]) -> Insertion:
     Raises:
         CorruptDataError: it did not.
     """
-    try:
-        return _parsed(names)
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise CorruptDataError(
-            "the ledger does not say of a decided batch what it consists of", names=list(names[:1])
-        ) from problem
+    return told(names, _parsed)
 
 
 def _parsed(names: Sequence[str]) -> Insertion:

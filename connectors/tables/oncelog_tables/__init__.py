@@ -32,11 +32,10 @@ def delta(**options: Any) -> DeltaSink:
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
     with extras("spark,delta", part="oncelog_tables"):
-        from pyspark.sql import is_remote
-
         import oncelog_tables.delta_tables  # its packages  # noqa: F401
+        from oncelog.spark.versions import require_classic
 
-    _check_session(is_connect=is_remote())
+    require_classic()
     from oncelog_tables.batch_sink import DeltaSink
 
     return DeltaSink(options)
@@ -63,18 +62,10 @@ def iceberg(**options: Any) -> IcebergSink:
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
     with extras("spark,iceberg", part="oncelog_tables"):
-        from pyspark.sql import is_remote
-
         import oncelog_tables.iceberg_tables  # its packages  # noqa: F401
+        from oncelog.spark.versions import require_classic
 
-    _check_session(is_connect=is_remote())
+    require_classic()
     from oncelog_tables.batch_sink import IcebergSink
 
     return IcebergSink(options)
-
-
-def _check_session(*, is_connect: bool) -> None:
-    from oncelog.spark.versions import check_version, refuse_connect
-
-    check_version()
-    refuse_connect(None, is_connect=is_connect)

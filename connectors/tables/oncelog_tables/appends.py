@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from oncelog.errors import CorruptDataError
+from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
@@ -88,16 +89,12 @@ def of_names(names: Sequence[str]) -> Append:
     Raises:
         CorruptDataError: it did not.
     """
-    try:
-        (name,) = names
-        return _parsed(json.loads(name, object_pairs_hook=without_duplicates))
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise CorruptDataError(
-            "the ledger does not say of a decided batch what it consists of", names=list(names[:1])
-        ) from problem
+    return told(names, _parsed)
 
 
-def _parsed(found: dict[str, Any]) -> Append:
+def _parsed(names: Sequence[str]) -> Append:
+    (name,) = names
+    found: dict[str, Any] = json.loads(name, object_pairs_hook=without_duplicates)
     if set(found) != set(Append.__slots__):
         raise ValueError("an append has other fields")
     return Append(

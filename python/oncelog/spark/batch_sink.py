@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, is_remote
+from pyspark.sql import DataFrame
 
 from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
@@ -18,7 +18,7 @@ from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.logs import open_log
 from oncelog.spark.options import SinkOptions, parse_sink_options
-from oncelog.spark.versions import refuse_connect
+from oncelog.spark.versions import require_classic
 
 
 class Sink(ForeachBatchSink[SinkOptions, LogTarget]):
@@ -66,5 +66,5 @@ def sink(**options: Any) -> Sink:
         query = (df.writeStream.foreachBatch(oncelog.spark.sink(path="/data/log", topic="delayed"))
                  .option("checkpointLocation", "/data/ck").start())
     """
-    refuse_connect(Sink.format_name, is_connect=is_remote())
+    require_classic(Sink.format_name)
     return Sink(options)

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, is_remote
+from pyspark.sql import DataFrame
 
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.once import OnceTarget
-from oncelog.spark.kit.options import (
-    Given,
-    HistoryOptions,
-    Use,
-    history,
-    history_options,
-)
+from oncelog.spark.kit.options import Given, HistoryOptions, Use, history, history_options
 from oncelog.spark.kit.sink import ForeachBatchSink
-from oncelog.spark.versions import refuse_connect
+from oncelog.spark.versions import require_classic
 
 _USES = frozenset({Use.FOREACH_BATCH})
 
-OPTIONS: Final = (*history_options(_USES, "required, unless `together` has a place for it"),)
+OPTIONS: Final = history_options(_USES, "required, unless `together` has a place for it")
 
 
 class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
@@ -70,5 +64,5 @@ def once(write: Callable[[DataFrame, str], object], was_written: Callable[[str],
         sink = oncelog.spark.once(write, was_written, znodes="/data/ledger", transactionalIdPrefix="delayed")
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
-    refuse_connect(None, is_connect=is_remote())
+    require_classic()
     return OnceSink(write, was_written, options)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, is_remote
+from pyspark.sql import DataFrame
 
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
@@ -16,7 +16,7 @@ from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
 from oncelog.spark.kit.target import Batch
 from oncelog.spark.kit.together import TogetherTarget
-from oncelog.spark.versions import refuse_connect
+from oncelog.spark.versions import require_classic
 
 AnySink = ForeachBatchSink[Any, Any]
 RowsOf = Callable[[DataFrame], DataFrame]
@@ -134,7 +134,7 @@ def together(*sinks: AnySink | tuple[AnySink, RowsOf]) -> TogetherSink:
         )
         query = df.writeStream.foreachBatch(both).option("checkpointLocation", "/data/ck").start()
     """
-    refuse_connect(None, is_connect=is_remote())
+    require_classic()
     pairs = [_pair(one) for one in sinks]
     if len(pairs) < 2 or not all(_is_sink(sink) for sink, _ in pairs):
         raise UsageError(

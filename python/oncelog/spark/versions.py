@@ -27,6 +27,21 @@ def check_version(found: str | None = None) -> None:
         raise UsageError(f"oncelog runs on Spark {SUPPORTED}, but this is {version}; install a supported PySpark")
 
 
+def require_classic(format_name: str | None = None) -> None:
+    """Refuse a Spark, or a session, in which no sink of foreachBatch works.
+
+    Args:
+        format_name: the ``writeStream.format`` that writes the same rows, if there is one.
+
+    Raises:
+        UsageError: it is not Spark 4, or this is a Spark Connect session.
+    """
+    from pyspark.sql import is_remote  # here, because the look-up of data sources needs none of it
+
+    check_version()
+    refuse_connect(format_name, is_connect=is_remote())
+
+
 def refuse_connect(format_name: str | None, *, is_connect: bool) -> None:
     """Refuse a foreachBatch sink under Spark Connect, which does not let such a function see its query.
 

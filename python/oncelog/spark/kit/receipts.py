@@ -7,12 +7,12 @@ always complete a decided batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog.errors import BatchRefusedError, ensure
+from oncelog.errors import BatchRefusedError, CorruptDataError, ensure
 from oncelog.ledger.batches import BatchSteps, OpenRound
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore, ZnodeView
@@ -22,6 +22,7 @@ from oncelog.znodes import fields, paths
 from oncelog.znodes.clock import SYSTEM_CLOCK
 
 J = TypeVar("J")
+T = TypeVar("T")
 J_contra = TypeVar("J_contra", contravariant=True)
 
 
@@ -36,6 +37,20 @@ class Receipts:
 
     names: tuple[str, ...]
     rows: int
+
+
+def told(names: Sequence[str], parse: Callable[[Sequence[str]], T]) -> T:
+    """What a place says by its names of a decided batch.
+
+    Raises:
+        CorruptDataError: they do not say it.
+    """
+    try:
+        return parse(names)
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise CorruptDataError(
+            "the ledger does not say of a decided batch what it consists of", names=list(names[:1])
+        ) from problem
 
 
 class Place(Protocol[J_contra]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from oncelog.errors import OncelogError
@@ -93,19 +94,14 @@ class TogetherAttempt:
                 part.attempt.commit(part.report)
         for part in self._open:
             part.attempt.write(part.report)
-        self._add_up(report)
 
     def prepare(self, report: BatchReport) -> None:
         for part in self._open:
             part.attempt.prepare(part.report)
-        self._add_up(report)
 
     def decide(self, report: BatchReport) -> None:
-        def deciding(part: Part) -> Any:
-            return lambda: part.attempt.decide(part.report)
-
-        self._joined.run({number: deciding(part) for number, part in enumerate(self.parts) if part.is_open})
-        self._add_up(report)
+        open_parts = ((number, part) for number, part in enumerate(self.parts) if part.is_open)
+        self._joined.run({number: partial(part.attempt.decide, part.report) for number, part in open_parts})
 
     def commit(self, report: BatchReport) -> None:
         """Commit in all targets, also behind one that fails: a store that is away holds up no other."""
@@ -118,9 +114,9 @@ class TogetherAttempt:
                     problem = found
                 else:
                     problem.add_note(f"And another sink of the batch: {found}")
-        self._add_up(report)
         if problem is not None:
             raise problem
+        self._add_up(report)
 
     def abort(self) -> None:
         for part in self.parts:
