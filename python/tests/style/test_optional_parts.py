@@ -10,7 +10,10 @@ import pytest
 
 from tests.style.tree import ROOT
 
-EXTRAS = ["pyspark", "py4j", "pandas", "kazoo", "botocore", "psycopg", "adbc_driver_manager", "kafka"]
+EXTRAS = [
+    *("pyspark", "py4j", "pandas", "kazoo", "botocore", "psycopg", "adbc_driver_manager", "kafka"),
+    *("deltalake", "pyiceberg"),
+]
 
 
 def run_python(script: str) -> None:
