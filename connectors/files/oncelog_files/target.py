@@ -7,7 +7,6 @@ from pyspark.sql import DataFrame
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt
 from oncelog.spark.kit.target import Batch, BatchReport
-from oncelog.types import Outcome
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.options import SinkOptions
@@ -23,6 +22,7 @@ class FilesTarget:
     """
 
     clock: Clock = SYSTEM_CLOCK
+    ledgers = FILES_LEDGERS
 
     def __init__(self, store: ZnodeStore, options: SinkOptions) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class FilesAttempt(ReceiptsAttempt[DataFrame]):
     def __init__(self, target: FilesTarget, batch: Batch[DataFrame]) -> None:
         asked = batch.request
         self._folder = FolderPlace(target.options, asked.prefix, asked.batch_id, batch.job)
-        super().__init__(target.store, FILES_LEDGERS, self._folder, batch)
+        super().__init__(target.store, target.ledgers, self._folder, batch)
 
     def prepare(self, report: BatchReport) -> None:
         self._folder.prepare(self._written.names)
@@ -46,13 +46,6 @@ class FilesAttempt(ReceiptsAttempt[DataFrame]):
     def finish(self) -> None:
         self._discard_again()
         super().finish()
-
-    def _discard_again(self) -> None:
-        """Remove what tasks of dead drivers wrote after their attempts were discarded, while the ledger knows these."""
-        rounds = FILES_LEDGERS.read_rounds(self._steps.store, self._batch.request.prefix)
-        for record in rounds.values():
-            if record.outcome is Outcome.ABORT and record.is_over:
-                self._folder.discard(record.nonce)
 
     def has_history(self) -> bool:
         return self._batch.request.batch_id > 0 and self._folder.has_batches()

@@ -23,7 +23,14 @@ from oncelog_kafka.extents import NOWHERE, Batch, Extents
 from oncelog_kafka.kafka_rounds import MAX_PARTICIPANTS, KafkaRound, decode_round, encode_round
 from oncelog_kafka.participants import Participant
 
-KAFKA_LEDGERS: LedgerKind[KafkaRound] = LedgerKind("/kafka", encode_round, decode_round)
+
+def _parts(record: KafkaRound) -> list[str]:
+    return [f"{part.transactional_id}: {part.rows} rows" for part in record.participants]
+
+
+KAFKA_LEDGERS: LedgerKind[KafkaRound] = LedgerKind(
+    "/kafka", encode_round, decode_round, is_over=lambda record: not record.is_unfinished, parts=_parts
+)
 
 
 class Ledger:

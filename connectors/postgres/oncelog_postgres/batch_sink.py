@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
-from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog_postgres import options as sink_options
 from oncelog_postgres.jobs import SparkJob
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.target import PostgresTarget
 
 
-class PostgresSink(ForeachBatchSink[SinkOptions, PostgresTarget]):
+class PostgresSink(ReceiptsSink[SinkOptions, PostgresTarget]):
     """Writes each micro-batch exactly once. Create it with `oncelog_postgres.sink`; it can be pickled."""
 
     @checked

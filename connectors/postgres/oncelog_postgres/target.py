@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.spark.kit.receipts import ReceiptsAttempt
+from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_postgres.jobs import Job
@@ -22,6 +22,7 @@ class PostgresTarget:
     """
 
     clock: Clock = SYSTEM_CLOCK
+    ledgers = POSTGRES_LEDGERS
 
     def __init__(self, store: ZnodeStore, options: SinkOptions) -> None:
         self.store = store
@@ -36,7 +37,7 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
 
     def __init__(self, target: PostgresTarget, batch: Batch[Job]) -> None:
         self._rows = BatchPlace(target.options, batch.request.prefix)
-        super().__init__(target.store, POSTGRES_LEDGERS, self._rows, batch)
+        super().__init__(target.store, target.ledgers, self._rows, batch)
 
     def begin(self) -> bool:
         try:
@@ -54,6 +55,12 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
         except BaseException:
             self._rows.close()
             raise
+
+    def complete(self) -> list[ReceiptsRound]:
+        try:
+            return super().complete()
+        finally:
+            self._rows.close()
 
     def abort(self) -> None:
         try:

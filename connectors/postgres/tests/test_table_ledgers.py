@@ -16,7 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from tests.support.servers.postgres import PostgresServer
-from worlds import PostgresWorld
+from worlds import PostgresWorld, left_staging
 
 
 @pytest.fixture(params=["in the database", "beside it"])
@@ -52,8 +52,8 @@ def test_a_batch_is_undecided_until_its_decision(world: PostgresWorld) -> None:
 @pytest.mark.parametrize(
     ("point", "state", "last", "recovery"),
     [
-        (PostgresCrashPoint.PREPARED, "abort", 0, "writes the batch again"),
-        (CrashPoint.ROUND_DECIDED, "commit", 1, "completes the batch where it is not visible yet"),
+        (PostgresCrashPoint.PREPARED, "abort", 0, "removes what is left of this round, and writes the batch again"),
+        (CrashPoint.ROUND_DECIDED, "commit", 1, "completes the batch, and writes the next one"),
     ],
 )
 def test_what_a_restart_does_is_told_beforehand(
@@ -66,7 +66,33 @@ def test_what_a_restart_does_is_told_beforehand(
     (found,) = asked(world, "show", world.prefix)
 
     assert (found["outcome"], found["last_batch_id"]) == (state, last)
-    assert found["recovery"].startswith(recovery)
+    assert (found["is_over"], found["recovery"]) == (False, recovery)
     assert world.holds(FIRST)
     world.run(1, SECOND, run="run-2")
     assert world.holds(FIRST, SECOND)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("point", [PostgresCrashPoint.PREPARED, CrashPoint.ROUND_DECIDED])
+def test_a_batch_is_completed_without_its_query(world: PostgresWorld, point: str) -> None:
+    world.run(0, FIRST)
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(1, SECOND)
+    words = ["batch", "complete", world.prefix, "--option", f"url={world.url}", "--option", f"table={world.table}"]
+
+    done = CliRunner().invoke(main, ["--znodes", world.ledger, "--json", *words])
+
+    is_decided = point == CrashPoint.ROUND_DECIDED
+    assert (done.exit_code, json.loads(done.stdout)["completion"]) == (
+        0,
+        {
+            "prefix": world.prefix,
+            "completed": [1] if is_decided else [],
+            "discarded": 0 if is_decided else 1,
+            "undecided": None,
+        },
+    )
+    assert world.holds(FIRST, *([SECOND] if is_decided else []))
+    assert left_staging(world.server, world.url) == []
+    (found,) = asked(world, "show", world.prefix)
+    assert found["is_over"]

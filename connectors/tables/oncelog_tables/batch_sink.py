@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
-from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog_tables import options as sink_options
 from oncelog_tables.jobs import SparkJob
 from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
@@ -21,7 +21,7 @@ from oncelog_tables.target import TableTarget
 O = TypeVar("O", DeltaOptions, IcebergOptions)  # noqa: E741 - options
 
 
-class TableSink(ForeachBatchSink[O, TableTarget]):
+class TableSink(ReceiptsSink[O, TableTarget]):
     """Writes each micro-batch exactly once; it can be pickled."""
 
     def _columns(self, df: DataFrame) -> DataFrame:

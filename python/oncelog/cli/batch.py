@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from oncelog import metadata
+from oncelog.cli.completing import complete
 from oncelog.cli.output import duration, plural, printable, show, show_fields, show_json, show_table
 from oncelog.cli.owners import partitions_text
 from oncelog.cli.shell import Group, Settings
@@ -14,14 +15,15 @@ from oncelog.coordinator.inspection import LedgerDescription
 from oncelog.ledger import overview
 from oncelog.ledger.overview import LedgerOverview
 from oncelog.ports import ZnodeStore
+from oncelog.types import Outcome
 
 
 @click.group(cls=Group, example="oncelog batch list")
 def batch() -> None:
     """The ledgers of sinks, with their micro-batches.
 
-    With --znodes and without --path, list and show are about all ledgers of that place, whatever their sinks write to:
-    Kafka, PostgreSQL, logs.
+    With --znodes and without --path, they are all ledgers of that place, whatever their sinks write to: Kafka,
+    PostgreSQL, logs.
     """
 
 
@@ -55,7 +57,7 @@ def _list_all(settings: Settings, store: closing[ZnodeStore]) -> None:
     if settings.as_json:
         show_json({"ledgers": found})
         return
-    rows = [(one.target, one.prefix, one.sink_name, one.last_batch_id, one.batch_id, one.outcome) for one in found]
+    rows = [(one.target, one.prefix, one.sink_name, one.last_batch_id, one.batch_id, _state(one)) for one in found]
     columns = ("target", "prefix", "sink", "last batch>", "newest>", "state")
     show_table(columns, rows, empty="no sink has its ledger here")
 
@@ -103,10 +105,19 @@ def _show_overview(ledger: LedgerOverview) -> None:
             ("last decided batch", ledger.last_batch_id),
             ("batch", ledger.batch_id),
             ("round", ledger.round),
-            ("state", ledger.outcome),
+            ("state", _state(ledger)),
             ("a restart", ledger.recovery),
         ]
     )
+    if ledger.parts:
+        show()
+        show_table(("the batch consists of",), [(part,) for part in ledger.parts], empty="")
+
+
+def _state(ledger: LedgerOverview) -> str | None:
+    if ledger.outcome is Outcome.COMMIT and not ledger.is_over:
+        return "commit, not complete"
+    return ledger.outcome
 
 
 def _show(ledger: LedgerDescription) -> None:
@@ -144,6 +155,10 @@ def abort(settings: Settings, prefix: str) -> None:
 
     If the sink is running, it runs the batch again.
     """
+    store = _store(settings)
+    if store is not None:
+        _abort_all(settings, store, prefix)
+        return
     with settings.open() as log:
         number = log.admin.abort_round(prefix)
     if settings.as_json:
@@ -152,3 +167,18 @@ def abort(settings: Settings, prefix: str) -> None:
         show(f"{printable(prefix)} has no undecided round")
     else:
         show(f"aborted round {number} of {printable(prefix)}, with all its participants")
+
+
+def _abort_all(settings: Settings, store: closing[ZnodeStore], prefix: str) -> None:
+    with store as opened:
+        aborted = overview.abort(opened, prefix)
+    if settings.as_json:
+        show_json({"prefix": prefix, "aborted": aborted})
+        return
+    for target, number in aborted.items():
+        show(f"aborted round {number} of {printable(prefix)} in {target}")
+    if not aborted:
+        show(f"{printable(prefix)} has no undecided round")
+
+
+batch.add_command(complete)

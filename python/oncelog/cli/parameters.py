@@ -87,6 +87,20 @@ class Separator(click.ParamType[bytes]):
 SEPARATOR = Separator()
 
 
+class Setting(click.ParamType[tuple[str, str]]):
+    """An option of a sink: ``table=public.delayed``."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, content = str(value).partition("=")
+        if not equals:
+            self.fail(f"{value!r} is not an option; write it like table=public.delayed", param, ctx)
+        return name, content
+
+
 class Header(click.ParamType[tuple[str, bytes]]):
     """A header of a record: ``source=billing``."""
 

@@ -9,10 +9,10 @@ versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from oncelog.arguments import check_name
 from oncelog.errors import CorruptDataError, UnknownPrefixError, UsageError
@@ -51,6 +51,14 @@ class RoundRecord(Protocol):
 R = TypeVar("R", bound=RoundRecord)
 
 
+def _is_over_at_once(_: RoundRecord) -> bool:
+    return True
+
+
+def _parts_are_elsewhere(_: RoundRecord) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True)
 class LedgerKind(Generic[R]):
     """The ledgers of one kind of target.
@@ -59,12 +67,16 @@ class LedgerKind(Generic[R]):
         root: the parent of all ledgers.
         encode, decode: convert a round's record to and from the data of its znode; `decode` gets the path for errors.
         announced_at: a znode that every decision of a round sets, for readers; None for no such znode.
+        is_over: whether the outcome of a round that has one was carried out; by default it is at once.
+        parts: what a round consists of, for people.
     """
 
     root: str
     encode: Callable[[R], bytes]
     decode: Callable[[str, bytes], R]
     announced_at: str | None = None
+    is_over: Callable[[R], bool] = _is_over_at_once
+    parts: Callable[[R], Sequence[str]] = _parts_are_elsewhere
 
     def path(self, prefix: str) -> str:
         """The path of a prefix's ledger."""
@@ -200,6 +212,10 @@ PLUGGED_IN = "oncelog.ledgers"
 """Entry points of this group are the ledger kinds of other packages."""
 
 
-def all_kinds() -> list[LedgerKind[Any]]:
-    """All kinds of ledgers whose packages are installed."""
-    return [EMBEDDED, *(found.load() for found in entry_points(group=PLUGGED_IN))]
+LOG: Final = "log"
+"""The name of the kind whose ledgers a log has for itself."""
+
+
+def all_kinds() -> Mapping[str, LedgerKind[Any]]:
+    """All kinds of ledgers whose packages are installed, by the names of their targets, such as ``postgres``."""
+    return {LOG: EMBEDDED, **{found.name: found.load() for found in entry_points(group=PLUGGED_IN)}}

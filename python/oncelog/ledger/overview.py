@@ -1,27 +1,18 @@
 """What the ledgers of a store say, whatever their batches are written to: the last batch, and what a restart does next.
 
-Only ledgers are read. Whether a decided batch is visible yet is known to its target.
+Only ledgers are read. A target that shows decided batches marks the round once it has done so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from oncelog.errors import UnknownPrefixError
-from oncelog.ledger.kinds import EMBEDDED, LedgerKind, all_kinds
-from oncelog.ports import ZnodeReader
+from oncelog.errors import UnknownPrefixError, UsageError
+from oncelog.ledger.kinds import LOG, LedgerKind, RoundRecord, all_kinds
+from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.types import Outcome
-
-LOG: Final = "log"
-"""The target whose ledgers a log has for itself."""
-
-_RECOVERY: Final[Mapping[Outcome, str]] = {
-    Outcome.OPEN: "undoes this round and writes the batch again",
-    Outcome.COMMIT: "completes the batch where it is not visible yet, and writes the next one",
-    Outcome.ABORT: "writes the batch again",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +24,9 @@ class LedgerOverview:
         prefix, query_id, sink_name, run_id: whose ledger it is.
         last_batch_id: of the last decided batch; None before the first one.
         round, batch_id, outcome: of the newest round; None if no round has a znode.
+        is_over: whether the newest round's outcome was carried out, as far as the ledger knows: a decided batch is
+            visible, what an aborted one left is removed. False while it is open; None if no round has a znode.
+        parts: what the newest round consists of, once it is decided.
         recovery: what a restart of the query does.
     """
 
@@ -45,12 +39,15 @@ class LedgerOverview:
     round: int | None
     batch_id: int | None
     outcome: Outcome | None
+    is_over: bool | None
+    parts: tuple[str, ...]
     recovery: str
 
 
 def list_ledgers(reader: ZnodeReader) -> list[LedgerOverview]:
     """All ledgers of a store, by target and prefix, as far as the packages of their targets are installed."""
-    found = (one for kind in all_kinds() for prefix in kind.prefixes(reader) for one in _overview(reader, kind, prefix))
+    kinds = all_kinds().items()
+    found = (one for name, kind in kinds for prefix in kind.prefixes(reader) for one in _overview(reader, name, prefix))
     return sorted(found, key=lambda one: (one.target, one.prefix))
 
 
@@ -60,24 +57,42 @@ def find_ledgers(reader: ZnodeReader, prefix: str) -> list[LedgerOverview]:
     Raises:
         UnknownPrefixError: there is none.
     """
-    kinds = [(kind, kind.prefixes(reader)) for kind in all_kinds()]
-    found = [one for kind, prefixes in kinds if prefix in prefixes for one in _overview(reader, kind, prefix)]
+    kinds = {name: kind.prefixes(reader) for name, kind in all_kinds().items()}
+    found = [one for name, prefixes in kinds.items() if prefix in prefixes for one in _overview(reader, name, prefix)]
     if not found:
         raise UnknownPrefixError(
             "no sink has written under this prefix with its ledger here",
             prefix=prefix,
-            known=sorted({known for _, prefixes in kinds for known in prefixes}),
+            known=sorted({known for prefixes in kinds.values() for known in prefixes}),
         )
     return sorted(found, key=lambda one: one.target)
 
 
-def _overview(reader: ZnodeReader, kind: LedgerKind[Any], prefix: str) -> Iterator[LedgerOverview]:
+def abort(store: ZnodeStore, prefix: str) -> dict[str, int]:
+    """Abort the undecided rounds of a prefix, whatever their target; what they wrote there is removed by a restart.
+
+    Returns:
+        The numbers of the rounds that are aborted now and were not, by target.
+
+    Raises:
+        UnknownPrefixError: there is no such prefix.
+        UsageError: one of the rounds is a log's, whose other metadata belongs to it.
+    """
+    is_open = [one for one in find_ledgers(store, prefix) if one.outcome is Outcome.OPEN]
+    if any(one.target == LOG for one in is_open):
+        raise UsageError("the undecided round is a log's: name the log, with its path", prefix=prefix)
+    rounds = {one.target: one.round for one in is_open if one.round is not None}
+    return {target: number for target, number in rounds.items() if all_kinds()[target].abort(store, prefix, number)}
+
+
+def _overview(reader: ZnodeReader, target: str, prefix: str) -> Iterator[LedgerOverview]:
+    kind = all_kinds()[target]
     ledger = kind.read(reader, prefix)
     if ledger is None:  # deleted meanwhile
         return
     newest = kind.read_round(reader, prefix, ledger.current_round)
     yield LedgerOverview(
-        target=LOG if kind is EMBEDDED else kind.root.strip("/"),
+        target=target,
         prefix=prefix,
         query_id=ledger.query_id,
         sink_name=ledger.sink_name,
@@ -86,5 +101,19 @@ def _overview(reader: ZnodeReader, kind: LedgerKind[Any], prefix: str) -> Iterat
         round=None if newest is None else ledger.current_round,
         batch_id=None if newest is None else newest.batch_id,
         outcome=None if newest is None else newest.outcome,
-        recovery="writes its next batch" if newest is None else _RECOVERY[newest.outcome],
+        is_over=None if newest is None else _is_over(kind, newest),
+        parts=() if newest is None else tuple(kind.parts(newest)),
+        recovery="writes its next batch" if newest is None else _recovery(newest.outcome, _is_over(kind, newest)),
     )
+
+
+def _is_over(kind: LedgerKind[Any], record: RoundRecord) -> bool:
+    return record.outcome is not Outcome.OPEN and kind.is_over(record)
+
+
+def _recovery(outcome: Outcome, is_over: bool) -> str:
+    if outcome is Outcome.OPEN:
+        return "undoes this round and writes the batch again"
+    if outcome is Outcome.COMMIT:
+        return "writes its next batch" if is_over else "completes the batch, and writes the next one"
+    return "writes the batch again" if is_over else "removes what is left of this round, and writes the batch again"

@@ -277,7 +277,7 @@ def _metadata(store: ZnodeStore) -> Iterator[tuple[str, Decode]]:
     for transaction in paths_below(store, paths.TRANSACTIONS):
         yield transaction, payloads.decode_transaction
         yield from ((owner, payloads.decode_owner) for owner in paths_below(store, transaction))
-    for kind in all_kinds():  # ledgers over data elsewhere may share the store
+    for kind in all_kinds().values():  # ledgers over data elsewhere may share the store
         yield from kind.znodes(store)
     for group in paths_below(store, paths.GROUPS):
         yield group, payloads.decode_group

@@ -12,7 +12,7 @@ from oncelog.signatures import checked
 from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.once import OnceTarget
 from oncelog.spark.kit.options import Given, HistoryOptions, Use, history, history_options
-from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog.spark.versions import require_classic
 
 _USES = frozenset({Use.FOREACH_BATCH})
@@ -20,7 +20,7 @@ _USES = frozenset({Use.FOREACH_BATCH})
 OPTIONS: Final = history_options(_USES, "required, unless `together` has a place for it")
 
 
-class OnceSink(ForeachBatchSink[HistoryOptions, OnceTarget]):
+class OnceSink(ReceiptsSink[HistoryOptions, OnceTarget]):
     """Writes each micro-batch exactly once, by two functions. Create it with `once`."""
 
     @checked

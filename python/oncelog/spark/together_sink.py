@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
 from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import HistoryOptions
+from oncelog.spark.kit.receipts_sink import Completion, ReceiptsSink
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
 from oncelog.spark.kit.target import Batch
 from oncelog.spark.kit.together import TogetherTarget
@@ -40,6 +41,12 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
 
     def __repr__(self) -> str:
         return f"together({', '.join(map(repr, self.sinks))})"
+
+    @checked
+    def complete(self, spark: SparkSession) -> list[Completion]:
+        """Complete what is decided and not visible in each sink, except logs and Kafka; see `ReceiptsSink.complete`."""
+        self._open()
+        return [sink.complete(spark) for sink in self.sinks if isinstance(sink, ReceiptsSink)]
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         if df.storageLevel != StorageLevel.NONE:

@@ -1169,10 +1169,24 @@ SPARK = [
     ),
     Fault(
         "two sinks of one query share a history",
-        "spark/kit/driver.py",
-        'prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,',
-        "prefix=prefix,",
+        "spark/kit/options.py",
+        'return f"{prefix}.{self.sink_name}" if self.sink_name else prefix',
+        "return prefix",
         ("unit/spark/test_driver.py",),
+    ),
+    Fault(
+        "what late tasks of a dead driver wrote stays when its batch is completed",
+        "spark/kit/receipts.py",
+        "            if record.outcome is Outcome.ABORT and record.is_over:\n",
+        "            if record.outcome is Outcome.ABORT and not record.is_over:\n",
+        ("unit/spark/test_receipts.py",),
+    ),
+    Fault(
+        "a decided batch that is not visible is called complete",
+        "ledger/overview.py",
+        "return record.outcome is not Outcome.OPEN and kind.is_over(record)",
+        "return record.outcome is not Outcome.OPEN",
+        ("unit/spark/test_receipts.py",),
     ),
     Fault(
         "what tasks of two runs wrote is one batch",
@@ -1345,8 +1359,8 @@ LEDGER = [
     Fault(
         "the ledgers of other targets are not verified",
         "ledger/kinds.py",
-        "return [EMBEDDED, *(found.load() for found in entry_points(group=PLUGGED_IN))]",
-        "return [EMBEDDED]",
+        "return {LOG: EMBEDDED, **{found.name: found.load() for found in entry_points(group=PLUGGED_IN)}}",
+        "return {LOG: EMBEDDED}",
         (KAFKA + "tests/test_sink_ledger.py::test_a_logs_verification_looks_at_the_ledgers_that_share_its_store",),
     ),
     Fault(

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> BatchRequest:
     """The request that a sink makes to the ledger for a batch."""
-    prefix = options.transactional_id_prefix or batch.query_id
     return BatchRequest(
-        prefix=f"{prefix}.{options.sink_name}" if options.sink_name else prefix,
+        prefix=options.prefix(batch.query_id),
         query_id=batch.query_id,
         sink_name=options.sink_name or options.topic or "",
         run_id=run_id,

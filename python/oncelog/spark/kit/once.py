@@ -36,6 +36,7 @@ class OnceTarget:
     """
 
     clock = SYSTEM_CLOCK
+    ledgers = ONCE_LEDGERS
 
     def __init__(self, store: ZnodeStore, write: Write, was_written: WasWritten) -> None:
         self.store = store
@@ -43,7 +44,7 @@ class OnceTarget:
         self.was_written = was_written
 
     def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
-        return ReceiptsAttempt(self.store, ONCE_LEDGERS, _AtHand(self, batch), batch)
+        return ReceiptsAttempt(self.store, self.ledgers, _AtHand(self, batch), batch)
 
 
 class _AtHand:

@@ -196,6 +196,11 @@ class HistoryOptions:
     takeover: str | None = None
     znodes: str | None = None
 
+    def prefix(self, query_id: str) -> str:
+        """The prefix of the ledger of this sink in a query."""
+        prefix = self.transactional_id_prefix or query_id
+        return f"{prefix}.{self.sink_name}" if self.sink_name else prefix
+
 
 def sink_name_option(uses: frozenset[Use]) -> Option:
     """The row of `HistoryOptions.sink_name` in a sink's table."""

@@ -7,10 +7,11 @@ always complete a decided batch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.errors import BatchRefusedError, CorruptDataError, ensure
 from oncelog.ledger.batches import BatchSteps, OpenRound
@@ -20,6 +21,9 @@ from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.types import Outcome
 from oncelog.znodes import fields, paths
 from oncelog.znodes.clock import SYSTEM_CLOCK
+
+_SHORT: Final = 120
+"""Characters of a field that people are shown."""
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -86,7 +90,23 @@ class ReceiptsRound:
 
 def receipts_ledgers(root: str) -> LedgerKind[ReceiptsRound]:
     """The ledgers of one kind of place, under its own root, such as ``/folders``."""
-    return LedgerKind(root, _encode, _decode)
+    return LedgerKind(root, _encode, _decode, is_over=lambda record: record.is_over, parts=_parts)
+
+
+def _parts(record: ReceiptsRound) -> list[str]:
+    """What the names say, for people. Many are JSON; their short fields tell enough."""
+    return [_in_words(name) for name in record.names]
+
+
+def _in_words(name: str) -> str:
+    try:
+        found = json.loads(name)
+    except ValueError:
+        return name
+    if not isinstance(found, dict):
+        return name
+    short = ((key, value) for key, value in found.items() if isinstance(value, str | int) and len(str(value)) <= _SHORT)
+    return ", ".join(f"{key}={value}" for key, value in short)
 
 
 def _encode(record: ReceiptsRound) -> bytes:
@@ -185,6 +205,15 @@ class ReceiptsAttempt(Generic[J]):
     def finish(self) -> None:
         self._steps.forget(lambda record: record.is_over)
 
+    def complete(self) -> list[ReceiptsRound]:
+        """Do what a restart of the query would do first: show what is decided, and remove what aborted rounds left.
+
+        Anybody may do this, at any time, without `begin`. Returns the rounds that were not over.
+        """
+        carried_out = self._carry_out()
+        self._discard_again()
+        return carried_out
+
     def _check_ledger(self) -> None:
         """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""
         asked = self._batch.request
@@ -197,10 +226,10 @@ class ReceiptsAttempt(Generic[J]):
                 batch_id=asked.batch_id,
             )
 
-    def _carry_out(self) -> None:
+    def _carry_out(self) -> list[ReceiptsRound]:
         """Show the pieces of committed rounds and discard those of aborted rounds, for every round that is not over."""
-        kind, prefix = self._steps.kind, self._batch.request.prefix
-        for number, record in kind.read_rounds(self._steps.store, prefix).items():
+        carried_out = []
+        for number, record in self._rounds().items():
             if record.is_over or record.outcome is Outcome.OPEN:
                 continue
             if record.outcome is Outcome.COMMIT:
@@ -208,6 +237,17 @@ class ReceiptsAttempt(Generic[J]):
             else:
                 self._place.discard(record.nonce)
             self._steps.run(lambda view, number=number: self._mark_over(view, number))  # type: ignore[misc]
+            carried_out.append(record)
+        return carried_out
+
+    def _discard_again(self) -> None:
+        """Remove what tasks of dead drivers wrote after their attempts were discarded, while the ledger knows these."""
+        for record in self._rounds().values():
+            if record.outcome is Outcome.ABORT and record.is_over:
+                self._place.discard(record.nonce)
+
+    def _rounds(self) -> dict[int, ReceiptsRound]:
+        return self._steps.kind.read_rounds(self._steps.store, self._batch.request.prefix)
 
     def _mark_over(self, view: ZnodeView, number: int) -> None:
         kind, prefix = self._steps.kind, self._batch.request.prefix

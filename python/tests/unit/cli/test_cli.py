@@ -232,7 +232,8 @@ def test_without_a_path_all_ledgers_of_a_store_are_shown(shell: Shell, log: once
     assert shown[-1][:5] == ["a", "restart", "undoes", "this", "round"]
     for missing in ("nothing", "", "..", "p" * 2_000):
         assert "no sink has written under this prefix" in answered("show", missing, exit_code=2)
-    assert "Which log? Give --path" in answered("abort", "copies", exit_code=2)
+    assert "name the log, with its path" in answered("abort", "copies", exit_code=2)
+    assert "not completed by this command" in answered("complete", "copies", exit_code=2)
 
 
 def test_a_prefix_that_is_longer_than_any_a_sink_may_have_hides_no_other_ledger(shell: Shell, log: oncelog.Log) -> None:

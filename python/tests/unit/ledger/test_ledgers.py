@@ -76,6 +76,7 @@ def test_an_overview_tells_of_the_newest_round_and_what_a_restart_does(log: Log)
     assert [found] == list_ledgers(store)
     assert (found.target, found.last_batch_id, found.round, found.batch_id) == ("log", 0, 2, 1)
     assert (found.outcome, found.recovery) == (Outcome.OPEN, "undoes this round and writes the batch again")
+    assert (found.is_over, found.parts) == (False, ())
     with pytest.raises(UnknownPrefixError, match="no sink has written under this prefix"):
         find_ledgers(store, "another")
 

@@ -1,0 +1,126 @@
+"""A sink of `receipts.py`: what it has decided can be completed without its query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+
+from oncelog.errors import UsageError
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.ports import ZnodeStore
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.signatures import checked
+from oncelog.spark.kit.options import HistoryOptions
+from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
+from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.kit.target import Batch, Target
+from oncelog.types import Outcome
+
+
+class ReceiptsKindOfTarget(Target[Any], Protocol):
+    """A target whose attempts are those of receipts."""
+
+    @property
+    def ledgers(self) -> LedgerKind[ReceiptsRound]:
+        """Of its kind."""
+
+    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]: ...
+
+
+O = TypeVar("O", bound=HistoryOptions)  # noqa: E741 - options
+T = TypeVar("T", bound=ReceiptsKindOfTarget)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What was left to do for a sink.
+
+    Attributes:
+        prefix: of its ledger.
+        completed: ids of decided batches that are visible now, and were not.
+        discarded: number of aborted rounds whose leftovers were removed.
+        undecided: id of the batch that is open: its driver may be at work, or dead; None if there is none.
+    """
+
+    prefix: str
+    completed: tuple[int, ...]
+    discarded: int
+    undecided: int | None
+
+
+class ReceiptsSink(ForeachBatchSink[O, T]):
+    """Writes each micro-batch exactly once; can be pickled."""
+
+    @checked
+    def complete(self, spark: SparkSession, prefix: str | None = None) -> Completion:
+        """Complete what the sink has decided, for a query that will not be started again.
+
+        A restart of the query does the same first. It may also happen while the query runs.
+
+        Args:
+            spark: finds the files, as the query's session does.
+            prefix: of the ledger; None if the options name it by transactionalIdPrefix.
+
+        Raises:
+            UnknownPrefixError: the sink has written nothing, or keeps its ledger elsewhere.
+            UsageError: the prefix is not known.
+            OncelogError: the target could not do it; the batch stays decided.
+        """
+        return self._complete(spark, prefix)
+
+    def _complete(self, spark: SparkSession, prefix: str | None, ledger: ZnodeStore | None = None) -> Completion:
+        rows = spark.createDataFrame([], "value string")
+        self._look_around(spark)
+        target = self._open(ledger)
+        named = prefix or self._own_prefix()
+        found = target.ledgers.require(target.store, named)
+        last = -1 if found.last is None else found.last.batch_id
+        asked = BatchRequest(named, found.query_id, found.sink_name, found.run_id, last, "")
+        carried_out = target.attempt(Batch(asked, self._job(rows))).complete()
+        newest = target.ledgers.read_round(target.store, named, found.current_round)
+        return Completion(
+            named,
+            tuple(one.batch_id for one in carried_out if one.outcome is Outcome.COMMIT),
+            sum(one.outcome is Outcome.ABORT for one in carried_out),
+            newest.batch_id if newest is not None and newest.outcome is Outcome.OPEN else None,
+        )
+
+    def _look_around(self, spark: SparkSession) -> None:
+        """Find out what the sink must know of the session before it opens its target."""
+
+    def _own_prefix(self) -> str:
+        if self.options.transactional_id_prefix is None:
+            raise UsageError(
+                "the sink has no transactionalIdPrefix, so its prefix is the id of its query, with .<sinkName> if it "
+                "has one; name it"
+            )
+        return self.options.prefix("")
+
+
+def complete_alone(sink: ReceiptsSink[Any, Any], prefix: str, ledger: ZnodeStore) -> Completion:
+    """Complete what a sink has decided, in a process that does nothing else; see `ReceiptsSink.complete`.
+
+    Args:
+        ledger: where its ledger is.
+    """
+    with _session() as spark:
+        return sink._complete(spark, prefix, ledger)
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    """The session of this process; else one as spark-defaults.conf wants it, which reports nothing but errors."""
+    known = SparkSession.getActiveSession()
+    if known is not None:
+        yield known
+        return
+    builder = SparkSession.builder.appName("oncelog batch complete").config("spark.log.level", "ERROR")
+    spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
