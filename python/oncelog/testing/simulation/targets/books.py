@@ -41,6 +41,7 @@ class Ledger:
         since: the first batch of the source that the target gets.
         rounds: the newest record of each round, by its znode's path.
         decided: in order.
+        folder: of its rounds' znodes.
     """
 
     name: str
@@ -50,6 +51,10 @@ class Ledger:
     since: int = 0
     rounds: dict[str, RoundRecord] = field(default_factory=dict)
     decided: list[Decided] = field(default_factory=list)
+    folder: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = f"{self.kind.rounds_path(self.prefix)}/"
 
     @property
     def next_batch(self) -> int:
@@ -124,9 +129,7 @@ class Books:
     def _rounds_of(self, ops: Sequence[Op]) -> Iterator[tuple[Ledger, Create | Set | Delete]]:
         for op in ops:
             for ledger in self.ledgers.values():
-                if isinstance(op, (Create, Set, Delete)) and op.path.startswith(
-                    f"{ledger.kind.rounds_path(ledger.prefix)}/"
-                ):
+                if isinstance(op, (Create, Set, Delete)) and op.path.startswith(ledger.folder):
                     yield ledger, op
 
     def _note(self, ledger: Ledger, op: Create | Set) -> Decided | None:
