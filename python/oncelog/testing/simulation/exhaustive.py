@@ -94,11 +94,11 @@ def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *,
     with world.entered(), limits_replaced(SMALL):
         try:
             scenario = SCENARIOS[name](world)
-            _prepare(scenario)
+            prepare(scenario)
             world.faults = faults
-            _work(scenario)
+            work(scenario)
             world.faults = NoFaults()
-            _in_strand(world, scenario.wake)
+            in_strand(world, scenario.wake)
             judge(world, scenario.cast)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
@@ -168,7 +168,8 @@ def shown(explored: Iterable[Explored]) -> int:
     return 1 if failed else 0
 
 
-def _prepare(scenario: Scenario) -> None:
+def prepare(scenario: Scenario) -> None:
+    """Create the topics, and prepare what the work needs."""
     process = scenario.world.process("setup")
 
     def prepare() -> None:
@@ -177,21 +178,22 @@ def _prepare(scenario: Scenario) -> None:
             log.create_topic(topic, partitions=partitions)
         scenario.prepare(process, log)
 
-    _in_strand(scenario.world, prepare)
+    in_strand(scenario.world, prepare)
 
 
-def _work(scenario: Scenario) -> None:
+def work(scenario: Scenario) -> None:
     """Run one life after another, until one has done the work."""
     for _ in range(LIVES_MAX):
         process, done = scenario.world.process("life"), list[bool]()
-        process.start(lambda process=process, done=done: _live(scenario, process, done))  # type: ignore[misc]
+        process.start(lambda process=process, done=done: live(scenario, process, done))  # type: ignore[misc]
         scenario.world.scheduler.run()
         if done:
             return
     raise LawBrokenError(f"the work is not done after {LIVES_MAX} lives")
 
 
-def _live(scenario: Scenario, process: Process, done: list[bool]) -> None:
+def live(scenario: Scenario, process: Process, done: list[bool]) -> None:
+    """Do what is left of the work, in one life; whether it is done then is added to `done`."""
     try:
         scenario.live(process)
     except (GaveUpError, RetriableError, OutcomeUnknownError, AbortableError, RunSupersededError):
@@ -199,6 +201,7 @@ def _live(scenario: Scenario, process: Process, done: list[bool]) -> None:
     done.append(True)
 
 
-def _in_strand(world: World, body: Callable[[], None]) -> None:
+def in_strand(world: World, body: Callable[[], None]) -> None:
+    """Run `body`, and all that it starts."""
     world.scheduler.start(body)
     world.scheduler.run()

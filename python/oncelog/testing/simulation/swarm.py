@@ -16,6 +16,7 @@ from types import ModuleType
 from oncelog import limits
 from oncelog.clients import sender
 from oncelog.coordinator import settler
+from oncelog.ledger import batches
 from oncelog.protocol import identities
 from oncelog.testing.simulation.clients import Client
 from oncelog.testing.simulation.copiers import CopyingClient
@@ -195,6 +196,7 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "OWNERS_PER_STEP": settler,
     "PARTITIONS_PER_STEP": settler,
     "LAST_USABLE_EPOCH": identities,
+    "REMEMBERED_ROUNDS": batches,
     "GENERATION_KNOWN_MS": sender,
     "SAVED_EVERY": log_store,
     "PART_BYTES": log_snapshots,

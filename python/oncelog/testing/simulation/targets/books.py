@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -81,11 +81,13 @@ class Books:
     Attributes:
         ledgers: by the name of their target.
         broken: the laws that were broken; a run must end with none, whoever caught the error.
+        on_decision: called with the run that decided a batch.
     """
 
     def __init__(self, world: World) -> None:
         self.ledgers: dict[str, Ledger] = {}
         self.broken: list[str] = []
+        self.on_decision: Callable[[str], None] = lambda run_id: None
         self._batches: dict[str, int] = {}
         self._targets: dict[str, tuple[str, ...]] = {}
         self._look_before = world.on_write
@@ -125,6 +127,7 @@ class Books:
                 decided.setdefault(found.record.run_id or "", {})[ledger.name] = found.batch
         for run_id, batches in decided.items():
             self._judge_decision(run_id, batches)
+            self.on_decision(run_id)
 
     def _rounds_of(self, ops: Sequence[Op]) -> Iterator[tuple[Ledger, Create | Set | Delete]]:
         for op in ops:
@@ -167,6 +170,17 @@ class Books:
         lacking = {name for name in self._targets[run_id] if self.ledgers[name].next_batch <= batch}
         if others or lacking:
             self.break_law(f"{run_id} decides {dict(batches)} and leaves {sorted(lacking)} behind")
+
+    def judge_undone(self, run_id: str) -> None:
+        """A run's batch has failed before its decision, and nothing was in the way of undoing it.
+
+        Raises:
+            LawBrokenError: a round of it is open.
+        """
+        for ledger in self.ledgers.values():
+            for path, record in ledger.rounds.items():
+                if record.run_id == run_id and record.outcome is Outcome.OPEN:
+                    self.break_law(f"{ledger.name}: {path} is open, and its batch has failed")
 
     # Pieces
 

@@ -30,10 +30,13 @@ from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.sinks import Told
 from oncelog.testing.simulation.targets.books import Books, Ledger
-from oncelog.testing.simulation.targets.destinations import Destination, LogDestination, OnceDestination, continuing
+from oncelog.testing.simulation.targets.destinations import Destination, LogDestination, continuing
 from oncelog.testing.simulation.targets.places import AWAY_MS, Database
 from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, World
 from oncelog.types import Outcome
+
+FALLS_WITHIN_MS = 30
+"""How soon after a decision a driver's machine may die: about as long as it takes to make a batch visible."""
 
 ROWS_MAX = 3
 """The most rows in one partition of a batch."""
@@ -74,11 +77,13 @@ class Traits:
     Attributes:
         batches: how many its source has.
         losses: the probability, at the start of a life, that the checkpoint is lost.
+        falls: the probability that a driver's machine dies right after a decision.
         is_repeatable: see `Batch`.
     """
 
     batches: int = 2
     losses: float = 0.0
+    falls: float = 0.0
     is_repeatable: bool = True
 
 
@@ -113,6 +118,8 @@ class TargetQuery(Client):
         self._later = list(later)
         self._topic = topic
         self._drivers: list[Process] = []
+        self._former: Checkpoint | None = None
+        books.on_decision = self._fall
         for destination in destinations:
             self._enter(destination, since=0)
         self.plan(traits.batches)
@@ -136,10 +143,14 @@ class TargetQuery(Client):
 
     def live(self, process: Process) -> None:
         self._operate(process)
+        checkpoint = self.checkpoint
         try:
             self.go_on(process)
         except InvalidRecordError:
             self._mend()
+        except BatchRefusedError:
+            self._restore(checkpoint)
+            raise
         else:
             self.is_done = True
 
@@ -163,10 +174,20 @@ class TargetQuery(Client):
                 return self.go_on(process)
             except InvalidRecordError:
                 self._mend()
+            except BatchRefusedError as error:
+                problem = error
+                self._restore(self.checkpoint)
             except (RetriableError, OutcomeUnknownError, AbortableError) as error:
                 problem = error
             process = self.world.process(self.name)
         raise LawBrokenError(f"{self.name}: the work is not done after {RESTARTS} restarts: {problem}")
+
+    def _fall(self, run_id: str) -> None:
+        """Sometimes let the driver's machine die right after a decision."""
+        chance = self.world.chance
+        driver = next((one for one in self._drivers if one.name == run_id), None)
+        if driver is not None and not driver.is_dead and chance.random() < self.traits.falls:
+            self.world.scheduler.start(driver.crash, chance.randrange(FALLS_WITHIN_MS))
 
     def _mend(self) -> None:
         self.world.counts["batches refused by a place"] += 1
@@ -184,9 +205,11 @@ class TargetQuery(Client):
         if not (loses or adds):
             return
         self._stop_others(process)
-        if loses and not any(isinstance(one, OnceDestination) for one in self.destinations):
+        if loses:
             self.world.counts["checkpoints lost"] += 1
             first = self.books.ledgers[self.destinations[0].name]
+            if self._owner() == self.checkpoint.query_id:
+                self._former = self.checkpoint
             self.checkpoint = self.checkpoint.successor(first.next_batch)
         if adds:
             self.world.counts["sinks added"] += 1
@@ -200,6 +223,18 @@ class TargetQuery(Client):
             for other in others:
                 other.crash()
             process.sleep_ms(DELIVERED_WITHIN_MS + 1)
+
+    def _restore(self, refused: Checkpoint) -> None:
+        """A new query was refused: if the former one still owns the history, its checkpoint is used again."""
+        former = self._former
+        if former is not None and refused is self.checkpoint and self._owner() == former.query_id:
+            self.world.counts["checkpoints restored"] += 1
+            self.checkpoint, self._former = former, None
+
+    def _owner(self) -> str | None:
+        first = self.destinations[0]
+        ledger = first.kind.read(self.world.znodes.store, first.prefix)
+        return None if ledger is None else ledger.query_id
 
     def abort_open(self, process: Process) -> None:
         """What an operator may do at any time: abort the newest round of one of the ledgers, if it is open."""
@@ -262,10 +297,13 @@ class _Run:
         context = BatchContext(checkpoint.query_id, process.name, "", batch_id, start, end, has_state=False)
         told = Told(query.world.recorder(process), f"{query.name}/{number}/{process.name}", query.name)
         batches = [self._asked(one, context, query.source[number], told) for one in self._destinations]
+        faults = process.faults
         try:
             report = self._driven(batches)
-        except OncelogError:
+        except OncelogError as error:
             told.failed(is_certain=False)
+            if isinstance(error, InvalidRecordError) and process.faults == faults:
+                query.books.judge_undone(process.name)
             raise
         told.committed()
         query.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1

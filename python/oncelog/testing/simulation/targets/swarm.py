@@ -39,6 +39,9 @@ SPECULATIVE = (0.0, 0.02, 0.2)
 REFUSALS = 0.3
 """The probability that a database refuses a row, until somebody mends it."""
 
+FALLS = (0.0, 0.3, 0.6)
+"""The probability that a driver's machine dies right after a decision."""
+
 OPERATED_WITHIN_MS = 3_000
 
 PLACES: tuple[type[SharedPlace], ...] = (Folder, Database, Lake, OwnStore)
@@ -76,7 +79,8 @@ def run(seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = No
     world = World(chance, nature, steps_kept=steps_kept)
     faults = faults_of(world)
     failure = None
-    with world.entered(), limits_replaced(small_limits(chance) | log_limits):
+    more = {"REMEMBERED_ROUNDS": chance.choice((0, 2, 8))}
+    with world.entered(), limits_replaced(small_limits(chance) | log_limits | more):
         try:
             cast = _Staging(world).cast(faults)
             world.scheduler.run()
@@ -131,7 +135,13 @@ class _Staging:
 
     def _query(self, partitions: int) -> TargetQuery:
         chance, world = self._chance, self._world
-        books, traits = Books(world), Traits(chance.randint(1, 4), chance.choice(LOSSES), chance.random() < REPEATABLE)
+        books = Books(world)
+        traits = Traits(
+            batches=chance.randint(1, 4),
+            losses=chance.choice(LOSSES),
+            falls=chance.choice(FALLS),
+            is_repeatable=chance.random() < REPEATABLE,
+        )
         if chance.random() < ALONE:
             kinds: list[type[SharedPlace] | None] = [chance.choice(PLACES)]
         else:
