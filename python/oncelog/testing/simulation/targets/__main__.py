@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-
 from oncelog.testing.simulation.__main__ import run_command
 from oncelog.testing.simulation.targets import exhaustive
 from oncelog.testing.simulation.targets.swarm import PROGRAM, run

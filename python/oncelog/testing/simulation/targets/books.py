@@ -1,10 +1,10 @@
 """What the ledgers of a query say, multi by multi, and what must be true at each of these moments and of each piece.
 
-    One decision     a run decides a batch in all of its ledgers by one multi, or in none
-    Order            each ledger decides one batch after the other, once, when the one before is visible
-    Final            what is decided stays decided, with the pieces that it names
-    Nothing early    a piece is shown when its batch is decided, and all batches before are visible
-    Nothing lost     a round is over, or forgotten, when its pieces are visible; what is decided is never discarded
+One decision     a run decides a batch in all of its ledgers by one multi, or in none
+Order            each ledger decides one batch after the other, once, when the one before is visible
+Final            what is decided stays decided, with the pieces that it names
+Nothing early    a piece is shown when its batch is decided, and all batches before are visible
+Nothing lost     a round is over, or forgotten, when its pieces are visible; what is decided is never discarded
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ class Books:
         return found
 
     def _judge_end(self, ledger: Ledger, record: RoundRecord) -> None:
-        if isinstance(record, ReceiptsRound) and record.is_over and record.outcome is Outcome.COMMIT:
-            if not ledger.shows(record):
-                self.break_law(f"{ledger.name}: a round is over, and its batch is not visible")
+        is_over = isinstance(record, ReceiptsRound) and record.is_over and record.outcome is Outcome.COMMIT
+        if is_over and not ledger.shows(record):
+            self.break_law(f"{ledger.name}: a round is over, and its batch is not visible")
 
     def _forget(self, ledger: Ledger, path: str) -> None:
         record = ledger.rounds.pop(path)
@@ -170,6 +170,18 @@ class Books:
         lacking = {name for name in self._targets[run_id] if self.ledgers[name].next_batch <= batch}
         if others or lacking:
             self.break_law(f"{run_id} decides {dict(batches)} and leaves {sorted(lacking)} behind")
+
+    def judge_done(self, run_id: str, batch: int) -> None:
+        """A run was told that a batch is done.
+
+        Raises:
+            LawBrokenError: it is not visible in one of the run's targets.
+        """
+        for name in self._targets[run_id]:
+            ledger = self.ledgers[name]
+            records = [decided.record for decided in ledger.decided if decided.batch == batch]
+            if batch >= ledger.since and not (records and ledger.shows(records[0])):
+                self.break_law(f"{name}: batch {batch} is done, and it is not visible")
 
     def judge_undone(self, run_id: str) -> None:
         """A run's batch has failed before its decision, and nothing was in the way of undoing it.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from oncelog.ledger.kinds import EMBEDDED, LedgerKind
+from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
 from oncelog.spark.kit.options import HistoryOptions
@@ -61,15 +62,19 @@ class Destination(ABC):
         return [[number for number in some if not (self._is_choosy and number % 2)] for some in rows]
 
     @abstractmethod
-    def opened(self, process: Process) -> Target[Any]:
-        """The product's target."""
+    def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
+        """The product's target, with its ledger in this store."""
 
     @abstractmethod
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> Any:
         """What the target takes as a job."""
 
-    def _run(self, process: Process, work: Callable[[Process, Sequence[int]], Any], rows: Rows) -> list[Any]:
-        """What the tasks that won returned, one for each partition with rows."""
+    def _run(self, process: Process, work: Callable[..., Any], rows: Rows) -> list[Any]:
+        """What the tasks that won returned, one for each partition with rows.
+
+        Args:
+            work: takes the process of an attempt, and `rows`.
+        """
         tasks = [partial(work, rows=some) for some in rows if some]
         name = f"{self.name}-task"
         return [Task(process, name, task, speculative=self._speculative).run() for task in tasks]
@@ -128,9 +133,11 @@ class DriversPlace:
 class PlaceTarget(ReceiptsTarget[PlaceJob]):
     """A target that is made for its place, as those of the connectors are."""
 
-    def __init__(self, process: Process, ledgers: LedgerKind[ReceiptsRound], shared: SharedPlace) -> None:
+    def __init__(
+        self, process: Process, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], shared: SharedPlace
+    ) -> None:
         self._drivers = DriversPlace(process, shared)
-        super().__init__(process.store(), ledgers, self._drivers)
+        super().__init__(store, ledgers, self._drivers)
         self.clock = process  # type: ignore[assignment]
 
     def attempt(self, batch: Batch[PlaceJob]) -> ReceiptsAttempt[PlaceJob]:
@@ -159,8 +166,8 @@ class PlaceDestination(Destination):
         self.place: SharedPlace = place
         self.kind = receipts_ledgers(f"/{type(place).__name__.lower()}s")
 
-    def opened(self, process: Process) -> Target[Any]:
-        return PlaceTarget(process, self.kind, self.place)
+    def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
+        return PlaceTarget(process, store, self.kind, self.place)
 
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> PlaceJob:
         def run(attempt: str) -> tuple[str, ...]:
@@ -182,9 +189,9 @@ class OnceDestination(Destination):
         super().__init__(place.name, is_choosy=is_choosy, speculative=0.0)
         self.place: OwnStore = place
 
-    def opened(self, process: Process) -> Target[Any]:
+    def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
         write, was_written = partial(self.place.write, process), partial(self.place.was_written, process)
-        found = OnceTarget(process.store(), write, was_written)
+        found = OnceTarget(store, write, was_written)
         found.clock = process  # type: ignore[assignment]
         return found
 
@@ -220,7 +227,7 @@ class LogDestination(Destination):
             codec="null",
         )
 
-    def opened(self, process: Process) -> Target[Any]:
+    def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
         return LogTarget(process.open(), self.options)  # type: ignore[arg-type]
 
     def job(

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from itertools import count
 from multiprocessing import get_context
 from random import Random
 
+from oncelog.errors import BatchRefusedError
 from oncelog.ports import Op
 from oncelog.testing.shards import Shard
 from oncelog.testing.simulation.exhaustive import NATURES, SMALL, Explored, Played, live, prepare, work
 from oncelog.testing.simulation.faults import Fault, Operation
 from oncelog.testing.simulation.laws import judge
+from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.runner import silence_warnings
 from oncelog.testing.simulation.scenarios import SCENARIOS, Scenario, TargetScenario
 from oncelog.testing.simulation.swarm import described, limits_replaced
@@ -62,7 +65,11 @@ class _Drivers:
                 return ask(operation, what)
 
             process.ask = asked  # type: ignore[method-assign]
-        process.start(lambda: live(self._scenario, process, self.done))
+        process.start(lambda: self._live(process))
+
+    def _live(self, process: Process) -> None:
+        with suppress(BatchRefusedError):  # one that wakes up may come with a batch that is long done
+            live(self._scenario, process, self.done)
 
 
 def play(name: str, places: Sequence[int], nature: Nature = NATURES[0]) -> Played:
@@ -74,7 +81,7 @@ def play(name: str, places: Sequence[int], nature: Nature = NATURES[0]) -> Playe
         nature: of the world.
     """
     world = World(Random(repr((name, *places))), nature)
-    failure, struck = None, 0
+    failure, drivers = None, None
     with world.entered(), limits_replaced(SMALL):
         try:
             scenario = SCENARIOS[name](world)
@@ -82,7 +89,6 @@ def play(name: str, places: Sequence[int], nature: Nature = NATURES[0]) -> Playe
             drivers = _Drivers(scenario, places)
             drivers.start()
             world.scheduler.run()
-            struck = drivers.struck
             if not drivers.done:
                 work(scenario)
             judge(world, scenario.cast)
@@ -90,7 +96,7 @@ def play(name: str, places: Sequence[int], nature: Nature = NATURES[0]) -> Playe
             failure = described(error)
         finally:
             world.end()
-    return Played(tuple(places), struck, failure, world)
+    return Played(tuple(places), drivers.struck if drivers else 0, failure, world)
 
 
 def singles(name: str, natures: Sequence[Nature] = NATURES) -> Explored:
@@ -110,12 +116,12 @@ def _explored(name: str, before: tuple[int, ...], natures: Sequence[Nature]) -> 
     for nature in natures:
         for number in count():
             played = play(name, (*before, number), nature)
+            if played.failure is not None:
+                failures[*played.crashes, str(nature)] = played.failure
             if played.struck <= len(before):
                 break
             total += 1
             places.add(played.crashes)
-            if played.failure is not None:
-                failures[*played.crashes, str(nature)] = played.failure
     return Explored(name, len(places), total, failures, is_pairs=bool(before))
 
 

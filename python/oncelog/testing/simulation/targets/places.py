@@ -137,7 +137,7 @@ class SharedPlace(ABC):
 
     # What is staged
 
-    def begin(self, process: Process, attempt: str) -> None:
+    def begin(self, process: Process, attempt: str) -> None:  # noqa: B027 - most need no room
         """Make room for the pieces of an attempt."""
 
     def stage(self, process: Process, attempt: str, rows: Sequence[int]) -> str:
@@ -148,8 +148,8 @@ class SharedPlace(ABC):
         self.ask(process, f"finish {attempt}/{piece}", partial(self._finish, attempt, piece, len(rows)))
         return piece
 
-    def prepare(self, process: Process, names: Names) -> None:
-        """Whether the place takes the rows.
+    def prepare(self, process: Process, names: Names) -> None:  # noqa: B027 - most take all rows
+        """See whether the place takes the rows.
 
         Raises:
             InvalidRecordError: it refuses one.
@@ -201,6 +201,11 @@ class SharedPlace(ABC):
 
     def has_history(self, process: Process, asked: BatchRequest) -> bool:
         """See `ReceiptsAttempt.has_history`."""
+        self.look(process, "batches")
+        return self.knows(asked)
+
+    def knows(self, asked: BatchRequest) -> bool:
+        """Whether it shows that the query has a history."""
         return False
 
     def is_shown(self, names: Names) -> bool:
@@ -257,8 +262,7 @@ class Database(SharedPlace):
         self.ask(process, f"commit {names.attempt}", partial(self._commit, names))
         self._empty(process, names.attempt)
 
-    def has_history(self, process: Process, asked: BatchRequest) -> bool:
-        self.look(process, "batches")
+    def knows(self, asked: BatchRequest) -> bool:
         return asked.batch_id > 0 and asked.prefix in self._prefixes
 
     def _commit(self, names: Names) -> None:
@@ -297,8 +301,7 @@ class Lake(SharedPlace):
                 return
         raise FileUnavailableError("others commit all the time", place=self.name)
 
-    def has_history(self, process: Process, asked: BatchRequest) -> bool:
-        self.look(process, "log")
+    def knows(self, asked: BatchRequest) -> bool:
         return f"{asked.prefix}/{asked.query_id}" in self._newest
 
     def left(self) -> Iterator[str]:

@@ -21,6 +21,7 @@ from oncelog.errors import (
     RetriableError,
     RunSupersededError,
 )
+from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.target import Batch, BatchReport, Target
@@ -33,6 +34,7 @@ from oncelog.testing.simulation.targets.books import Books, Ledger
 from oncelog.testing.simulation.targets.destinations import Destination, LogDestination, continuing
 from oncelog.testing.simulation.targets.places import AWAY_MS, Database
 from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, World
+from oncelog.testing.simulation.znodes import SharedZnodes
 from oncelog.types import Outcome
 
 FALLS_WITHIN_MS = 30
@@ -78,12 +80,14 @@ class Traits:
         batches: how many its source has.
         losses: the probability, at the start of a life, that the checkpoint is lost.
         falls: the probability that a driver's machine dies right after a decision.
+        strays: the probability, at the start of a life, that the driver is given another, empty ledger first.
         is_repeatable: see `Batch`.
     """
 
     batches: int = 2
     losses: float = 0.0
     falls: float = 0.0
+    strays: float = 0.0
     is_repeatable: bool = True
 
 
@@ -97,7 +101,7 @@ class TargetQuery(Client):
         topic: whose numbers its rows get.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a query
+    def __init__(
         self,
         world: World,
         name: str,
@@ -143,6 +147,8 @@ class TargetQuery(Client):
 
     def live(self, process: Process) -> None:
         self._operate(process)
+        if self.world.chance.random() < self.traits.strays:
+            self._stray(process)
         checkpoint = self.checkpoint
         try:
             self.go_on(process)
@@ -156,7 +162,7 @@ class TargetQuery(Client):
 
     def go_on(self, process: Process) -> None:
         """Run batches until the source has no more."""
-        run = _Run(self, process)
+        run = _Run(self, process, process.store())
         while run.checkpoint.base + run.checkpoint.next_batch < len(self.source):
             run.write(run.checkpoint.next_batch)
 
@@ -205,17 +211,30 @@ class TargetQuery(Client):
         if not (loses or adds):
             return
         self._stop_others(process)
-        if loses:
+        ends = {self.books.ledgers[one.name].next_batch for one in self.destinations}
+        if loses and len(ends) == 1:  # a sink that was added may lack a batch of the others: no new query can go on
             self.world.counts["checkpoints lost"] += 1
-            first = self.books.ledgers[self.destinations[0].name]
             if self._owner() == self.checkpoint.query_id:
                 self._former = self.checkpoint
-            self.checkpoint = self.checkpoint.successor(first.next_batch)
+            self.checkpoint = self.checkpoint.successor(ends.pop())
         if adds:
             self.world.counts["sinks added"] += 1
             added = self._later.pop(0)
             self._enter(added, since=self.checkpoint.base + self.checkpoint.next_batch)
             self.destinations.append(added)
+
+    def _stray(self, process: Process) -> None:
+        """Begin with another ledger: a target whose place knows the query must refuse that."""
+        run = _Run(self, process, SharedZnodes(self.world).opened_by(process))
+        batch_id = run.checkpoint.next_batch
+        if not run.is_known(batch_id):
+            return
+        try:
+            run.write(batch_id)
+        except BatchRefusedError:
+            self.world.counts["other ledgers refused"] += 1
+        else:
+            self.books.break_law("a batch is written with a ledger that lacks the history")
 
     def _stop_others(self, process: Process) -> None:
         """Kill all other drivers, and wait until nothing that they sent is under way. Their tasks go on."""
@@ -277,24 +296,24 @@ class TargetQuery(Client):
 class _Run:
     """One run of a query: its driver's process."""
 
-    def __init__(self, query: TargetQuery, process: Process) -> None:
+    def __init__(self, query: TargetQuery, process: Process, store: ZnodeStore) -> None:
         self._query = query
         self._process = process
+        self._store = store
         self.checkpoint = query.checkpoint
         self._destinations = list(query.destinations)
         query.books.begin(process.name, [one.name for one in self._destinations])
         self._targets: list[Target[Any]] = []
         for destination in self._destinations:
-            self._targets.append(persevere(process, lambda one=destination: one.opened(process)))  # type: ignore[misc]
+            self._targets.append(persevere(process, lambda one=destination: one.opened(process, store)))  # type: ignore[misc]
         self._all = TogetherTarget(self._targets)
 
     def write(self, batch_id: int) -> None:
         """Write a batch, and note it in the checkpoint."""
-        query, process, checkpoint = self._query, self._process, self.checkpoint
-        number = checkpoint.base + batch_id
-        start, end = (str(number) if batch_id else None,), (str(number + 1),)
-        query.books.expect(number, (start, end))
-        context = BatchContext(checkpoint.query_id, process.name, "", batch_id, start, end, has_state=False)
+        query, process = self._query, self._process
+        context = self._context(batch_id)
+        number = self.checkpoint.base + batch_id
+        query.books.expect(number, (context.start_offsets, context.end_offsets))
         told = Told(query.world.recorder(process), f"{query.name}/{number}/{process.name}", query.name)
         batches = [self._asked(one, context, query.source[number], told) for one in self._destinations]
         faults = process.faults
@@ -306,19 +325,34 @@ class _Run:
                 query.books.judge_undone(process.name)
             raise
         told.committed()
+        query.books.judge_done(process.name, number)
         query.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
         process.wait(query.world.latency_ms())
-        checkpoint.done.add(batch_id)
+        self.checkpoint.done.add(batch_id)
+
+    def is_known(self, batch_id: int) -> bool:
+        """Whether a place shows that the query has a history, when it is asked for this batch."""
+        context = self._context(batch_id)
+        asked = [(one.place, batch_request(one.options, context, context.run_id)) for one in self._destinations]
+        return any(place is not None and place.knows(request) for place, request in asked)
+
+    def _context(self, batch_id: int) -> BatchContext:
+        number = self.checkpoint.base + batch_id
+        start, end = (str(number) if batch_id else None,), (str(number + 1),)
+        query_id, run_id = self.checkpoint.query_id, self._process.name
+        return BatchContext(query_id, run_id, "", batch_id, start, end, has_state=False)
 
     def _driven(self, batches: list[Batch[Any]]) -> BatchReport:
         """As a sink runs it that is alone, or as `together` runs several."""
         if len(batches) == 1:
             return BatchDriver(self._targets[0]).run(batches[0])
-        job = Batch(batches[0].request, batches, is_repeatable=self._query.traits.is_repeatable)
+        job: Batch[Sequence[Batch[Any]]] = Batch(
+            batches[0].request, batches, is_repeatable=self._query.traits.is_repeatable
+        )
         return BatchDriver(self._all).run(job)
 
     def _asked(self, one: Destination, context: BatchContext, rows: list[list[int]], told: Told) -> Batch[Any]:
-        known = one.kind.read(self._process.store(), one.prefix)
+        known = one.kind.read(self._store, one.prefix)
         options = one.options
         if known is not None and known.query_id != context.query_id:
             options = continuing(options, known.query_id)

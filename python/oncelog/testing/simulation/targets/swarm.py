@@ -42,6 +42,9 @@ REFUSALS = 0.3
 FALLS = (0.0, 0.3, 0.6)
 """The probability that a driver's machine dies right after a decision."""
 
+STRAYS = (0.0, 0.2)
+"""The probability, at the start of a life, that the driver is given another, empty ledger first."""
+
 OPERATED_WITHIN_MS = 3_000
 
 PLACES: tuple[type[SharedPlace], ...] = (Folder, Database, Lake, OwnStore)
@@ -119,7 +122,7 @@ class _Staging:
         """Create the topic, without faults, and start the clients."""
         chance, world = self._chance, self._world
         cast = Cast({SUNK: chance.randint(1, 2)})
-        world.scheduler.start(lambda: world.open("setup")[1].create_topic(SUNK, partitions=cast.topics[SUNK]))
+        world.scheduler.start(lambda: self._create(cast.topics[SUNK]))
         world.scheduler.run()
         query = self._query(cast.topics[SUNK])
         cast.targets.append((query, SUNK))
@@ -133,20 +136,25 @@ class _Staging:
             client.start(chance.randrange(300))
         return cast
 
+    def _create(self, partitions: int) -> None:
+        _, log = self._world.open("setup")
+        log.create_topic(SUNK, partitions=partitions)
+
     def _query(self, partitions: int) -> TargetQuery:
         chance, world = self._chance, self._world
         books = Books(world)
-        traits = Traits(
-            batches=chance.randint(1, 4),
-            losses=chance.choice(LOSSES),
-            falls=chance.choice(FALLS),
-            is_repeatable=chance.random() < REPEATABLE,
-        )
         if chance.random() < ALONE:
             kinds: list[type[SharedPlace] | None] = [chance.choice(PLACES)]
         else:
             kinds = chance.sample((None, Folder, *PLACES), chance.choice(TOGETHER))
         destinations = [self._destination(books, kind, at, partitions) for at, kind in enumerate(kinds)]
+        traits = Traits(
+            batches=chance.randint(1, 4),
+            losses=chance.choice(LOSSES),
+            falls=chance.choice(FALLS),
+            strays=0.0 if any(isinstance(one, LogDestination) for one in destinations) else chance.choice(STRAYS),
+            is_repeatable=chance.random() < REPEATABLE,
+        )
         added = chance.randrange(len(destinations)) if chance.random() < ADDED else 0
         first = len(destinations) - added
         query = TargetQuery(world, "query", books, destinations[:first], traits, later=destinations[first:], topic=SUNK)
