@@ -172,13 +172,13 @@ def prepare(scenario: Scenario) -> None:
     """Create the topics, and prepare what the work needs."""
     process = scenario.world.process("setup")
 
-    def prepare() -> None:
+    def create() -> None:
         log = process.open()
         for topic, partitions in scenario.topics.items():
             log.create_topic(topic, partitions=partitions)
         scenario.prepare(process, log)
 
-    in_strand(scenario.world, prepare)
+    in_strand(scenario.world, create)
 
 
 def work(scenario: Scenario) -> None:

@@ -179,8 +179,8 @@ class _Aftermath:
         if self._cast.copiers:
             first = self._cast.copiers[0]
             self._compare("the copiers", read[first.source.topic], read[first.targets[0].topic])
-        for targets, topic in self._cast.targets:
-            targets.judge([(partition, number) for partition, _, number in sorted(records[topic])])
+        for query_of_targets, topic in self._cast.targets:
+            query_of_targets.judge([(partition, number) for partition, _, number in sorted(records[topic])])
 
     def _compare(self, name: str, source: Sequence[int], target: Sequence[int]) -> None:
         if source != target:
