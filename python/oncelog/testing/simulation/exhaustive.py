@@ -70,6 +70,7 @@ class Explored:
         runs: how many runs that took.
         failures: what broke, by the crashes of the run.
         is_pairs: whether each run had two crashes.
+        kind: what happens at a place.
     """
 
     scenario: str
@@ -77,6 +78,7 @@ class Explored:
     runs: int
     failures: Mapping[tuple[object, ...], str]
     is_pairs: bool = False
+    kind: str = "crashes"
 
 
 def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *, variant: int = 0) -> Played:
@@ -156,15 +158,15 @@ def shown(explored: Iterable[Explored]) -> int:
     """Print what was explored. Returns 0 if no law was broken."""
     failed = total = 0
     for found in explored:
-        kind = "pairs of crashes" if found.is_pairs else "crashes"
+        kind = f"pairs of {found.kind}" if found.is_pairs else found.kind
         sys.stdout.write(f"{found.scenario:<20} {found.places:>6,} {kind}, {found.runs:,} runs, ")
         sys.stdout.write(f"{len(found.failures)} violations\n")
         for places, text in sorted(found.failures.items(), key=str):
-            sys.stdout.write(f"  crashes at {', '.join(map(str, places))}: {text}\n")
+            sys.stdout.write(f"  {found.kind} at {', '.join(map(str, places))}: {text}\n")
         sys.stdout.flush()
         failed += len(found.failures)
         total += found.places
-    sys.stdout.write(f"{total:,} places to crash at, {failed} violations\n")
+    sys.stdout.write(f"{total:,} places, {failed} violations\n")
     return 1 if failed else 0
 
 

@@ -29,6 +29,8 @@ from oncelog.testing.simulation.world import Nature, World
 STANDS_STILL_MS = 1_000_000
 """How long the first driver stands still; the second one, twice as long."""
 
+STANDS_STILL = "drivers that stand still"
+
 NAMES = [name for name, scenario in SCENARIOS.items() if issubclass(scenario, TargetScenario)]
 
 
@@ -122,7 +124,7 @@ def _explored(name: str, before: tuple[int, ...], natures: Sequence[Nature]) -> 
                 break
             total += 1
             places.add(played.crashes)
-    return Explored(name, len(places), total, failures, is_pairs=bool(before))
+    return Explored(name, len(places), total, failures, is_pairs=bool(before), kind=STANDS_STILL)
 
 
 def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explored]:
@@ -133,5 +135,6 @@ def explore(*, with_pairs: bool, processes: int, shard: Shard) -> Iterator[Explo
             if with_pairs:
                 firsts = [at for at in range(alone.places) if shard.holds(f"{name} {at}")]
                 parts = list(pool.map(pairs, [name] * len(firsts), firsts))
-                failures = {places: text for part in parts for places, text in part.failures.items()}
-                yield Explored(name, sum(p.places for p in parts), sum(p.runs for p in parts), failures, is_pairs=True)
+                failures = {at: text for part in parts for at, text in part.failures.items()}
+                places, runs = sum(part.places for part in parts), sum(part.runs for part in parts)
+                yield Explored(name, places, runs, failures, is_pairs=True, kind=STANDS_STILL)
