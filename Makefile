@@ -89,14 +89,17 @@ NOT_QUICK := $(addprefix --ignore=python/tests/,spark simulation properties fuzz
 unit: $(READY) ## The quick tests: all but Spark, simulation, properties, fuzzing, style, servers, browsers, programs, long walks and packaging
 	$(PYTEST) $(NOT_QUICK) -m "$(DAILY) and not packaging and not programs and not servers and not kafka and not browser and not long"
 
-sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; Kafka's sink
+sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pauses, then a crash at every place of each scenario; targets; Kafka's sink
 	$(BIN)/python -m oncelog.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive singles --processes $(WORKERS)
+	$(BIN)/python -m oncelog.testing.simulation.targets --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m oncelog.testing.simulation.targets --exhaustive singles --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive singles $(OF_SHARD) --processes $(WORKERS)
 
-sim-pairs: $(READY) ## Two crashes at every two places of each scenario
+sim-pairs: $(READY) ## Two crashes, or two drivers that stand still, at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)
+	$(BIN)/python -m oncelog.testing.simulation.targets --exhaustive pairs --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive pairs --processes $(WORKERS)
 
 # A signal that meets coverage.py while it holds its own lock is the end of the run: tests by signals stay out.

@@ -90,6 +90,16 @@ class OnceContract:
         assert sorted(world.rows()) == sorted(FIRST)
         assert world.was_written("orders.0.aa")
 
+    def test_a_token_that_comes_behind_a_newer_one_changes_nothing(self, world: OnceWorld) -> None:
+        """An old driver may wake up at any time, and write what its successors wrote long ago."""
+        world.write(_frame(FIRST), "orders.0.aa")
+        world.write(_frame(SECOND), "orders.1.bb")
+
+        with suppress(Exception):  # it may refuse, or do nothing
+            world.write(_frame(FIRST), "orders.0.aa")
+
+        assert sorted(world.rows()) == sorted(FIRST + SECOND)
+
     def test_a_write_that_fails_in_the_middle_leaves_nothing_and_can_be_tried_again(self, world: OnceWorld) -> None:
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the error becomes
             world.write(_broken(), "orders.0.aa")

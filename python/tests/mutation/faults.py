@@ -1526,6 +1526,104 @@ LEDGER = [
     ),
 ]
 
+TARGET_SEEDS = "simulation/test_targets.py::test_no_seed_breaks_a_law"
+
+PLACES = [
+    Fault(
+        "a round is over before its batch is visible",
+        "spark/kit/receipts.py",
+        "                self._place.show(record.names)\n",
+        "                self._steps.run(lambda view, n=number: self._mark_over(view, n))\n"
+        "                self._place.show(record.names)\n",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a driver discards what it has decided",
+        "spark/kit/receipts.py",
+        "        if self._steps.abort(self._round.number):\n",
+        "        if self._steps.abort(self._round.number) or True:\n",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a decision names no pieces",
+        "spark/kit/receipts.py",
+        "replace(record, names=self._written.names)",
+        "record",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "only the newest round is carried out",
+        "spark/kit/receipts.py",
+        "kind.read_rounds(self._steps.store, prefix).items():",
+        "list(kind.read_rounds(self._steps.store, prefix).items())[-1:]:",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a ledger that lacks the history is believed",
+        "spark/kit/receipts.py",
+        "is None and self.has_history():",
+        "is None and False:",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a batch is written without asking whether it was",
+        "spark/kit/once.py",
+        "        if self._target.was_written(token):\n            return False\n",
+        "",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a history is taken over whose last batch is not written",
+        "spark/kit/once.py",
+        "        if self._batch.request.takeover is not None:\n            self._check_takeover()\n",
+        "",
+        ("unit/spark/test_once.py",),
+    ),
+    Fault(
+        "several targets decide and commit one after the other",
+        "spark/kit/together.py",
+        "self._joined.run({number: partial(part.attempt.decide, part.report) for number, part in open_parts})",
+        "[(self._joined.run({n: partial(p.attempt.decide, p.report)}), p.attempt.commit(p.report)) "
+        "for n, p in open_parts]",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a batch is begun in the first target only",
+        "spark/kit/together.py",
+        "for number, part in enumerate(self.parts)})\n        return bool",
+        "for number, part in enumerate(self.parts[:1])})\n        return bool",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "an abort forgets the last target",
+        "spark/kit/together.py",
+        "        for part in self._open:\n            with suppress(OncelogError):",
+        "        for part in self._open[:-1]:\n            with suppress(OncelogError):",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "a batch that fails is undone where it was not begun",
+        "spark/kit/together.py",
+        "        for part in self._open:\n            with suppress(OncelogError):",
+        "        for part in self.parts:\n            with suppress(OncelogError):",
+        ("unit/spark/test_together.py",),
+    ),
+    Fault(
+        "the result of the first step is told to all",
+        "ledger/joined.py",
+        "result: T = self._results[number]",
+        "result: T = self._results[min(self._results)]",
+        (TARGET_SEEDS,),
+    ),
+    Fault(
+        "the steps of an earlier phase are run again",
+        "ledger/joined.py",
+        "self._askers, self._steps, self._results = askers, {}, {}",
+        "self._askers, self._results = askers, {}",
+        (TARGET_SEEDS,),
+    ),
+]
+
 SEEDS = KAFKA + "tests/test_simulated_queries.py::test_no_seed_breaks_a_law"
 SCENES = KAFKA + "tests/test_simulated_scenes.py"
 UNDISTURBED = SCENES + "::test_where_nothing_goes_wrong_nothing_is_left_open"
@@ -2352,6 +2450,7 @@ FAULTS = [
     *OPENING,
     *CHECKER,
     *LEDGER,
+    *PLACES,
     *SINK,
     *WHOLE_BATCHES,
     *CONNECTOR,

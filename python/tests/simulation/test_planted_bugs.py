@@ -61,10 +61,10 @@ def _with_a_settler_that_has_no_bound(patch: pytest.MonkeyPatch) -> None:
     def take(store: Any, partitions: Any, *, snapshot_zxid: int, with_neighbours: bool) -> Any:
         return snapshot.take(store, partitions, snapshot_zxid=2**60, with_neighbours=with_neighbours)
 
-    nature = swarm._nature
+    nature = swarm.nature_of
     patch.setattr(settler, "snapshot", SimpleNamespace(take=take, commits_zxid=snapshot.commits_zxid))
     patch.setattr(znodes, "APART", 0.9)
-    patch.setattr(swarm, "_nature", lambda chance: replace(nature(chance), reads_are_atomic=False, slow=0.2))
+    patch.setattr(swarm, "nature_of", lambda chance: replace(nature(chance), reads_are_atomic=False, slow=0.2))
 
 
 def _with_markers_that_name_no_aborted_pairs(patch: pytest.MonkeyPatch) -> None:

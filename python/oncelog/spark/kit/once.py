@@ -18,6 +18,7 @@ from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, receipts_ledgers
 from oncelog.spark.kit.target import Batch
+from oncelog.types import Outcome
 from oncelog.znodes.clock import SYSTEM_CLOCK
 
 ONCE_LEDGERS: LedgerKind[ReceiptsRound] = receipts_ledgers("/once")
@@ -44,7 +45,34 @@ class OnceTarget:
         self.was_written = was_written
 
     def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
-        return ReceiptsAttempt(self.store, self.ledgers, _AtHand(self, batch), batch)
+        return OnceAttempt(self, batch)
+
+
+class OnceAttempt(ReceiptsAttempt[Any]):
+    """One round of a batch whose rows are at hand; see `Attempt`."""
+
+    def __init__(self, target: OnceTarget, batch: Batch[Any]) -> None:
+        self._at_hand = _AtHand(target, batch)
+        super().__init__(target.store, target.ledgers, self._at_hand, batch)
+
+    def begin(self) -> bool:
+        if self._batch.request.takeover is not None:
+            self._check_takeover()
+        return super().begin()
+
+    def _check_takeover(self) -> None:
+        """Refuse a takeover while a decided batch is not written, before the ledger forgets that it was the last one.
+
+        The former query can replay it only as long as the ledger knows it: afterwards it would be written once more.
+        """
+        kind, store, asked = self._steps.kind, self._steps.store, self._batch.request
+        ledger = kind.read(store, asked.prefix)
+        if ledger is not None and ledger.query_id == asked.query_id:
+            return  # it has taken over
+        store.sync()
+        for record in kind.read_rounds(store, asked.prefix).values():
+            if record.outcome is Outcome.COMMIT and not record.is_over:
+                self._at_hand.is_to_be_written(record.names)
 
 
 class _AtHand:
@@ -68,9 +96,26 @@ class _AtHand:
             BatchRefusedError: its rows are those of another batch than this one.
             UsageError: the functions contradict each other.
         """
+        if not self.is_to_be_written(names):
+            return
+        token = names[0]
+        self._target.write(self._batch.job, token)
+        if not self._target.was_written(token):
+            raise UsageError(
+                "write has returned, and was_written does not know the token: both must look at one place, and write "
+                "must keep the token together with the rows",
+                token=token,
+            )
+
+    def is_to_be_written(self, names: Sequence[str]) -> bool:
+        """Whether a decided batch is not written, and has the rows of this one.
+
+        Raises:
+            BatchRefusedError: it is not written, and its rows are those of another batch than this one.
+        """
         token, batch_id, fingerprint = names
         if self._target.was_written(token):
-            return
+            return False
         asked = self._batch.request
         if (batch_id, fingerprint) != (str(asked.batch_id), asked.fingerprint):
             raise BatchRefusedError(
@@ -80,13 +125,7 @@ class _AtHand:
                 decided_batch_id=int(batch_id),
                 batch_id=asked.batch_id,
             )
-        self._target.write(self._batch.job, token)
-        if not self._target.was_written(token):
-            raise UsageError(
-                "write has returned, and was_written does not know the token: both must look at one place, and write "
-                "must keep the token together with the rows",
-                token=token,
-            )
+        return True
 
     def discard(self, attempt: str) -> None:
         """Nothing to do: nothing is written before the decision."""

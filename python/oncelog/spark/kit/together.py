@@ -119,7 +119,7 @@ class TogetherAttempt:
         self._add_up(report)
 
     def abort(self) -> None:
-        for part in self.parts:
+        for part in self._open:
             with suppress(OncelogError):
                 part.attempt.abort()
 

@@ -70,6 +70,7 @@ class Explored:
         runs: how many runs that took.
         failures: what broke, by the crashes of the run.
         is_pairs: whether each run had two crashes.
+        kind: what happens at a place.
     """
 
     scenario: str
@@ -77,6 +78,7 @@ class Explored:
     runs: int
     failures: Mapping[tuple[object, ...], str]
     is_pairs: bool = False
+    kind: str = "crashes"
 
 
 def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *, variant: int = 0) -> Played:
@@ -94,11 +96,11 @@ def play(name: str, crashes: Sequence[int] = (), nature: Nature = NATURES[0], *,
     with world.entered(), limits_replaced(SMALL):
         try:
             scenario = SCENARIOS[name](world)
-            _prepare(scenario)
+            prepare(scenario)
             world.faults = faults
-            _work(scenario)
+            work(scenario)
             world.faults = NoFaults()
-            _in_strand(world, scenario.wake)
+            in_strand(world, scenario.wake)
             judge(world, scenario.cast)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
@@ -156,42 +158,44 @@ def shown(explored: Iterable[Explored]) -> int:
     """Print what was explored. Returns 0 if no law was broken."""
     failed = total = 0
     for found in explored:
-        kind = "pairs of crashes" if found.is_pairs else "crashes"
+        kind = f"pairs of {found.kind}" if found.is_pairs else found.kind
         sys.stdout.write(f"{found.scenario:<20} {found.places:>6,} {kind}, {found.runs:,} runs, ")
         sys.stdout.write(f"{len(found.failures)} violations\n")
         for places, text in sorted(found.failures.items(), key=str):
-            sys.stdout.write(f"  crashes at {', '.join(map(str, places))}: {text}\n")
+            sys.stdout.write(f"  {found.kind} at {', '.join(map(str, places))}: {text}\n")
         sys.stdout.flush()
         failed += len(found.failures)
         total += found.places
-    sys.stdout.write(f"{total:,} places to crash at, {failed} violations\n")
+    sys.stdout.write(f"{total:,} places, {failed} violations\n")
     return 1 if failed else 0
 
 
-def _prepare(scenario: Scenario) -> None:
+def prepare(scenario: Scenario) -> None:
+    """Create the topics, and prepare what the work needs."""
     process = scenario.world.process("setup")
 
-    def prepare() -> None:
+    def create() -> None:
         log = process.open()
         for topic, partitions in scenario.topics.items():
             log.create_topic(topic, partitions=partitions)
         scenario.prepare(process, log)
 
-    _in_strand(scenario.world, prepare)
+    in_strand(scenario.world, create)
 
 
-def _work(scenario: Scenario) -> None:
+def work(scenario: Scenario) -> None:
     """Run one life after another, until one has done the work."""
     for _ in range(LIVES_MAX):
         process, done = scenario.world.process("life"), list[bool]()
-        process.start(lambda process=process, done=done: _live(scenario, process, done))  # type: ignore[misc]
+        process.start(lambda process=process, done=done: live(scenario, process, done))  # type: ignore[misc]
         scenario.world.scheduler.run()
         if done:
             return
     raise LawBrokenError(f"the work is not done after {LIVES_MAX} lives")
 
 
-def _live(scenario: Scenario, process: Process, done: list[bool]) -> None:
+def live(scenario: Scenario, process: Process, done: list[bool]) -> None:
+    """Do what is left of the work, in one life; whether it is done then is added to `done`."""
     try:
         scenario.live(process)
     except (GaveUpError, RetriableError, OutcomeUnknownError, AbortableError, RunSupersededError):
@@ -199,6 +203,7 @@ def _live(scenario: Scenario, process: Process, done: list[bool]) -> None:
     done.append(True)
 
 
-def _in_strand(world: World, body: Callable[[], None]) -> None:
+def in_strand(world: World, body: Callable[[], None]) -> None:
+    """Run `body`, and all that it starts."""
     world.scheduler.start(body)
     world.scheduler.run()

@@ -22,6 +22,8 @@ class Operation(StrEnum):
     FILE_DELETE = "file delete"
     BROKER_READ = "broker read"
     BROKER_WRITE = "broker write"
+    PLACE_READ = "place read"
+    PLACE_WRITE = "place write"
 
 
 class Fault(StrEnum):
@@ -90,6 +92,17 @@ OF_OPERATION: Mapping[Operation, tuple[Fault, ...]] = {
         Fault.PAUSE,
         Fault.CLOCK_JUMP,
     ),
+    Operation.PLACE_READ: (Fault.CRASH_BEFORE, Fault.UNAVAILABLE, Fault.PAUSE),
+    Operation.PLACE_WRITE: (
+        Fault.CRASH_BEFORE,
+        Fault.CRASH_AFTER,
+        Fault.LOST_REPLY,
+        Fault.LOST_REQUEST,
+        Fault.DELAYED_REQUEST,
+        Fault.REPEATED_REQUEST,
+        Fault.UNAVAILABLE,
+        Fault.PAUSE,
+    ),
 }
 """The faults that each kind of operation can have."""
 
@@ -145,9 +158,11 @@ class RandomFaults:
         return fault
 
 
-CHANGES = frozenset(
-    set(Operation) - {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST, Operation.BROKER_READ}
+READS = frozenset(
+    {Operation.ZNODE_READ, Operation.FILE_READ, Operation.FILE_LIST, Operation.BROKER_READ, Operation.PLACE_READ}
 )
+
+CHANGES = frozenset(Operation) - READS
 """The operations that change something. A crash before any other one is the same as before the next of these."""
 
 

@@ -25,6 +25,7 @@ from oncelog.testing.simulation.faults import NoFaults
 from oncelog.testing.simulation.producers import TransactionalClient
 from oncelog.testing.simulation.readers import ALL, ReadingClient, RecordedConsumer, fetch
 from oncelog.testing.simulation.sinks import QueryClient
+from oncelog.testing.simulation.targets.queries import TargetQuery
 from oncelog.testing.simulation.world import World
 from oncelog.types import IsolationLevel, TopicPartition
 from oncelog.znodes import paths
@@ -45,6 +46,7 @@ class Cast:
         topics: with their numbers of partitions.
         doomed: topics that will be deleted, with their numbers of partitions.
         producers, readers, copiers, queries: the clients that are checked at the end.
+        targets: queries that write to places, and the topic that their rows may be in, too.
     """
 
     topics: dict[str, int]
@@ -53,6 +55,7 @@ class Cast:
     readers: list[ReadingClient] = field(default_factory=list)
     copiers: list[CopyingClient] = field(default_factory=list)
     queries: list[QueryClient] = field(default_factory=list)
+    targets: list[tuple[TargetQuery, str]] = field(default_factory=list)
 
     def partitions(self, *names: str) -> list[TopicPartition]:
         """The partitions of these topics, or of all topics that are not deleted."""
@@ -118,7 +121,8 @@ class _Aftermath:
                 recorder.ok(recorder.invoke(End(name, Ending.COMMIT)))
 
     def _catch_up(self) -> None:
-        clients: list[QueryClient | CopyingClient] = [*self._cast.queries, *self._cast.copiers]
+        targets = [query for query, _ in self._cast.targets]
+        clients: list[QueryClient | CopyingClient | TargetQuery] = [*self._cast.queries, *self._cast.copiers, *targets]
         for client in clients:
             client.catch_up(self._world.process(client.name))
 
@@ -175,6 +179,8 @@ class _Aftermath:
         if self._cast.copiers:
             first = self._cast.copiers[0]
             self._compare("the copiers", read[first.source.topic], read[first.targets[0].topic])
+        for query_of_targets, topic in self._cast.targets:
+            query_of_targets.judge([(partition, number) for partition, _, number in sorted(records[topic])])
 
     def _compare(self, name: str, source: Sequence[int], target: Sequence[int]) -> None:
         if source != target:

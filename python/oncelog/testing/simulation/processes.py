@@ -36,6 +36,7 @@ class Process:
         is_dead: whether it crashed; then nothing that it still does has an effect.
         unknown_outcomes: how many of its writes were not answered so far.
         file_errors: how many of its files failed so far.
+        faults: how many of its operations had one so far.
         files: its access to the disk.
         on_pause: called when the process is about to be paused.
     """
@@ -46,6 +47,7 @@ class Process:
         self.is_dead = False
         self.unknown_outcomes = 0
         self.file_errors = 0
+        self.faults = 0
         self.on_pause: Callable[[], None] = lambda: None
         self._stopped_until_ms = 0
         self.files = ProcessFiles(self, world.disk)
@@ -100,6 +102,7 @@ class Process:
         world.note(self.name, operation, what, fault)
         if fault is None:
             return None
+        self.faults += 1
         if fault is Fault.CRASH_BEFORE:
             self.crash()
             raise Crashed

@@ -21,6 +21,15 @@ from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.producers import Sending, TransactionalClient, TransactionalLife
 from oncelog.testing.simulation.readers import ALL, RecordedConsumer
 from oncelog.testing.simulation.sinks import QueryClient
+from oncelog.testing.simulation.targets.books import Books
+from oncelog.testing.simulation.targets.destinations import (
+    Destination,
+    LogDestination,
+    OnceDestination,
+    PlaceDestination,
+)
+from oncelog.testing.simulation.targets.places import Database, Folder, Lake, OwnStore
+from oncelog.testing.simulation.targets.queries import TargetQuery, Traits
 from oncelog.testing.simulation.world import World
 from oncelog.types import IsolationLevel, TopicPartition
 
@@ -245,6 +254,52 @@ class Rolling(Scenario):
         self.fill(process, process.open(), 2)
 
 
+class TargetScenario(Scenario):
+    """Batches of two tasks, of a query into one or more targets."""
+
+    topics: ClassVar = {SOURCE: 2, TARGET: 2}
+    batches: ClassVar = 1
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        books = Books(world)
+        traits = Traits(batches=0)
+        self.query = TargetQuery(world, "query", books, self.destinations(books), traits, topic=TARGET)
+        self.query.source = [[[world.numbers(TARGET, 1)], [world.numbers(TARGET, 1)]] for _ in range(self.batches)]
+        self.cast.targets = [(self.query, TARGET)]
+
+    @abstractmethod
+    def destinations(self, books: Books) -> list[Destination]:
+        """What the query writes to."""
+
+    def live(self, process: Process) -> None:
+        self.query.go_on(process)
+
+
+class IntoAFolder(TargetScenario):
+    """Two batches of pieces that are moved one by one."""
+
+    batches = 2
+
+    def destinations(self, books: Books) -> list[Destination]:
+        return [PlaceDestination(Folder(self.world, "folder", books))]
+
+
+class TogetherWithALog(TargetScenario):
+    """A batch into a topic and a database, under one decision."""
+
+    def destinations(self, books: Books) -> list[Destination]:
+        return [LogDestination(TARGET, 2), PlaceDestination(Database(self.world, "database", books))]
+
+
+class TogetherOfPlaces(TargetScenario):
+    """A batch into a lake and into a store of the user's, under one decision."""
+
+    def destinations(self, books: Books) -> list[Destination]:
+        lake, store = Lake(self.world, "lake", books), OwnStore(self.world, "store", books)
+        return [PlaceDestination(lake), OnceDestination(store)]
+
+
 def _expect_fenced(call: Callable[[], object]) -> None:
     try:
         call()
@@ -266,6 +321,9 @@ SCENARIOS: dict[str, type[Scenario]] = {
         Settling,
         Removal,
         Rolling,
+        IntoAFolder,
+        TogetherWithALog,
+        TogetherOfPlaces,
     )
 }
 """The scenarios by name."""

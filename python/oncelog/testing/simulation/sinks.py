@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
 from oncelog.errors import (
-    AbortableError,
     BatchRefusedError,
     DataLossError,
     FatalError,
@@ -40,16 +40,8 @@ from oncelog.testing.history import End, Ending, Recorder, Write, runs_of
 from oncelog.testing.simulation.clients import Client, GaveUpError, number_of, persevere, value_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.readers import source_options
+from oncelog.testing.simulation.tasks import Task
 from oncelog.testing.simulation.world import World
-
-TASK_ATTEMPTS = 3
-"""How often a task is tried before its job fails (four times in Spark)."""
-
-SPECULATIVE = 0.2
-"""The probability of a second attempt of a task while the first one runs."""
-
-LOOK_MS = 20
-"""How often a driver checks its tasks."""
 
 IDLE_MAX = 3
 """A query ends when it finds nothing new this many times in a row."""
@@ -142,10 +134,10 @@ class QueryClient(Client):
     def write_options(self, log: Log) -> SinkOptions:
         """The sink options of the next run; a new query takes over the history that it finds."""
         if self.checkpoint.is_first or self.checkpoint.done:
-            return _sink_options(**self._write)
+            return sink_options(**self._write)
         ledger = EMBEDDED.read(log.services.store, self.name)
         is_another = ledger is not None and ledger.query_id != self.checkpoint.query_id
-        return _sink_options(**self._write, **({"takeover": ledger.query_id} if ledger and is_another else {}))
+        return sink_options(**self._write, **({"takeover": ledger.query_id} if ledger and is_another else {}))
 
     def expects(self, error: FatalError) -> bool:
         if isinstance(error, DataLossError):
@@ -241,14 +233,14 @@ class _Run:
         context = BatchContext(checkpoint.query_id, self._process.name, "", batch_id, (start,), (end,), has_state=False)
         request = batch_request(self._options, context, context.run_id)
         offsets = group_offsets.of_batch(context, query.group, self._log.cluster_id) if query.group else None
-        told = _Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
+        told = Told(self._recorder, f"{query.name}/{batch_id}/{self._process.name}", query.name)
         before = self._process.unknown_outcomes
 
         def write(task: WriteTask) -> list[Written]:
             if start is None:
                 return []
             reads = self._planner.tasks(list(ranges(parse_offset(start), parse_offset(end))))
-            results = [_Task(self._world, self._process, read, task, query).run() for read in reads]
+            results = [self._task(read, task).run() for read in reads]
             told.writes(query.target, [number for result in results for number in result.numbers], query.partitions)
             return [piece for result in results for piece in result.written]
 
@@ -263,8 +255,13 @@ class _Run:
         self._process.wait(self._world.latency_ms())
         checkpoint.done.add(batch_id)
 
+    def _task(self, read: ReadTask, write: WriteTask) -> Task[_Result]:
+        query = self._query
+        work = partial(_attempt, read=read, write=write, partitions=query.partitions)
+        return Task(self._process, f"{query.name}-task", work)
 
-class _Told:
+
+class Told:
     """Records one attempt at a batch in the history."""
 
     def __init__(self, recorder: Recorder, name: str, producer: str) -> None:
@@ -301,6 +298,9 @@ class _Told:
         self._calls = []
 
 
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """What one attempt of a task read and wrote."""
@@ -309,61 +309,18 @@ class _Result:
     written: list[Written]
 
 
-# Tasks ----------------------------------------------------------------------------------------------------------------
+def _attempt(process: Process, read: ReadTask, write: WriteTask, partitions: int) -> _Result:
+    """One attempt of a task: copy what it reads."""
+    numbers: list[int] = []
 
-
-class _Task:
-    """One task of a batch, in one or more attempts, each in its own process."""
-
-    def __init__(self, world: World, driver: Process, read: ReadTask, write: WriteTask, query: QueryClient) -> None:
-        self._world = world
-        self._driver = driver
-        self._read = read
-        self._write = write
-        self._query = query
-        self._running: list[Process] = []
-        self._results: list[_Result] = []
-
-    def run(self) -> _Result:
-        """What the first successful attempt wrote.
-
-        Raises:
-            AbortableError: all attempts failed, so the job fails.
-        """
-        attempts = 0
-        while not self._results:
-            self._running = [process for process in self._running if not process.is_dead]
-            if not self._running:
-                if attempts == TASK_ATTEMPTS:
-                    raise AbortableError("a task of the batch failed every time")
-                attempts += 1
-                self._start()
-            if len(self._running) == 1 and self._world.chance.random() < SPECULATIVE / 10:
-                self._world.counts["speculative tasks"] += 1
-                self._start()
-            self._driver.sleep_ms(LOOK_MS)
-        return self._results[0]
-
-    def _start(self) -> None:
-        process = self._world.process(f"{self._query.name}-task")
-        self._running.append(process)
-
-        def body() -> None:
-            numbers: list[int] = []
-            try:
-                written = write_all(self._write, self._rows(process, numbers), process.files)
-                self._results.append(_Result(numbers, written))
-            except OncelogError:
-                self._running.remove(process)
-
-        process.start(body, self._world.latency_ms())
-
-    def _rows(self, process: Process, numbers: list[int]) -> Iterator[pa.RecordBatch]:
-        for piece in self._read.slices:
+    def rows() -> Iterator[pa.RecordBatch]:
+        for piece in read.slices:
             block = read_block(process.files, piece.block, columns=("value",))
             values = block.slice(piece.first_row, piece.count).column("value").to_pylist()
-            numbers += map(number_of, values)
-            yield sink_rows(values, self._query.partitions, self._world.wall_ms())
+            numbers.extend(map(number_of, values))
+            yield sink_rows(values, partitions, process.world.wall_ms())
+
+    return _Result(numbers, write_all(write, rows(), process.files))
 
 
 def sink_rows(values: Sequence[bytes], partitions: int, timestamp_ms: int) -> pa.RecordBatch:
@@ -396,7 +353,7 @@ class BatchWriteClient(Client):
 
     def live(self, process: Process) -> None:
         world, log = self.world, process.open()
-        options = _sink_options(topic=self._target, codec="null")
+        options = sink_options(topic=self._target, codec="null")
         for at in range(self._writes):
             count = world.chance.randint(1, 4)
             first = world.numbers(self._target, count)
@@ -404,7 +361,7 @@ class BatchWriteClient(Client):
             rows = sink_rows(values, self._partitions, world.wall_ms())
             task = persevere(process, lambda: write_task(log, options))
             written = write_all(task, iter([rows]), process.files)
-            told = _Told(world.recorder(process), f"{process.name}/{at}", process.name)
+            told = Told(world.recorder(process), f"{process.name}/{at}", process.name)
             told.writes(self._target, range(first, first + count), self._partitions)
             before = process.unknown_outcomes
             try:
@@ -415,5 +372,5 @@ class BatchWriteClient(Client):
             told.committed()
 
 
-def _sink_options(**options: object) -> SinkOptions:
+def sink_options(**options: object) -> SinkOptions:
     return parse_sink_options({"path": "/simulated", **options}, Use.FOREACH_BATCH)

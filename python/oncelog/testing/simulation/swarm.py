@@ -16,6 +16,7 @@ from types import ModuleType
 from oncelog import limits
 from oncelog.clients import sender
 from oncelog.coordinator import settler
+from oncelog.ledger import batches
 from oncelog.protocol import identities
 from oncelog.testing.simulation.clients import Client
 from oncelog.testing.simulation.copiers import CopyingClient
@@ -113,11 +114,11 @@ def run(seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = No
         is_on_log: see `Nature`; depends on the seed by default.
     """
     chance = Random(seed)
-    nature, log_limits = on_log(seed, _nature(chance), is_on_log)
+    nature, log_limits = on_log(seed, nature_of(chance), is_on_log)
     world = World(chance, nature, steps_kept=steps_kept)
-    faults = _faults(world)
+    faults = faults_of(world)
     failure = None
-    with world.entered(), limits_replaced(_small_limits(chance) | log_limits):
+    with world.entered(), limits_replaced(small_limits(chance) | log_limits):
         try:
             cast = _Staging(world).cast(faults)
             world.scheduler.run()
@@ -134,7 +135,7 @@ def described(error: Exception) -> str:
     return str(error) if isinstance(error, LawBrokenError) else f"{type(error).__name__}: {error}"
 
 
-def _nature(chance: Random) -> Nature:
+def nature_of(chance: Random) -> Nature:
     return Nature(
         reads_are_atomic=chance.random() < 0.5,
         latency_max_ms=chance.choice((1, 3, 10)),
@@ -163,7 +164,7 @@ def on_log(seed: int, nature: Nature, is_on_log: bool | None) -> tuple[Nature, d
     return nature, {**small, **(IN_A_SMALL_BUCKET if nature.is_in_bucket else {})}
 
 
-def _faults(world: World) -> RandomFaults:
+def faults_of(world: World) -> RandomFaults:
     """Some kinds of faults, each with its own rate."""
     chance, rates = world.chance, {}
     share = chance.choice((0.2, 0.5, 0.8))
@@ -175,7 +176,7 @@ def _faults(world: World) -> RandomFaults:
     return RandomFaults(chance, rates)
 
 
-def _small_limits(chance: Random) -> dict[str, object]:
+def small_limits(chance: Random) -> dict[str, object]:
     """Limits that even a small log reaches."""
     return {
         "TAIL_MAX_ENTRIES": chance.choice((3, 6, 12, 256)),
@@ -195,6 +196,7 @@ _ELSEWHERE: dict[str, ModuleType] = {
     "OWNERS_PER_STEP": settler,
     "PARTITIONS_PER_STEP": settler,
     "LAST_USABLE_EPOCH": identities,
+    "REMEMBERED_ROUNDS": batches,
     "GENERATION_KNOWN_MS": sender,
     "SAVED_EVERY": log_store,
     "PART_BYTES": log_snapshots,

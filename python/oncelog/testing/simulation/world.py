@@ -220,11 +220,13 @@ class World:
             digest.update(name.encode() + data)
         return digest.hexdigest()
 
-    def deliver_later(self, what: str, deliver: Callable[[], None]) -> None:
-        """Let a request to write znodes arrive some time later; nobody learns its outcome."""
+    def deliver_later(
+        self, what: str, deliver: Callable[[], None], operation: Operation = Operation.ZNODE_WRITE
+    ) -> None:
+        """Let a request to write arrive some time later; nobody learns its outcome."""
 
         def arrive() -> None:
-            self.note(NETWORK, Operation.ZNODE_WRITE, what)
+            self.note(NETWORK, operation, what)
             deliver()
 
         self.scheduler.start(arrive, self.chance.randrange(DELIVERED_WITHIN_MS))

@@ -12,7 +12,10 @@ from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, UsageError
 from oncelog.ledger.kinds import all_kinds
 from oncelog.metadata import open_metadata
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
+from oncelog.spark.kit.target import Batch
 from oncelog.testing.target_contract import StoppedOnPurposeError, TargetContract, TargetWorld, at, stop
 
 
@@ -115,6 +118,28 @@ def test_a_driver_that_stands_still_before_it_writes_writes_no_second_copy(shelf
     shelf.run(0, ["a"], target=patient)
 
     assert shelf.holds(["a"])
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_history_is_taken_over_when_its_last_batch_is_written(shelf: Shelf, is_written: bool) -> None:
+    """Before that, only the former query has the rows. It could not go on: the ledger had forgotten its last batch."""
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        shelf.run(0, ["a"])
+    if is_written:
+        (record,) = ONCE_LEDGERS.read_rounds(shelf.store, shelf.prefix).values()
+        shelf.write(lambda: ["a"], record.names[0])
+    successor = BatchRequest(shelf.prefix, "successor", "sink", "run-2", 0, "offsets of 1", takeover="query")
+
+    def take_over() -> None:
+        BatchDriver(shelf.target()).run(Batch(successor, lambda: ["b"]))
+
+    if not is_written:
+        with pytest.raises(BatchRefusedError, match="only Spark's replay of it has its rows"):
+            take_over()
+        assert shelf.run(0, ["a"], "run-3").is_replay
+    take_over()
+
+    assert shelf.visible() == ["a", "b"]
 
 
 def test_commands_know_the_ledgers() -> None:

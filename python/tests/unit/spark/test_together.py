@@ -216,6 +216,18 @@ def test_a_target_that_had_the_batch_before_it_was_among_the_others_gets_it_once
     assert world.run(0, ["a"], "run-3").is_replay
 
 
+def test_a_batch_that_fails_is_undone_although_a_target_had_it_before(world: TogetherWorld) -> None:
+    """The job's error was lost in one that called this a bug of oncelog, and the other rounds stayed open."""
+    world.run_job(0, lambda: ["a"], target=world.target_of_one())
+
+    with pytest.raises(StoppedOnPurposeError):
+        world.run_job(0, world.broken_job(), "run-2")
+
+    assert world.outcomes() == [Outcome.ABORT, Outcome.COMMIT, Outcome.ABORT]
+    assert not world.run(0, ["a"], "run-3").is_replay
+    assert world.holds(["a"])
+
+
 def test_the_report_counts_what_each_target_did(world: TogetherWorld) -> None:
     target = world.target()
 

@@ -1,0 +1,399 @@
+"""A streaming query into one or several targets: a driver, its tasks, and a checkpoint, as in Spark.
+
+A driver may die, stand still and wake up beside its successor. Its checkpoint may be lost; then the operator starts
+a new query behind the last decided batch, which takes the history over. A sink may be added to the others at a restart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncelog.errors import (
+    AbortableError,
+    BatchRefusedError,
+    FatalError,
+    InvalidRecordError,
+    OncelogError,
+    OutcomeUnknownError,
+    RetriableError,
+    RunSupersededError,
+)
+from oncelog.ports import ZnodeStore
+from oncelog.spark.kit.context import BatchContext
+from oncelog.spark.kit.driver import BatchDriver, batch_request
+from oncelog.spark.kit.target import Batch, BatchReport, Target
+from oncelog.spark.kit.together import TogetherTarget
+from oncelog.testing.simulation.clients import Client, persevere
+from oncelog.testing.simulation.errors import LawBrokenError
+from oncelog.testing.simulation.processes import Process
+from oncelog.testing.simulation.sinks import Told
+from oncelog.testing.simulation.targets.books import Books, Ledger
+from oncelog.testing.simulation.targets.destinations import Destination, LogDestination, continuing
+from oncelog.testing.simulation.targets.places import AWAY_MS, Database
+from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, World
+from oncelog.testing.simulation.znodes import SharedZnodes
+from oncelog.types import Outcome
+
+FALLS_WITHIN_MS = 30
+"""How soon after a decision a driver's machine may die: about as long as it takes to make a batch visible."""
+
+ROWS_MAX = 3
+"""The most rows in one partition of a batch."""
+
+RESTARTS = 4
+"""The most restarts of a query at the end, when no more faults happen."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A query's checkpoint.
+
+    Attributes:
+        query_id: of the query.
+        base: the number of the source's batch that is the query's batch 0.
+        done: the query's batches that are known to be done.
+    """
+
+    query_id: str
+    base: int = 0
+    done: set[int] = field(default_factory=set)
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the query's next batch."""
+        return max(self.done, default=-1) + 1
+
+    def successor(self, base: int) -> Checkpoint:
+        """An empty checkpoint, of a new query."""
+        name, _, number = self.query_id.partition("/")
+        return Checkpoint(f"{name}/{int(number or 0) + 1}", base)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The properties of a query.
+
+    Attributes:
+        batches: how many its source has.
+        losses: the probability, at the start of a life, that the checkpoint is lost.
+        falls: the probability that a driver's machine dies right after a decision.
+        strays: the probability, at the start of a life, that the driver is given another, empty ledger first.
+        is_repeatable: see `Batch`.
+    """
+
+    batches: int = 2
+    losses: float = 0.0
+    falls: float = 0.0
+    strays: float = 0.0
+    is_repeatable: bool = True
+
+
+class TargetQuery(Client):
+    """A query; each life is a run of its driver.
+
+    Args:
+        books: of its decisions.
+        destinations: its targets, in order.
+        later: those that the operator adds, one at each restart.
+        topic: whose numbers its rows get.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        books: Books,
+        destinations: Sequence[Destination],
+        traits: Traits,
+        *,
+        later: Sequence[Destination] = (),
+        topic: str = "rows",
+        lives: int = 5,
+    ) -> None:
+        super().__init__(world, name, lives)
+        self.destinations = list(destinations)
+        self.books = books
+        self.traits = traits
+        self.checkpoint = Checkpoint(name)
+        self.source: list[list[list[int]]] = []
+        self._later = list(later)
+        self._topic = topic
+        self._drivers: list[Process] = []
+        self._former: Checkpoint | None = None
+        books.on_decision = self._fall
+        for destination in destinations:
+            self._enter(destination, since=0)
+        self.plan(traits.batches)
+
+    def plan(self, batches: int) -> None:
+        """Add this many more batches to the source. Some have no rows."""
+        chance, world = self.world.chance, self.world
+        for _ in range(batches):
+            counts = [chance.randint(0, ROWS_MAX) for _ in range(chance.randint(1, 2))]
+            firsts = [world.numbers(self._topic, count) for count in counts]
+            self.source.append([list(range(first, first + n)) for first, n in zip(firsts, counts, strict=True)])
+
+    def _enter(self, destination: Destination, since: int) -> None:
+        ledger = Ledger(destination.name, destination.kind, destination.prefix, destination.place, since)
+        self.books.ledgers[destination.name] = ledger
+
+    # Lives
+
+    def expects(self, error: FatalError) -> bool:
+        return isinstance(error, (RunSupersededError, BatchRefusedError))
+
+    def live(self, process: Process) -> None:
+        self._operate(process)
+        if self.world.chance.random() < self.traits.strays:
+            self._stray(process)
+        checkpoint = self.checkpoint
+        try:
+            self.go_on(process)
+        except InvalidRecordError:
+            self._mend()
+        except BatchRefusedError:
+            self._restore(checkpoint)
+            raise
+        else:
+            self.is_done = True
+
+    def go_on(self, process: Process) -> None:
+        """Run batches until the source has no more."""
+        run = _Run(self, process, process.store())
+        while run.checkpoint.base + run.checkpoint.next_batch < len(self.source):
+            run.write(run.checkpoint.next_batch)
+
+    def catch_up(self, process: Process) -> None:
+        """At the end of the run, process what is left, and one batch more, which carries out all before it.
+
+        Raises:
+            LawBrokenError: it is not done, though nothing goes wrong any more.
+        """
+        process.sleep_ms(max(AWAY_MS))
+        self.plan(1)
+        problem: OncelogError | None = None
+        for _ in range(RESTARTS):
+            try:
+                return self.go_on(process)
+            except InvalidRecordError:
+                self._mend()
+            except BatchRefusedError as error:
+                problem = error
+                self._restore(self.checkpoint)
+            except (RetriableError, OutcomeUnknownError, AbortableError) as error:
+                problem = error
+            process = self.world.process(self.name)
+        raise LawBrokenError(f"{self.name}: the work is not done after {RESTARTS} restarts: {problem}")
+
+    def _fall(self, run_id: str) -> None:
+        """Sometimes let the driver's machine die right after a decision."""
+        chance = self.world.chance
+        driver = next((one for one in self._drivers if one.name == run_id), None)
+        if driver is not None and not driver.is_dead and chance.random() < self.traits.falls:
+            self.world.scheduler.start(driver.crash, chance.randrange(FALLS_WITHIN_MS))
+
+    def _mend(self) -> None:
+        self.world.counts["batches refused by a place"] += 1
+        for destination in self.destinations:
+            if isinstance(destination.place, Database):
+                destination.place.refused.clear()
+
+    # The operator
+
+    def _operate(self, process: Process) -> None:
+        """Before a life begins, lose the checkpoint, or add a sink, if it is time for that."""
+        loses = bool(self._drivers) and self.world.chance.random() < self.traits.losses
+        adds = bool(self._drivers) and bool(self._later)
+        self._drivers.append(process)
+        if not (loses or adds):
+            return
+        self._stop_others(process)
+        ends = {self.books.ledgers[one.name].next_batch for one in self.destinations}
+        if loses and len(ends) == 1:  # a sink that was added may lack a batch of the others: no new query can go on
+            self.world.counts["checkpoints lost"] += 1
+            if self._owner() == self.checkpoint.query_id:
+                self._former = self.checkpoint
+            self.checkpoint = self.checkpoint.successor(ends.pop())
+        if adds:
+            self.world.counts["sinks added"] += 1
+            added = self._later.pop(0)
+            self._enter(added, since=self.checkpoint.base + self.checkpoint.next_batch)
+            self.destinations.append(added)
+
+    def _stray(self, process: Process) -> None:
+        """Begin with another ledger: a target whose place knows the query must refuse that."""
+        run = _Run(self, process, SharedZnodes(self.world).opened_by(process))
+        batch_id = run.checkpoint.next_batch
+        if not run.is_known(batch_id):
+            return
+        try:
+            run.write(batch_id)
+        except BatchRefusedError:
+            self.world.counts["other ledgers refused"] += 1
+        else:
+            self.books.break_law("a batch is written with a ledger that lacks the history")
+
+    def _stop_others(self, process: Process) -> None:
+        """Kill all other drivers, and wait until nothing that they sent is under way. Their tasks go on."""
+        while others := [one for one in self._drivers if one is not process and not one.is_dead]:
+            for other in others:
+                other.crash()
+            process.sleep_ms(DELIVERED_WITHIN_MS + 1)
+
+    def _restore(self, refused: Checkpoint) -> None:
+        """A new query was refused: if the former one still owns the history, its checkpoint is used again."""
+        former = self._former
+        if former is not None and refused is self.checkpoint and self._owner() == former.query_id:
+            self.world.counts["checkpoints restored"] += 1
+            self.checkpoint, self._former = former, None
+
+    def _owner(self) -> str | None:
+        first = self.destinations[0]
+        ledger = first.kind.read(self.world.znodes.store, first.prefix)
+        return None if ledger is None else ledger.query_id
+
+    def abort_open(self, process: Process) -> None:
+        """What an operator may do at any time: abort the newest round of one of the ledgers, if it is open."""
+        chosen = self.world.chance.choice(self.destinations)
+        store = process.store()
+        ledger = persevere(process, lambda: chosen.kind.read(store, chosen.prefix))
+        if ledger is not None and ledger.current_round:
+            number = ledger.current_round
+            if persevere(process, lambda: chosen.kind.abort(store, chosen.prefix, number)):
+                self.world.counts["rounds aborted by an operator"] += 1
+
+    # Laws
+
+    def judge(self, in_log: Sequence[tuple[int, int]]) -> None:
+        """Check everything after the query has caught up.
+
+        Args:
+            in_log: partition and number of each record of the topic, in order.
+
+        Raises:
+            LawBrokenError: a law is broken.
+        """
+        problems = list(self.books.broken)
+        for destination in self.destinations:
+            ledger = self.books.ledgers[destination.name]
+            if ledger.next_batch != len(self.source):
+                problems.append(f"{ledger.name}: {ledger.next_batch} of {len(self.source)} batches are decided")
+            found = _placed(destination, in_log)
+            problems += _wrong_rows(destination.name, found, self._expected(destination, ledger.since))
+            problems += _left_over(ledger)
+        if problems:
+            raise LawBrokenError("\n".join(problems))
+        self.world.counts["batches in all targets"] += len(self.source)
+
+    def _expected(self, destination: Destination, since: int) -> list[set[int]]:
+        batches = [destination.chosen(rows) for rows in self.source[since:]]
+        return [{number for some in rows for number in some} for rows in batches]
+
+
+class _Run:
+    """One run of a query: its driver's process."""
+
+    def __init__(self, query: TargetQuery, process: Process, store: ZnodeStore) -> None:
+        self._query = query
+        self._process = process
+        self._store = store
+        self.checkpoint = query.checkpoint
+        self._destinations = list(query.destinations)
+        query.books.begin(process.name, [one.name for one in self._destinations])
+        self._targets: list[Target[Any]] = []
+        for destination in self._destinations:
+            self._targets.append(persevere(process, lambda one=destination: one.opened(process, store)))  # type: ignore[misc]
+        self._all = TogetherTarget(self._targets)
+
+    def write(self, batch_id: int) -> None:
+        """Write a batch, and note it in the checkpoint."""
+        query, process = self._query, self._process
+        context = self._context(batch_id)
+        number = self.checkpoint.base + batch_id
+        query.books.expect(number, (context.start_offsets, context.end_offsets))
+        told = Told(query.world.recorder(process), f"{query.name}/{number}/{process.name}", query.name)
+        batches = [self._asked(one, context, query.source[number], told) for one in self._destinations]
+        faults = process.faults
+        try:
+            report = self._driven(batches)
+        except OncelogError as error:
+            told.failed(is_certain=False)
+            if isinstance(error, InvalidRecordError) and process.faults == faults:
+                query.books.judge_undone(process.name)
+            raise
+        told.committed()
+        query.books.judge_done(process.name, number)
+        query.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
+        process.wait(query.world.latency_ms())
+        self.checkpoint.done.add(batch_id)
+
+    def is_known(self, batch_id: int) -> bool:
+        """Whether a place shows that the query has a history, when it is asked for this batch."""
+        context = self._context(batch_id)
+        asked = [(one.place, batch_request(one.options, context, context.run_id)) for one in self._destinations]
+        return any(place is not None and place.knows(request) for place, request in asked)
+
+    def _context(self, batch_id: int) -> BatchContext:
+        number = self.checkpoint.base + batch_id
+        start, end = (str(number) if batch_id else None,), (str(number + 1),)
+        query_id, run_id = self.checkpoint.query_id, self._process.name
+        return BatchContext(query_id, run_id, "", batch_id, start, end, has_state=False)
+
+    def _driven(self, batches: list[Batch[Any]]) -> BatchReport:
+        """As a sink runs it that is alone, or as `together` runs several."""
+        if len(batches) == 1:
+            return BatchDriver(self._targets[0]).run(batches[0])
+        job: Batch[Sequence[Batch[Any]]] = Batch(
+            batches[0].request, batches, is_repeatable=self._query.traits.is_repeatable
+        )
+        return BatchDriver(self._all).run(job)
+
+    def _asked(self, one: Destination, context: BatchContext, rows: list[list[int]], told: Told) -> Batch[Any]:
+        known = one.kind.read(self._store, one.prefix)
+        options = one.options
+        if known is not None and known.query_id != context.query_id:
+            options = continuing(options, known.query_id)
+        request = batch_request(options, context, context.run_id)
+        job = one.job(self._process, request, one.chosen(rows), told)
+        return Batch(request, job, is_repeatable=self._query.traits.is_repeatable)
+
+
+# Laws -----------------------------------------------------------------------------------------------------------------
+
+
+def _placed(destination: Destination, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """What readers see, one list for each order in which they see it."""
+    if isinstance(destination, LogDestination):
+        return [[n for at, n in in_log if at == partition] for partition in range(destination.partitions)]
+    place = destination.place
+    if place is None:
+        raise TypeError(destination)
+    return [[number for pieces in place.visible.values() for piece in pieces.values() for number in piece]]
+
+
+def _wrong_rows(name: str, found: list[list[int]], expected: list[set[int]]) -> Iterator[str]:
+    """Each row of each batch must be there once, behind those of the batch before."""
+    counts, everything = Counter(number for some in found for number in some), set[int]().union(*expected)
+    missing, extra = everything - counts.keys(), counts.keys() - everything
+    doubled = sorted(number for number, count in counts.items() if count > 1)
+    if missing or extra or doubled:
+        yield f"{name}: missing={sorted(missing)} extra={sorted(extra)} {doubled=}"
+        return
+    batch_of = {number: at for at, rows in enumerate(expected) for number in rows}
+    for some in found:
+        order = [batch_of[number] for number in some]
+        if order != sorted(order):
+            yield f"{name}: batches are out of order: {order}"
+
+
+def _left_over(ledger: Ledger) -> Iterator[str]:
+    """After recovery each round is over, and what nobody decided on is removed."""
+    if ledger.place is None:
+        return
+    for path, record in ledger.rounds.items():
+        if record.outcome is Outcome.OPEN or not getattr(record, "is_over", True):
+            yield f"{ledger.name}: {path} is not over: {record}"
+    yield from ledger.place.left()
