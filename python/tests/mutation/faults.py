@@ -1554,8 +1554,8 @@ PLACES = [
     Fault(
         "only the newest round is carried out",
         "spark/kit/receipts.py",
-        "kind.read_rounds(self._steps.store, prefix).items():",
-        "list(kind.read_rounds(self._steps.store, prefix).items())[-1:]:",
+        "for number, record in self._rounds().items():",
+        "for number, record in list(self._rounds().items())[-1:]:",
         (TARGET_SEEDS,),
     ),
     Fault(
