@@ -47,9 +47,9 @@ def _opening(late: int, found: Mapping[str, ByStore]) -> str:
     ours = found["oncelog"]
     title = f"{len(ours)} stores, one decision, every row exactly once" if _is_exact(ours) else "The audit failed"
     lead = (
-        f"Two streaming queries wrote the {late:,} late departures of 2013 from New York into {len(ours)} stores. Each was "
-        f"killed {len(moments.TOGETHER)} times with SIGKILL and started again, and between its lives PostgreSQL, the "
-        "Kafka broker and the NameNode were killed, too. Then a client that is not oncelog's counted each row."
+        f"Two streaming queries wrote the {late:,} late departures of 2013 from New York into {len(ours)} stores. Each "
+        f"was killed {len(moments.TOGETHER)} times with SIGKILL and started again, and between its lives PostgreSQL, "
+        "the Kafka broker and the NameNode were killed, too. Then a client that is not oncelog's counted each row."
     )
     return tag("header", tag("h1", text(title)), tag("p", text(lead), class_="lead"))
 

@@ -1,4 +1,4 @@
-"""What is in each store, by clients that share no code with what wrote it: how often each late departure's row is there.
+"""What is in each store, by clients that share no code with what wrote it: how often each late departure is there.
 
 librdkafka reads the topic, libpq the table of PostgreSQL, pyiceberg the table of the lake, and Hadoop's own shell
 fetches the files.
