@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
+from oncelog.spark.kit.folders import ledger_inside
 from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.kit.spark_files import SparkFiles
@@ -37,4 +38,4 @@ class FilesSink(ForeachBatchSink[SinkOptions, FilesTarget]):
 
     def _ledger_place(self) -> str:
         options = self.options
-        return options.znodes or sink_options.ledger_inside(options.path, is_local=self._is_local)
+        return options.znodes or ledger_inside(options.path, is_local=self._is_local)
