@@ -113,6 +113,12 @@ class StagingFolder:
         """Whether somebody has made the batch visible."""
         return self.files.size(staged_names.manifest(prefix, batch_id, attempt)) is not None
 
+    def forget(self, prefix: str, kept: int) -> None:
+        """Remove the manifests of all batches of a prefix but the newest ones."""
+        folder = staged_names.manifests(prefix)
+        for old in self.files.names(folder)[:-kept]:
+            self.files.remove(f"{folder}/{old}")
+
     # Steps
 
     def _nothing_is_there(self, data: str, rows: int) -> OncelogError:
