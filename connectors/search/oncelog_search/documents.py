@@ -89,9 +89,8 @@ def lines(rows: DataFrame, documents: Documents) -> DataFrame:
         requestBytes=documents.most_bytes,
     )
     made = rows.select(record.alias("value"))
-    return made.select(
-        _unless(F.octet_length("value") > documents.most_bytes, too_large, F.col("value")).alias("value")
-    )
+    is_too_large = F.octet_length("value") > documents.most_bytes
+    return made.select(_unless(is_too_large, too_large, F.col("value")).alias("value"))
 
 
 def _adding(documents: Documents) -> Column:
@@ -101,26 +100,20 @@ def _adding(documents: Documents) -> Column:
 
 
 def _replacing(documents: Documents) -> Column:
-    keys = [_column(name).cast("string") for name in documents.key_columns]
+    columns = documents.key_columns
+    keys = [_column(name).cast("string") for name in columns]
     made = keys[0] if len(keys) == 1 else F.concat_ws("|", *map(_escaped, keys))
-    for name in documents.key_columns:
-        without = InvalidRecordError(
-            "a row has no value in a key column, so it has no _id; filter such rows out", column=name
-        )
-        made = _unless(_column(name).isNull(), without, made)
-    empty = InvalidRecordError(
-        "a row has an empty text as its key; filter such rows out", columns=documents.key_columns
-    )
-    too_long = InvalidRecordError(
-        f"the key of a row is longer than {LONGEST_ID} bytes; use a shorter one, such as its sha2",
-        **about,
-    )
-    made = _unless(made == "", empty, made)
-    made = _unless(F.octet_length(made) > LONGEST_ID, too_long, made)
-    told = F.struct(
-        made.alias("_id"), F.lit(documents.version).alias("version"), F.lit("external").alias("version_type")
-    )
-    return F.to_json(F.struct(told.alias("index")))
+    without = [(_column(name).isNull(), "a row has no value in a key column", [name]) for name in columns]
+    refusals = [
+        (F.octet_length(made) > LONGEST_ID, f"the key of a row is longer than {LONGEST_ID} bytes", columns),
+        (made == "", "a row has an empty text as its key", columns),
+        *without,
+    ]
+    for is_bad, message, named in refusals:
+        problem = InvalidRecordError(f"{message}, so it makes no _id; filter such rows out", columns=named)
+        made = _unless(is_bad, problem, made)
+    version, kind = F.lit(documents.version).alias("version"), F.lit("external").alias("version_type")
+    return F.to_json(F.struct(F.struct(made.alias("_id"), version, kind).alias("index")))
 
 
 def _escaped(text: Column) -> Column:

@@ -53,7 +53,7 @@ def rules(schema: T.StructType, fields: Mapping[str, Field], index: str) -> list
     Raises:
         InvalidRecordError: a column has no field, or one that does not take its type.
     """
-    names = schema.names
+    names = [name.lower() for name in schema.names]  # as Spark tells columns apart
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidRecordError("two columns of the DataFrame have the same name", columns=twice)

@@ -13,6 +13,9 @@ from search_worlds import SearchWorld
 from tests.support.servers.opensearch import OpenSearch
 
 
+pytestmark = pytest.mark.in_turn("search")
+
+
 class TestSearchTarget(TargetContract):
     @pytest.fixture
     def world(self, tmp_path: Path, spark: SparkSession, opensearch: OpenSearch) -> Iterator[TargetWorld]:

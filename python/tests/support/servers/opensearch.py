@@ -59,9 +59,7 @@ class OpenSearch:
         self.create(name, fields, settings, **mapping)
         return name
 
-    def create(
-        self, name: str, fields: dict[str, Any], settings: dict[str, Any] | None = None, **mapping: Any
-    ) -> None:
+    def create(self, name: str, fields: dict[str, Any], settings: dict[str, Any] | None = None, **mapping: Any) -> None:
         """An index of this name, whose replicas no node would take."""
         mappings = {"properties": fields, **mapping}
         own = {"number_of_replicas": 0, "number_of_shards": 1, **(settings or {})}
@@ -108,6 +106,10 @@ class OpenSearchServer(ServerProcess):
         return answer.status == 200 and json.loads(answer.data)["status"] != "red"
 
 
+_of_the_run: list[OpenSearchServer] = []
+"""Those that this worker has started, and does not end."""
+
+
 @contextmanager
 def running_server(folder: Path) -> Iterator[OpenSearchServer]:
     """A server of one's own, for the time of the block."""
@@ -130,11 +132,11 @@ def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]
     with locked(folder / "lock"):
         if not url.exists():
             server = OpenSearchServer(folder, os.getppid())  # xdist's own process, which outlives its workers
+            _of_the_run.append(server)
             server.start()
             server.wait_until_serving()
             url.write_text(server.url)
     yield OpenSearch(url.read_text())
-
 
 
 def require_opensearch() -> Path:
