@@ -4,12 +4,16 @@ import java.util.Collection;
 import java.util.List;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.env.Environment;
+import org.opensearch.index.mapper.MapperExtrasPlugin;
 import org.opensearch.node.Node;
 import org.opensearch.plugins.Plugin;
 import org.opensearch.transport.Netty4Plugin;
 
 /** A cluster of one node of OpenSearch, without its security plugin, in a process that runs until it is killed. */
 public final class OpenSearch {
+  private static final List<Class<? extends Plugin>> PLUGINS =
+      List.of(Netty4Plugin.class, MapperExtrasPlugin.class);
+
   private OpenSearch() {}
 
   /** Node's own main class refuses to run as root, and takes no plugins from the class path. */
@@ -26,7 +30,7 @@ public final class OpenSearch {
       ProcessHandle owner = ProcessHandle.of(Long.parseLong(arguments[2])).orElseThrow();
       owner.onExit().thenRun(() -> Runtime.getRuntime().halt(0));
       Environment environment = new Environment(settings(home, arguments[1]), home.resolve("config"));
-      new Embedded(environment, List.of(Netty4Plugin.class)).start();
+      new Embedded(environment, PLUGINS).start();
       Thread.currentThread().join();
     } catch (Throwable problem) {
       problem.printStackTrace();

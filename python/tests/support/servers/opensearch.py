@@ -84,7 +84,7 @@ class OpenSearchServer(ServerProcess):
         owner: a process; the server ends when it does.
     """
 
-    kind = "OpenSearch"
+    kind = "node of OpenSearch"
 
     def __init__(self, folder: Path, owner: int) -> None:
         super().__init__(folder)
