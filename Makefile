@@ -29,8 +29,8 @@ DAILY := not walk and not once_more and not in_turn
 WHOLE := not walk and (not once_more or once_more(by='parameter'))
 
 # What is linted and type-checked; parts that a checkout does not have are passed over.
-CODE := $(wildcard python connectors/kafka connectors/postgres connectors/files connectors/tables examples benchmarks integration_tests docs/*.py tools/*.py)
-TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka connectors/postgres connectors/files connectors/tables examples benchmarks integration_tests docs/*.py tools/*.py)
+CODE := $(wildcard python connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
+TYPED := $(wildcard python/oncelog python/pyspark_oncelog python/tests connectors/kafka connectors/postgres connectors/files connectors/tables connectors/search examples benchmarks integration_tests docs/*.py tools/*.py)
 
 # The jars for Spark. Where Java's compiler or Maven is missing, what needs them says so, and tests of them are skipped.
 SHIMS := python/oncelog/spark/jars/oncelog-spark.jar connectors/kafka/oncelog_kafka/jars/oncelog-kafka.jar
@@ -52,8 +52,8 @@ $(RUNNABLE): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@touch $@
 
 $(READY): $(RUNNABLE)
-	@echo "Installing oncelog[spark,zookeeper,s3,postgres,delta,iceberg,kafka,testing] and the tools for tests and lint"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,delta,iceberg,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
+	@echo "Installing oncelog[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,testing] and the tools for tests and lint"
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 

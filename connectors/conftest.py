@@ -14,6 +14,7 @@ from tests.conftest import (
 )
 from tests.support.harness.variants import take_sample
 from tests.support.servers.kafka import kafka, kafka_ledgers, kafka_tv1
+from tests.support.servers.opensearch import opensearch
 from tests.support.servers.postgres import postgres
 from tests.support.servers.s3 import bucket
 from tests.support.servers.shared import start_before_leak_check
@@ -27,6 +28,7 @@ __all__ = [
     "kafka",
     "kafka_ledgers",
     "kafka_tv1",
+    "opensearch",
     "postgres",
     "pytest_collection_modifyitems",
     "pytest_make_collect_report",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 HERE = Path(__file__).parent
-MARKERS = {"kafka": "kafka", "postgres": "servers", "files": "programs", "tables": "programs"}
+MARKERS = {"kafka": "kafka", "postgres": "servers", "files": "programs", "tables": "programs", "search": "servers"}
 """Of all tests of a connector."""
 
 

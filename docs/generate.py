@@ -21,6 +21,7 @@ from oncelog.spark.option_table import OPTIONS
 from oncelog_files import options as files_sink
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
+from oncelog_search import options as search_sink
 from oncelog_tables import options as table_sinks
 
 DOCS = Path(__file__).parent
@@ -93,6 +94,10 @@ of the driver's client ([logins](../guides/kafka.md#logins-and-certificates)).
 are never shown.
 
 {table_sinks.render_iceberg_table()}
+## Search sink
+`foreachBatch(oncelog_search.sink(...))`: see [OpenSearch and Elasticsearch](../guides/search.md).
+
+{search_sink.render_markdown_table()}
 ## A sink of your own functions
 `foreachBatch(oncelog.spark.once(write, was_written, ...))`: see [a store of your
 own](../guides/together.md#a-store-of-your-own).

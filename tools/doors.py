@@ -22,6 +22,7 @@ DOORS = {
     "import oncelog_files; oncelog_files.sink()": "spark",
     "import oncelog_tables; oncelog_tables.delta()": "spark,delta",
     "import oncelog_tables; oncelog_tables.iceberg()": "spark,iceberg",
+    "import oncelog_search; oncelog_search.sink()": "spark,search",
     "import oncelog.testing.simulation": "testing",
     "import oncelog_kafka.testing.simulation.__main__": "testing",
     "import oncelog.testing.target_contract": "testing",

@@ -12,6 +12,7 @@ PACKAGES = (
     "oncelog_files",
     "oncelog_kafka",
     "oncelog_postgres",
+    "oncelog_search",
     "oncelog_tables",
     "pyspark_oncelog",
     "pyspark_oncelog_kafka",

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
+from oncelog.spark.kit.folders import ledger_inside
 from oncelog.spark.kit.ledgers import open_ledger
 from oncelog.spark.kit.receipts_sink import ReceiptsSink
 from oncelog.spark.kit.spark_files import SparkFiles
@@ -40,4 +41,4 @@ class FilesSink(ReceiptsSink[SinkOptions, FilesTarget]):
 
     def _ledger_place(self) -> str:
         options = self.options
-        return options.znodes or sink_options.ledger_inside(options.path, is_local=self._is_local)
+        return options.znodes or ledger_inside(options.path, is_local=self._is_local)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, NotPreparedError, UsageError
+from oncelog.errors import InvalidOptionError, InvalidRecordError, UsageError
 from oncelog.spark import task_errors
-from oncelog.spark.kit import context, spark_files
-from oncelog.znodes.clock import SYSTEM_CLOCK
-
-COUNT_TIMEOUT_MS = 60_000
-"""How long an event of Spark's may take."""
-
-COUNT_PAUSE_MS: Final = 2
-
-_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|\w*QuotaExceededException")
+from oncelog.spark.kit import counting, spark_files
+from oncelog.spark.kit.staging import room_for_files
 
 
 def check_columns(rows: DataFrame, partition_by: Sequence[str]) -> None:
@@ -49,32 +40,12 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
         UsageError: Spark has no writer of this format.
         OncelogError: a task raised it.
     """
-    counted = Observation()
-    with _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
-        observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    observation = Observation()
+    with room_for_files(), _said_shortly(format_, rows.columns), task_errors.in_one_sentence():
+        observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
         writer = observed.write.format(format_).options(**options).options(**spark_files.WRITER)
         writer.partitionBy(*partition_by).save(folder)
-    return _counted(counted)
-
-
-def _counted(rows: Observation) -> int:
-    """What Spark counted. It says so by an event, behind the job, and drops events when there are too many.
-
-    Raises:
-        NotPreparedError: it did not say so.
-    """
-    until_ms = SYSTEM_CLOCK.monotonic_ms() + COUNT_TIMEOUT_MS
-    told: Any = rows._jo
-    with context.known_internals():
-        while not told.future().isCompleted():  # `get` alone would wait for ever
-            if SYSTEM_CLOCK.monotonic_ms() > until_ms:
-                raise NotPreparedError(
-                    "Spark did not say how many rows the batch has: its listener bus dropped the event, or is far "
-                    "behind; nothing was decided",
-                    timeout_ms=COUNT_TIMEOUT_MS,
-                )
-            SYSTEM_CLOCK.sleep_ms(COUNT_PAUSE_MS)
-        return int(rows.get["rows"])
+    return counting.counted(observation)
 
 
 @contextmanager
@@ -97,11 +68,4 @@ def _said_shortly(format_: str, columns: Sequence[str]) -> Iterator[None]:
             "Spark's writer refuses an option: correct compression, or one of format.*",
             format=format_,
             reason=spark_files.reason(problem),
-        ) from None
-    except spark_files.FAILURES as problem:
-        found = _FULL.search(str(problem))
-        if found is None:
-            raise
-        raise FileWriteError(
-            "the files of the batch could not be written: their place is full; make space there", reason=found[0]
         ) from None

@@ -6,18 +6,15 @@ is moved to its own: at that moment readers of manifests see the whole batch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
-from oncelog.errors import CorruptDataError
+from oncelog.spark.kit import manifests
 from oncelog.spark.kit.receipts import told
 from oncelog.spark.kit.spark_files import FoundFile
-from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
-from oncelog_files import names
 
 VERSION: Final = 1
 
@@ -62,18 +59,9 @@ class Decided:
     batch_id: int
     sha256: str
 
-    @property
-    def manifest(self) -> str:
-        """The name of the manifest once the batch is visible."""
-        return names.manifest(self.prefix, self.batch_id, self.attempt)
-
     def names(self) -> tuple[str, ...]:
         """In the form that the ledger keeps as `Receipts`."""
         return (json.dumps(asdict(self), ensure_ascii=False),)
-
-
-def hash_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def of_names(decided: Sequence[str]) -> Decided:
@@ -87,7 +75,7 @@ def of_names(decided: Sequence[str]) -> Decided:
 
 def _decided(names: Sequence[str]) -> Decided:
     (only,) = names
-    found = _object(only, Decided.__slots__)
+    found = manifests.object_of(only, Decided.__slots__)
     texts = {name: fields.text(found[name]) for name in ("path", "attempt", "prefix", "sha256")}
     return Decided(batch_id=fields.signed(found["batch_id"]), **texts)
 
@@ -102,25 +90,15 @@ def parse(text: str, sha256: str, name: str) -> Manifest:
     Raises:
         CorruptDataError: it is not what was decided.
     """
-    try:
-        if hash_of(text) != sha256:
-            raise ValueError("the ledger has another hash of it")
-        found = _object(text, ("version", *Manifest.__slots__))
-        return Manifest(
-            prefix=fields.text(found["prefix"]),
-            batch_id=fields.signed(found["batch_id"]),
-            format=fields.text(found["format"]),
-            rows=fields.signed(found["rows"]),
-            files=tuple(FoundFile(fields.text(file["name"]), fields.signed(file["size"])) for file in found["files"]),
-        )
-    except (ValueError, TypeError, KeyError) as problem:
-        raise CorruptDataError(
-            "the manifest of a decided batch was changed, or is damaged", file=name, reason=str(problem)
-        ) from problem
+    return manifests.decided(text, sha256, name, _manifest)
 
 
-def _object(text: str, keys: Sequence[str]) -> dict[str, Any]:
-    found = json.loads(text, object_pairs_hook=without_duplicates)
-    if not isinstance(found, dict) or set(found) != set(keys):
-        raise ValueError("an object with other fields")
-    return found
+def _manifest(text: str) -> Manifest:
+    found = manifests.object_of(text, ("version", *Manifest.__slots__))
+    return Manifest(
+        prefix=fields.text(found["prefix"]),
+        batch_id=fields.signed(found["batch_id"]),
+        format=fields.text(found["format"]),
+        rows=fields.signed(found["rows"]),
+        files=manifests.files_of(found["files"]),
+    )

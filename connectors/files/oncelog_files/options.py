@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from oncelog.errors import InvalidOptionError
-from oncelog.spark.kit import values
+from oncelog.spark.kit import staged_names, values
+from oncelog.spark.kit.folders import check_folder
 from oncelog.spark.kit.options import (
     Given,
     HistoryOptions,
@@ -20,18 +19,12 @@ from oncelog.spark.kit.options import (
     history_options,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
-from oncelog_files import names
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
 """Formats whose writers leave files in a folder, and nothing else."""
 
 FORMAT_PREFIX: Final = "format."
 """Of options that go to Spark's writer."""
-
-_PATTERN: Final = re.compile(r"[*?\[\]{}]")
-_CREDENTIALS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*@")
-_LOCAL: Final = re.compile("^file:(//[^/]*)?(?=/)")
-_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +42,6 @@ class SinkOptions(HistoryOptions):
     format: str
     partition_by: tuple[str, ...]
     writer: Mapping[str, str]
-
-
-def check_path(path: str) -> str:
-    """A folder's path or URI, without the spaces around it.
-
-    Raises:
-        InvalidOptionError: it is empty, a pattern, or contains credentials; the error does not repeat these.
-    """
-    if _CREDENTIALS.match(path.strip()):
-        raise InvalidOptionError(
-            "the path must not contain credentials; give them to Spark, such as fs.s3a.access.key in its Hadoop "
-            "settings, or by the environment",
-            option="path",
-        )
-    if not path.strip() or "\0" in path or _PATTERN.search(path):
-        raise InvalidOptionError(
-            "the option's value is malformed", option="path", value=path, expected="a folder, without * ? [ ] { }"
-        )
-    return path.strip()
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -106,7 +80,7 @@ OPTIONS: tuple[Option, ...] = (
         "Any other option of Spark's writer, as `format.header` or `format.maxRecordsPerFile`.",
     ),
     Option("mode", _USES, values.choice("append"), "Batches are added; nothing is overwritten.", default="append"),
-    *history_options(_USES, f"`{names.LEDGER}` in a local `path`; otherwise required"),
+    *history_options(_USES, f"`{staged_names.LEDGER}` in a local `path`; otherwise required"),
 )
 
 
@@ -123,34 +97,12 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     given = Given({name: value for name, value in options.items() if name not in passed}, OPTIONS, Use.FOREACH_BATCH)
     given.require("path")
     return SinkOptions(
-        path=check_path(given.value("path")),
+        path=check_folder("path", given.value("path")),
         format=given.value("format"),
         partition_by=given.value("partitionBy") or (),
         writer=_writer(passed, given.value("compression")),
         **history(given),
     )
-
-
-def ledger_inside(path: str, *, is_local: bool) -> str:
-    """The place of a ledger in the folder itself.
-
-    Args:
-        path: of the folder.
-        is_local: whether Spark takes it for one on a local disk.
-
-    Raises:
-        InvalidOptionError: it is not on a local disk.
-    """
-    local = _LOCAL.sub("", path)
-    if not is_local or _SCHEME.match(local):
-        raise InvalidOptionError(
-            "the folder is not on a local disk, so the ledger cannot be in it; name its place with znodes: a folder or "
-            "sqlite:/a/file if one host runs the query's driver, postgresql://user@host:port/database, "
-            "zk://host:port,.../chroot, or s3://bucket/folder",
-            missing="znodes",
-            path=path,
-        )
-    return str(Path(local, names.LEDGER).absolute())
 
 
 def _writer(passed: Mapping[str, object], compression: str | None) -> dict[str, str]:

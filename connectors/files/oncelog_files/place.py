@@ -16,17 +16,13 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from oncelog.crash_points import reach
-from oncelog.errors import (
-    CorruptDataError,
-    FileUnavailableError,
-    FileWriteError,
-    OncelogError,
-    RoundAbortedError,
-    UsageError,
-)
+from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
+from oncelog.spark.kit import staged_names
+from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import SparkFiles
-from oncelog_files import jobs, manifests, names
+from oncelog.spark.kit.staging import StagingFolder
+from oncelog_files import jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.manifests import Decided, Manifest
@@ -49,11 +45,11 @@ class FolderPlace:
         self._prefix = prefix
         self._batch_id = batch_id
         self._spark = rows.sparkSession
-        self.files = SparkFiles(self._spark, options.path)
+        self._staging = StagingFolder(self._spark, options.path)
 
     def has_batches(self) -> bool:
         """Whether a batch of this prefix is visible in the folder."""
-        return bool(self.files.names(names.manifests(self._prefix)))
+        return self._staging.has_batches(self._prefix)
 
     # Before the decision
 
@@ -65,24 +61,18 @@ class FolderPlace:
             FileWriteError: they cannot be written, or the disk does not confirm it.
             RoundAbortedError: others aborted the batch.
         """
-        if self.files.is_folder("") is False:
-            raise UsageError("the path of the sink must be a folder, and this is a file", path=self.files.root)
         options = self._options
-        self.files.make_folder(names.staging(attempt))
-        data = names.data(attempt)
-        rows = jobs.write(job, self.files.path(data), options.format, options.partition_by, options.writer)
+        folder = self._staging.begin(attempt)
+        rows = jobs.write(job, folder, options.format, options.partition_by, options.writer)
         reach(FilesCrashPoint.WRITTEN)
         if not rows:
             self.discard(attempt)
             return Receipts((), 0)
-        found = self.files.files(data)
-        if not found:
-            raise self._nothing_is_there(data, rows)
-        self.files.sync(data, [file.name for file in found])
+        found = self._staging.written(attempt, rows)
         text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found)).text()
-        self.files.write_text(names.staged_manifest(attempt), text)
+        self._staging.keep(attempt, text)
         reach(FilesCrashPoint.LISTED)
-        decided = Decided(self.files.root, attempt, self._prefix, self._batch_id, manifests.hash_of(text))
+        decided = Decided(self._staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))
         return Receipts(decided.names(), rows)
 
     def prepare(self, decided: Sequence[str]) -> None:
@@ -91,8 +81,8 @@ class FolderPlace:
         Raises:
             RoundAbortedError: the staging folder is gone.
         """
-        if decided and self.files.size(names.staged_manifest(manifests.of_names(decided).attempt)) is None:
-            raise self._is_aborted()
+        if decided:
+            self._staging.check(manifests.of_names(decided).attempt)
 
     # Behind the decision
 
@@ -107,69 +97,54 @@ class FolderPlace:
             return
         batch = manifests.of_names(decided)
         with _carrying_out(batch):
-            files = self.files if batch.path == self.files.root else SparkFiles(self._spark, batch.path)
+            own = self._staging
+            staging = own if batch.path == own.files.root else StagingFolder(self._spark, batch.path)
             reach(FilesCrashPoint.SHOW)
-            staged = names.staged_manifest(batch.attempt)
-            text = files.read_text(staged)
+            text = staging.kept(batch.attempt)
             if text is not None:
-                self._move(files, batch, manifests.parse(text, batch.sha256, files.path(staged)))
+                staged = staging.files.path(staged_names.staged_manifest(batch.attempt))
+                _move(staging.files, batch, manifests.parse(text, batch.sha256, staged))
                 reach(FilesCrashPoint.SHOWN)
-                files.make_folder(names.manifests(batch.prefix))
-                files.move(staged, batch.manifest)
-                files.sync_names(names.manifests(batch.prefix), [batch.manifest.rpartition("/")[2]])
-            if files.size(batch.manifest) is None:
-                raise _staging_is_gone(files, batch)
+                staging.publish(batch.prefix, batch.batch_id, batch.attempt)
+            if not staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+                raise _staging_is_gone(staging.files, batch)
             reach(FilesCrashPoint.PUBLISHED)
-            files.remove(names.staging(batch.attempt))
+            staging.remove(batch.attempt)
         reach(FilesCrashPoint.REMOVED)
 
     def discard(self, attempt: str) -> None:
         """Remove what an attempt left."""
-        self.files.remove(names.staging(attempt))
+        self._staging.remove(attempt)
 
-    # Steps
 
-    def _nothing_is_there(self, data: str, rows: int) -> OncelogError:
-        if not self.files.is_folder(data):
-            return self._is_aborted()
-        return FileWriteError(
-            "Spark's tasks wrote rows, and the driver sees no files of them: tasks on other hosts wrote to their own "
-            "disks; give a path that all hosts share",
-            path=self.files.root,
-            rows=rows,
-        )
+# Steps ----------------------------------------------------------------------------------------------------------------
 
-    def _is_aborted(self) -> RoundAbortedError:
-        return RoundAbortedError(
-            "the staging folder of the batch is gone: the batch was aborted, or a newer driver took over",
-            path=self.files.root,
-        )
 
-    def _move(self, files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
-        """Move the files that are not at their place yet. Others may do the same at this moment."""
-        for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files} - {""}):
-            files.make_folder(folder)
-        data = names.data(batch.attempt)
-        sizes = {file.name: file.size for file in manifest.files}
-        for _, name in files.move_all([(f"{data}/{name}", name) for name in sizes]):
-            found = files.size(name)
-            if found is None:
-                raise _staging_is_gone(files, batch, file=name)
-            if found != sizes[name]:
-                raise FolderChangedError(
-                    "another file has the name of a file of a decided batch" + _DECIDED.format("remove it"),
-                    file=files.path(name),
-                    size=found,
-                    expected=sizes[name],
-                )
-        files.sync_names("", sizes)
+def _move(files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
+    """Move the files that are not at their place yet. Others may do the same at this moment."""
+    for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files} - {""}):
+        files.make_folder(folder)
+    data = staged_names.data(batch.attempt)
+    sizes = {file.name: file.size for file in manifest.files}
+    for _, name in files.move_all([(f"{data}/{name}", name) for name in sizes]):
+        found = files.size(name)
+        if found is None:
+            raise _staging_is_gone(files, batch, file=name)
+        if found != sizes[name]:
+            raise FolderChangedError(
+                "another file has the name of a file of a decided batch" + _DECIDED.format("remove it"),
+                file=files.path(name),
+                size=found,
+                expected=sizes[name],
+            )
+    files.sync_names("", sizes)
 
 
 def _staging_is_gone(files: SparkFiles, batch: Decided, **fields: str) -> FolderChangedError:
     return FolderChangedError(
         "files of a decided batch are neither in its staging folder nor at their place: somebody removed them, or the "
         "path leads elsewhere; if they are lost, restore the folder, the ledger and the checkpoint of the same moment",
-        staging=files.path(names.staging(batch.attempt)),
+        staging=files.path(staged_names.staging(batch.attempt)),
         **fields,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from oncelog.ports import Clock, ZnodeStore
-from oncelog.spark.kit.receipts import ReceiptsAttempt
-from oncelog.spark.kit.target import Batch, BatchReport
+from oncelog.spark.kit.staging import StagingAttempt
+from oncelog.spark.kit.target import Batch
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.options import SinkOptions
@@ -28,24 +28,7 @@ class FilesTarget:
         self.store = store
         self.options = options
 
-    def attempt(self, batch: Batch[DataFrame]) -> FilesAttempt:
-        return FilesAttempt(self, batch)
-
-
-class FilesAttempt(ReceiptsAttempt[DataFrame]):
-    """One round on its way into a folder; see `Attempt`."""
-
-    def __init__(self, target: FilesTarget, batch: Batch[DataFrame]) -> None:
+    def attempt(self, batch: Batch[DataFrame]) -> StagingAttempt[DataFrame]:
         asked = batch.request
-        self._folder = FolderPlace(target.options, asked.prefix, asked.batch_id, batch.job)
-        super().__init__(target.store, target.ledgers, self._folder, batch)
-
-    def prepare(self, report: BatchReport) -> None:
-        self._folder.prepare(self._written.names)
-
-    def finish(self) -> None:
-        self._discard_again()
-        super().finish()
-
-    def has_history(self) -> bool:
-        return self._batch.request.batch_id > 0 and self._folder.has_batches()
+        place = FolderPlace(self.options, asked.prefix, asked.batch_id, batch.job)
+        return StagingAttempt(self.store, self.ledgers, place, batch)

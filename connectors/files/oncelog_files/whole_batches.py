@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.errors import UsageError
+from oncelog.spark.kit import staged_names
+from oncelog.spark.kit.folders import check_folder
 from oncelog.spark.kit.spark_files import SparkFiles
-from oncelog_files import names
-from oncelog_files.options import check_path
 
 _SCHEMA = "prefix string, format string, files array<struct<name string>>"
 """Of a manifest, as far as it is needed here."""
@@ -22,8 +22,8 @@ def read_whole_batches(spark: Any, path: str, prefix: str | None, options: Mappi
         raise UsageError(
             "whole batches are read by a SparkSession that is not of Spark Connect", found=type(spark).__name__
         )
-    files = SparkFiles(spark, check_path(path))
-    folder = names.MANIFESTS if prefix is None else names.manifests(prefix)
+    files = SparkFiles(spark, check_folder("path", path))
+    folder = staged_names.MANIFESTS if prefix is None else staged_names.manifests(prefix)
     found = _manifests(spark, files.path(folder)) if files.is_folder(folder) else []
     if not found:
         raise UsageError(

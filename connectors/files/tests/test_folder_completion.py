@@ -20,15 +20,15 @@ from oncelog.ledger import overview
 from oncelog.spark import together
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.kit.receipts_sink import Completion
+from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files.crash_points import FilesCrashPoint
-from oncelog_files.target import FilesAttempt
 
 
 @pytest.fixture
 def world(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[FilesWorld]:
     """Its drivers clean up nothing when they die."""
-    monkeypatch.setattr(FilesAttempt, "abort", lambda self: None)
+    monkeypatch.setattr(StagingAttempt, "abort", lambda self: None)
     found = FilesWorld(tmp_path, spark)
     yield found
     found.close()

@@ -10,8 +10,8 @@ import pytest
 
 import oncelog_files
 from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.spark.kit.folders import ledger_inside
 from oncelog_files.batch_sink import FilesSink
-from oncelog_files.options import ledger_inside
 
 
 @pytest.mark.parametrize(

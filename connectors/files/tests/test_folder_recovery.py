@@ -23,13 +23,13 @@ from oncelog.errors import (
     RunSupersededError,
 )
 from oncelog.metadata import open_metadata
+from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files import manifests
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.errors import FolderChangedError
 from oncelog_files.ledgers import FILES_LEDGERS
 from oncelog_files.place import FolderPlace
-from oncelog_files.target import FilesAttempt
 
 pytestmark = pytest.mark.in_turn("files")
 
@@ -45,7 +45,7 @@ def world(tmp_path: Path, spark: SparkSession) -> Iterator[FilesWorld]:
 def _stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Drivers that stop clean up nothing."""
     with monkeypatch.context() as patched:
-        patched.setattr(FilesAttempt, "abort", lambda self: None)
+        patched.setattr(StagingAttempt, "abort", lambda self: None)
         yield
 
 

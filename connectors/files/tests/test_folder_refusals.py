@@ -12,8 +12,8 @@ from pyspark.sql import Observation, SparkSession, functions
 import oncelog_files
 from folder_worlds import FilesWorld
 from oncelog.errors import FileWriteError, InvalidOptionError, InvalidRecordError, NotPreparedError, UsageError
+from oncelog.spark.kit import counting
 from oncelog.testing.target_contract import FIRST, at
-from oncelog_files import jobs
 from oncelog_files.crash_points import FilesCrashPoint
 
 pytestmark = pytest.mark.in_turn("files")
@@ -128,7 +128,7 @@ def test_a_count_that_spark_never_tells_is_not_waited_for_for_ever(
 ) -> None:
     never_run = Observation()
     spark.range(1).observe(never_run, functions.count("*").alias("rows"))
-    monkeypatch.setattr(jobs, "COUNT_TIMEOUT_MS", 20)
+    monkeypatch.setattr(counting, "COUNT_TIMEOUT_MS", 20)
 
     with pytest.raises(NotPreparedError, match=r"did not say how many rows .*timeout_ms=20"):
-        jobs._counted(never_run)
+        counting.counted(never_run)

@@ -25,6 +25,7 @@ from oncelog.spark.logs import close_logs
 from oncelog.testing.server_process import free_ports
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
 from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
+from tests.support.servers.opensearch import OpenSearch
 from tests.support.servers.postgres import ROLE, PostgresServer
 from tests.support.servers.zookeeper import ZookeeperServer
 from tests.support.spark.spark_home import environment
@@ -45,14 +46,20 @@ SESSIONS = [TOGETHER, *([page] for page in pages() if page not in TOGETHER and p
 
 
 @pytest.fixture
-def places(tmp_path: Path, kafka: KafkaBroker, zookeeper: ZookeeperServer, postgres: PostgresServer) -> Places:
+def places(
+    tmp_path: Path,
+    kafka: KafkaBroker,
+    zookeeper: ZookeeperServer,
+    postgres: PostgresServer,
+    opensearch: OpenSearch,
+) -> Places:
     """What the pages name, on this machine."""
     (tmp_path / "data").mkdir()
     folders = {folder: f"{tmp_path}{folder}" for folder in ("/tmp/oncelog", "/data", "/shared")}
     chroot = f"{zookeeper.address}/{fresh_name('documented')}"
     servers = {"localhost:9092": kafka.address, "h1:9092": kafka.address, "h1:2181,h2:2181,h3:2181/oncelog": chroot}
     database = f"{ROLE}@127.0.0.1:{postgres.port}/postgres"
-    return {**folders, **servers, "copier@db:5432/shop": database}
+    return {**folders, **servers, "copier@db:5432/shop": database, "http://search:9200": opensearch.url}
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "+".join(page.stem for page in session))

@@ -28,6 +28,10 @@ class Fault(NamedTuple):
 KAFKA = "../../connectors/kafka/"
 """Of what needs no broker to be caught."""
 
+SEARCH = "../../connectors/search/"
+SEARCH_RECOVERY = SEARCH + "tests/test_search_recovery.py::test_"
+"""Of what is caught by tests that stage and send without tasks of Spark."""
+
 IDENTITY = [
     Fault(
         "the epoch is not checked",
@@ -2435,6 +2439,71 @@ WHOLE_BATCHES = [
     ),
 ]
 
+SEARCH_SINK = [
+    Fault(
+        "the versions of documents follow the clock alone",
+        SEARCH + "oncelog_search/place.py",
+        "max(wall_ms(), self.last_version + 1)",
+        "wall_ms()",
+        (SEARCH_RECOVERY + "versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
+    ),
+    Fault(
+        "a batch goes into whatever index has the name",
+        SEARCH + "oncelog_search/place.py",
+        "        self._check_uuid(manifest)\n        options, files",
+        "        options, files",
+        (SEARCH_RECOVERY + "an_index_that_took_the_place_of_another_gets_the_batch_only_if_it_is_named",),
+    ),
+    Fault(
+        "an index may be replaced while a batch is sent",
+        SEARCH + "oncelog_search/place.py",
+        "        self._check_uuid(manifest)\n        if options.refreshes:",
+        "        if options.refreshes:",
+        (SEARCH_RECOVERY + "an_index_that_is_replaced_while_a_batch_is_sent_is_told",),
+    ),
+    Fault(
+        "what was sent is not counted",
+        SEARCH + "oncelog_search/place.py",
+        "if sum(each.records for each in sent) != manifest.rows:",
+        "if not sent:",
+        (SEARCH_RECOVERY + "documents_that_are_gone_behind_the_decision_are_never_taken_for_sent",),
+    ),
+    Fault(
+        "a document that the index refuses is taken for one that is there",
+        SEARCH + "oncelog_search/sending.py",
+        """if "error" in item and item["error"].get("type") != THERE]""",
+        """if "error" in item and False]""",
+        (
+            SEARCH_RECOVERY
+            + "a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended",
+        ),
+    ),
+    Fault(
+        "a document that is there is taken for one that the index refuses",
+        SEARCH + "oncelog_search/sending.py",
+        """if "error" in item and item["error"].get("type") != THERE]""",
+        """if "error" in item]""",
+        (SEARCH_RECOVERY + "a_driver_that_wakes_up_with_an_old_batch_replaces_no_newer_document",),
+    ),
+    Fault(
+        "two lists of keys make one id",
+        SEARCH + "oncelog_search/documents.py",
+        'F.concat_ws("|", *map(_escaped, keys))',
+        'F.concat_ws("|", *keys)',
+        (SEARCH + "tests/test_search_refusals.py::test_keys_of_several_columns_never_meet",),
+    ),
+    Fault(
+        "numbers that are none are staged",
+        SEARCH + "oncelog_search/fields.py",
+        "    if isinstance(type_, _BINARY_POINT) or most < 2.0**63:\n",
+        "    if most < 2.0**63:\n",
+        (
+            SEARCH
+            + "tests/test_search_refusals.py::test_a_value_that_the_store_could_refuse_is_found_before_the_decision",
+        ),
+    ),
+]
+
 FAULTS = [
     *ARGUMENTS,
     *IDENTITY,
@@ -2456,4 +2525,5 @@ FAULTS = [
     *CONNECTOR,
     *COMMAND_LOG,
     *BUCKETS,
+    *SEARCH_SINK,
 ]

@@ -12,7 +12,7 @@ from tests.style.tree import ROOT
 
 EXTRAS = [
     *("pyspark", "py4j", "pandas", "kazoo", "botocore", "psycopg", "adbc_driver_manager", "kafka"),
-    *("deltalake", "pyiceberg"),
+    *("deltalake", "pyiceberg", "urllib3"),
 ]
 
 

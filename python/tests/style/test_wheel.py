@@ -72,11 +72,11 @@ def test_the_wheel_holds_its_packages_with_type_markers_and_the_jars_and_nothing
     names = zipfile.ZipFile(wheel).namelist()
 
     assert {name.split("/")[0] for name in names} == {
-        "oncelog", "oncelog_files", "oncelog_kafka", "oncelog_postgres", "oncelog_tables", "pyspark_oncelog",
-        "pyspark_oncelog_kafka",
+        "oncelog", "oncelog_files", "oncelog_kafka", "oncelog_postgres", "oncelog_search", "oncelog_tables",
+        "pyspark_oncelog", "pyspark_oncelog_kafka",
         f"oncelog-{__version__}.dist-info",
     }  # fmt: skip
-    typed = ("oncelog", "oncelog_files", "oncelog_kafka", "oncelog_postgres", "oncelog_tables")
+    typed = ("oncelog", "oncelog_files", "oncelog_kafka", "oncelog_postgres", "oncelog_search", "oncelog_tables")
     assert {f"{package}/py.typed" for package in typed} <= set(names)
     assert {"oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar"} <= set(names)
     assert {"pyspark_oncelog/__init__.py", "pyspark_oncelog_kafka/__init__.py"} <= set(names)
@@ -107,6 +107,7 @@ def test_no_wheel_is_built_without_the_jars_unless_that_is_asked_for(tmp_path: P
         "connectors/postgres/oncelog_postgres",
         "connectors/files/oncelog_files",
         "connectors/tables/oncelog_tables",
+        "connectors/search/oncelog_search",
     )
     for part in (*packages, "tools"):
         shutil.copytree(ROOT / part, sources / part, ignore=shutil.ignore_patterns("jars", "__pycache__"))

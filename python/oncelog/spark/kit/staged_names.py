@@ -1,4 +1,4 @@
-"""The names of oncelog's own files and folders below the folder that a sink writes into. Spark's readers skip them.
+"""The names of oncelog's own files and folders below the folder that a sink stages in. Spark's readers skip them.
 
 _oncelog/staging/<attempt>/data/...            what Spark wrote of a batch that is under way
 _oncelog/staging/<attempt>/manifest.json       which of it belongs to the batch

@@ -1,0 +1,113 @@
+"""What stages the rows of a batch, and sends what is staged: jobs of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import StructType
+
+from oncelog.spark import task_errors
+from oncelog.spark.kit import counting, spark_files
+from oncelog.spark.kit.staging import room_for_files
+from oncelog_search import documents
+from oncelog_search.documents import Documents
+from oncelog_search.sending import SendTask, Sent, send
+
+_RECORDS_AT_A_TIME: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_MOST_RECORDS: Final = 100_000
+
+
+class Job(Protocol):
+    """Stages the rows of a batch, and sends those of any batch."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """Whose file systems are used."""
+
+    @property
+    def schema(self) -> StructType:
+        """Of the rows."""
+
+    def write(self, folder: str, planned: Documents) -> int:
+        """Write the rows as records into a new folder, once; returns how many there are."""
+
+    def first_of_twice(self, files: Sequence[str]) -> str | None:
+        """An action that two records of these files have; None if all are different."""
+
+    def send(self, files: Sequence[str], records: int, task: SendTask) -> list[Sent]:
+        """Send the records of these files, which are so many on an average request."""
+
+
+class SparkJob:
+    """The plan of a batch in Spark."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._rows.sparkSession
+
+    @property
+    def schema(self) -> StructType:
+        return self._rows.schema
+
+    def write(self, folder: str, planned: Documents) -> int:
+        """Run the plan once, and leave its rows as records in a new folder.
+
+        Raises:
+            InvalidRecordError: a value breaks a rule.
+            FileWriteError: there is no space.
+            NotPreparedError: Spark did not say how many rows there are.
+            OncelogError: a task raised it.
+        """
+        observation = Observation()
+        observed = self._rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+        with room_for_files(), task_errors.in_one_sentence():
+            writer = documents.lines(observed, planned).write.format("text")
+            writer.options(**documents.WRITING).options(**spark_files.WRITER).save(folder)
+        return counting.counted(observation)
+
+    def first_of_twice(self, files: Sequence[str]) -> str | None:
+        parts = min(len(files), self.spark.sparkContext.defaultParallelism)
+        return documents.first_of_twice(self._staged(files), parts)
+
+    def send(self, files: Sequence[str], records: int, task: SendTask) -> list[Sent]:
+        """Send the records; each task those of some files, or of a part of one.
+
+        Raises:
+            UsageError: the executors' Python cannot run tasks.
+        """
+        with self._arrow_batches_of(records), task_errors.in_one_sentence():
+            found = self._staged(files).mapInArrow(_task_function(task), "records long, problem string").collect()
+        return [Sent.of_row(*row) for row in found]
+
+    def _staged(self, files: Sequence[str]) -> DataFrame:
+        return self.spark.read.options(**documents.READING).text(list(files))
+
+    @contextmanager
+    def _arrow_batches_of(self, records: int) -> Iterator[None]:
+        """Have tasks get about as many records at a time as fit into a request."""
+        conf = self.spark.conf
+        before: Any = conf.get(_RECORDS_AT_A_TIME, None)
+        conf.set(_RECORDS_AT_A_TIME, str(min(max(records, 1), _MOST_RECORDS)))
+        try:
+            yield
+        finally:
+            if before is None:
+                conf.unset(_RECORDS_AT_A_TIME)
+            else:
+                conf.set(_RECORDS_AT_A_TIME, before)
+
+
+def _task_function(task: SendTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def send_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        records, problem = send(task, batches).row()
+        yield pa.record_batch({"records": pa.array([records]), "problem": pa.array([problem], pa.string())})
+
+    return send_records

@@ -1,0 +1,7 @@
+"""Which micro-batches of this connector's sinks are decided, and which staged documents each consists of."""
+
+from __future__ import annotations
+
+from oncelog.spark.kit.receipts import receipts_ledgers
+
+SEARCH_LEDGERS = receipts_ledgers("/indices")

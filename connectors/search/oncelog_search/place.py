@@ -1,0 +1,234 @@
+"""An index as the place of a batch: stage its documents in a folder, and send them behind the decision.
+
+An index has no transactions. So what a batch consists of is fixed before its decision: the documents, the `_id` of each
+and, if it replaces another one, its version, in files that nobody changes any more. Whatever the store could refuse is
+refused by then. Behind the decision anybody may send the files, any number of times, and at the same time as others: a
+document that is there is not added again, and none is replaced by that of an older batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from oncelog.crash_points import reach
+from oncelog.errors import (
+    CorruptDataError,
+    FileUnavailableError,
+    FileWriteError,
+    InvalidRecordError,
+    OncelogError,
+)
+from oncelog.spark.kit import staged_names
+from oncelog.spark.kit.manifests import hash_of
+from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.staging import StagingFolder
+from oncelog.znodes.clock import wall_ms
+from oncelog_search import documents, fields, indices, manifests
+from oncelog_search.crash_points import SearchCrashPoint
+from oncelog_search.documents import Documents
+from oncelog_search.errors import IndexChangedError, SearchAccessError, SearchUnavailableError, StagingChangedError
+from oncelog_search.indices import Index
+from oncelog_search.jobs import Job
+from oncelog_search.manifests import Decided, Manifest
+from oncelog_search.options import SinkOptions
+from oncelog_search.sending import SendTask
+from oncelog_search.server import SearchServer, quoted
+
+KEPT: Final = 8
+"""How many manifests of a prefix are kept: by them a driver that comes late sees that there is nothing left to do."""
+
+_DECIDED: Final = (
+    "; the batch is decided, and its documents are safe in the staging folder: {}, then restart the query, which "
+    "completes it"
+)
+
+
+class IndexPlace:
+    """The place of one attempt at a batch, and of what it finds unfinished; see `Place` in oncelog.spark.kit.receipts.
+
+    Args:
+        options: of the sink.
+        server: the store.
+        prefix, batch_id: of the batch.
+        job: of the batch; it also sends what is found unfinished.
+    """
+
+    def __init__(self, options: SinkOptions, server: SearchServer, prefix: str, batch_id: int, job: Job) -> None:
+        self._options = options
+        self._server = server
+        self._prefix = prefix
+        self._batch_id = batch_id
+        self._job = job
+        self._staging = StagingFolder(job.spark, options.staging)
+        self.last_version = 0
+        """Of the batches that are decided."""
+
+    def has_batches(self) -> bool:
+        """Whether the staging folder knows a batch of this prefix."""
+        return self._staging.has_batches(self._prefix)
+
+    def forget(self) -> None:
+        """Remove the manifests of old batches."""
+        self._staging.forget(self._prefix, KEPT)
+
+    # Before the decision
+
+    def write(self, job: Job, attempt: str) -> Receipts:
+        """Stage the documents of a batch.
+
+        Raises:
+            UsageError, InvalidRecordError: the index cannot take such rows.
+            FileWriteError: they cannot be written, or the disk does not confirm it.
+            RoundAbortedError: others aborted the batch.
+            SearchUnavailableError, SearchAccessError: the store does not say what it takes.
+        """
+        options = self._options
+        index = indices.describe(self._server, options.index, options.mode)
+        documents.check_keys(job.schema, options.key_columns)
+        planned = Documents(
+            attempt,
+            options.key_columns,
+            max(wall_ms(), self.last_version + 1),
+            tuple(fields.rules(job.schema, index.fields, index.name)),
+            options.request_bytes,
+        )
+        rows = job.write(self._staging.begin(attempt), planned)
+        reach(SearchCrashPoint.WRITTEN)
+        sha256 = self._kept(attempt, index, rows) if rows else ""
+        if not rows:
+            self.discard(attempt)
+        root = self._staging.files.root
+        decided = Decided(root, attempt, self._prefix, self._batch_id, planned.version, sha256)
+        return Receipts(decided.names(), rows)
+
+    def prepare(self, decided: Sequence[str]) -> None:
+        """Make sure that what is to be decided is there.
+
+        Raises:
+            RoundAbortedError: the staging folder is gone.
+        """
+        batch = manifests.of_names(decided)
+        if batch.sha256:
+            self._staging.check(batch.attempt)
+
+    # Behind the decision
+
+    def show(self, decided: Sequence[str]) -> None:
+        """Send the documents of a decided batch, then move its manifest, and remove the staging folder.
+
+        Raises:
+            IndexChangedError: the index refuses a document, or is gone.
+            StagingChangedError: documents are gone.
+            SearchUnavailableError, SearchAccessError, FileUnavailableError: not now.
+        """
+        batch = manifests.of_names(decided)
+        if not batch.sha256:
+            return
+        with _carrying_out(batch):
+            own = self._staging
+            staging = own if batch.path == own.files.root else StagingFolder(self._job.spark, batch.path)
+            reach(SearchCrashPoint.SEND)
+            text = staging.kept(batch.attempt)
+            if text is not None:
+                staged = staging.files.path(staged_names.staged_manifest(batch.attempt))
+                self._send(staging, batch, manifests.parse(text, batch.sha256, staged))
+                reach(SearchCrashPoint.SENT)
+                staging.publish(batch.prefix, batch.batch_id, batch.attempt)
+            if not staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+                raise _staging_is_gone(staging, batch)
+            reach(SearchCrashPoint.PUBLISHED)
+            staging.remove(batch.attempt)
+        reach(SearchCrashPoint.REMOVED)
+
+    def discard(self, attempt: str) -> None:
+        """Remove what an attempt left."""
+        self._staging.remove(attempt)
+
+    # Steps
+
+    def _kept(self, attempt: str, index: Index, rows: int) -> str:
+        """Make what is staged durable, and its manifest; returns the hash of that."""
+        found = self._staging.written(attempt, rows)
+        if self._options.key_columns:
+            self._refuse_keys_twice([self._path(self._staging, attempt, file.name) for file in found])
+        text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, rows, tuple(found)).text()
+        self._staging.keep(attempt, text)
+        reach(SearchCrashPoint.LISTED)
+        return hash_of(text)
+
+    def _refuse_keys_twice(self, files: Sequence[str]) -> None:
+        twice = self._job.first_of_twice(files)
+        if twice is not None:
+            raise InvalidRecordError(
+                "two rows of the batch have the same key, so it cannot be said which of them counts; keep one of them, "
+                "as with dropDuplicates or a groupBy",
+                columns=self._options.key_columns,
+                id=documents.id_of(twice),
+            )
+
+    @staticmethod
+    def _path(staging: StagingFolder, attempt: str, name: str) -> str:
+        return staging.files.path(f"{staged_names.data(attempt)}/{name}")
+
+    def _send(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
+        """Have the store take all documents of a batch."""
+        if tuple(staging.files.files(staged_names.data(batch.attempt))) != manifest.files:
+            if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+                return  # others were quicker
+            raise _staging_is_gone(staging, batch)
+        self._check_uuid(manifest)
+        options, files = self._options, [self._path(staging, batch.attempt, file.name) for file in manifest.files]
+        size = sum(file.size for file in manifest.files)
+        task = SendTask(options.address, manifest.index, options.request_bytes, options.retry_timeout_ms)
+        sent = self._job.send(files, options.request_bytes * manifest.rows // size, task)
+        for each in sent:
+            if each.problem is not None:
+                raise each.problem
+        if sum(each.records for each in sent) != manifest.rows:
+            raise _staging_is_gone(staging, batch)
+        self._check_uuid(manifest)
+        if options.refreshes:
+            self._server.post(f"/{quoted(manifest.index)}/_refresh", index=manifest.index)
+
+    def _check_uuid(self, manifest: Manifest) -> None:
+        """Refuse an index that took the place of that which the batch was decided for."""
+        found = indices.uuid_now(self._server, manifest.index)
+        if found not in {manifest.uuid, self._options.index_uuid or manifest.uuid}:
+            raise IndexChangedError(
+                "the index of a decided batch was removed, or another one has its name now. If the batch may go into "
+                "the index that is there now, without what was lost, set indexUuid to its uuid",
+                index=manifest.index,
+                uuid=found,
+                decided_uuid=manifest.uuid,
+            )
+
+
+def _staging_is_gone(staging: StagingFolder, batch: Decided) -> StagingChangedError:
+    return StagingChangedError(
+        "documents of a decided batch are not in its staging folder, and were not all sent: somebody removed or "
+        "changed files, or the path leads elsewhere; if they are lost, restore the folder, the ledger and the "
+        "checkpoint of the same moment",
+        staging=staging.files.path(staged_names.staging(batch.attempt)),
+    )
+
+
+@contextmanager
+def _carrying_out(batch: Decided) -> Iterator[None]:
+    """Have an error say that the batch is decided."""
+    about = {"prefix": batch.prefix, "batch_id": batch.batch_id}
+
+    def told(problem: OncelogError, remedy: str, kind: type[OncelogError] | None = None) -> OncelogError:
+        return (kind or type(problem))(problem.message + _DECIDED.format(remedy), **problem.fields, **about)
+
+    try:
+        yield
+    except (SearchUnavailableError, SearchAccessError) as problem:
+        raise told(problem, "see that the store is back, and lets this process in") from None
+    except (FileUnavailableError, FileWriteError) as problem:
+        raise told(problem, "see that the file system is back, and takes files", FileUnavailableError) from None
+    except IndexChangedError as problem:
+        raise told(problem, "mend the index, such as its mapping") from None
+    except (StagingChangedError, CorruptDataError) as problem:
+        raise type(problem)(problem.message, **problem.fields, **about) from None

@@ -1,0 +1,208 @@
+"""The tasks that send staged records to the store, a request at a time, and go on asking while it is away or busy.
+
+A record may be sent any number of times: the `_id` of an added document, and the version of one that replaces another,
+were staged. So the store's answer that it has the document, or a newer one, is as good as that it has taken it.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from oncelog.errors import OncelogError
+from oncelog.znodes.clock import SYSTEM_CLOCK
+from oncelog_search import errors
+from oncelog_search.address import Address
+from oncelog_search.errors import IndexChangedError, SearchUnavailableError
+from oncelog_search.server import DENIED, MISSING, OK, Reply, SearchServer, denied, kept_server
+
+THERE: Final = "version_conflict_engine_exception"
+"""The type of the answer that a document of this `_id`, or of no older version, is there."""
+
+TOO_LARGE: Final = 413
+
+_BUSY: Final = (429, 500, 502, 503, 504)
+_FIRST_PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 5_000
+
+_TYPES_ONLY: Final = "errors,items.*.error.type"
+"""Of an answer without errors this is almost nothing."""
+
+_ALL_OF_ERRORS: Final = "errors,items.*._id,items.*.status,items.*.error"
+
+
+@dataclass(frozen=True, slots=True)
+class SendTask:
+    """What a task needs to know; it is pickled into the task, and has no password.
+
+    Attributes:
+        address: of the store.
+        index: that the documents go to.
+        request_bytes: the most that a request carries.
+        retry_timeout_ms: how long it goes on asking for one request.
+    """
+
+    address: Address
+    index: str
+    request_bytes: int
+    retry_timeout_ms: int
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one task sent.
+
+    Attributes:
+        records: that the store has now.
+        problem: why it stopped, as the error that the driver is to raise; a task that fails would be tried again.
+    """
+
+    records: int = 0
+    problem: OncelogError | None = None
+
+    def row(self) -> tuple[int, str | None]:
+        """As a task hands it to the driver."""
+        problem = self.problem
+        told = None if problem is None else [type(problem).__name__, problem.message, problem.fields]
+        return self.records, None if told is None else json.dumps(told, default=str)
+
+    @classmethod
+    def of_row(cls, records: int, told: str | None) -> Sent:
+        if told is None:
+            return cls(records)
+        name, message, fields = json.loads(told)
+        return cls(records, getattr(errors, name, OncelogError)(message, **fields))
+
+
+def send(task: SendTask, batches: Iterable[pa.RecordBatch]) -> Sent:
+    """Send the records of one task; see `documents`.
+
+    Args:
+        batches: of one column.
+    """
+    sent = Sent()
+    try:
+        sending = _Sending(task, kept_server(task.address))
+        for batch in batches:
+            for request, records in requests(batch.column(0), task.request_bytes):
+                sending.until_taken(request)
+                sent.records += records
+    except OncelogError as problem:
+        sent.problem = problem
+    return sent
+
+
+def requests(records: pa.Array, most_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """The bodies of requests, and how many records are in each: pieces of the array's own memory.
+
+    Args:
+        records: texts, none of them null.
+        most_bytes: of a body; a longer record is one alone.
+    """
+    _, ends, text = records.buffers()
+    if text is None:
+        return
+    is_large = pa.types.is_large_string(records.type)
+    offsets = (
+        memoryview(ends).cast("B").cast("q" if is_large else "i")[records.offset : records.offset + len(records) + 1]
+    )
+    data, first = memoryview(text), 0
+    while first < len(records):
+        behind = max(bisect_right(offsets, offsets[first] + most_bytes) - 1, first + 1)
+        yield data[offsets[first] : offsets[behind]], behind - first
+        first = behind
+
+
+@dataclass(slots=True)
+class _Sending:
+    """Sends requests of one task."""
+
+    task: SendTask
+    server: SearchServer
+
+    def until_taken(self, request: memoryview) -> None:
+        """Ask until the store has taken all of it.
+
+        Raises:
+            SearchUnavailableError: it does not do so in time.
+            SearchAccessError: it denies this process access.
+            IndexChangedError: the index is gone, or does not take a document.
+        """
+        until_ms = SYSTEM_CLOCK.monotonic_ms() + self.task.retry_timeout_ms
+        pause_ms, shown = _FIRST_PAUSE_MS, _TYPES_ONLY
+        while True:
+            try:
+                reply = self.server.bulk(self.task.index, request, shown)
+                if _has_taken(reply):
+                    return
+                if reply.status == OK and shown == _TYPES_ONLY:
+                    shown = _ALL_OF_ERRORS  # the same again, so that it says of which documents it speaks
+                    continue
+                waiting = self._busy(reply)
+            except SearchUnavailableError as problem:
+                waiting = problem
+            if SYSTEM_CLOCK.monotonic_ms() + pause_ms > until_ms:
+                raise waiting
+            SYSTEM_CLOCK.sleep_ms(pause_ms)
+            pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
+
+    def _busy(self, reply: Reply) -> SearchUnavailableError:
+        """The error of a store that may take the request later; raises that of one that will not."""
+        about: dict[str, Any] = {"index": self.task.index}
+        if reply.status in DENIED:
+            raise denied(reply.reason, **about)
+        if reply.status == MISSING:
+            raise IndexChangedError("the index is gone", **about)
+        if reply.status == TOO_LARGE:
+            raise IndexChangedError(
+                "the store takes no requests of this size; lower requestBytes, or raise the store's "
+                "http.max_content_length",
+                requestBytes=self.task.request_bytes,
+                **about,
+            )
+        refused = [] if reply.body is None else [item for item in _failed(reply) if item["status"] not in _BUSY]
+        if reply.status == OK and refused:
+            first = refused[0]
+            raise IndexChangedError(
+                "the index refuses a document",
+                id=first.get("_id"),
+                status=first["status"],
+                reason=_told(first["error"]),
+                refused=len(refused),
+                **about,
+            )
+        waiting = _failed(reply)[:1] if reply.status == OK else []
+        return SearchUnavailableError(
+            "the store is too busy, or a part of it is away",
+            status=waiting[0]["status"] if waiting else reply.status,
+            reason=_told(waiting[0]["error"]) if waiting else reply.reason,
+            url=str(self.server.address),
+            **about,
+        )
+
+
+def _items(reply: Reply) -> list[dict[str, Any]]:
+    return [next(iter(item.values())) for item in reply.body.get("items") or () if item]
+
+
+def _failed(reply: Reply) -> list[dict[str, Any]]:
+    return [item for item in _items(reply) if "error" in item and item["error"].get("type") != THERE]
+
+
+def _has_taken(reply: Reply) -> bool:
+    """Whether the store has each document of a request, or a newer one."""
+    if reply.status != OK or not isinstance(reply.body, dict):
+        return False
+    return reply.body.get("errors") is False or (reply.body.get("errors") is True and not _failed(reply))
+
+
+def _told(error: dict[str, Any]) -> str:
+    """What an error says, and what caused it, in one line."""
+    cause = (error.get("caused_by") or {}).get("reason")
+    parts = [error.get("reason"), cause]
+    return " ".join(": ".join(str(part) for part in parts if part).split())[:500]

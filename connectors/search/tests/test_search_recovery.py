@@ -1,0 +1,309 @@
+"""What is left by drivers that stop or wake up late, by a store that goes away, and by people who change things."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncelog.crash_points import CrashPoint
+from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
+from oncelog.metadata import open_metadata
+from oncelog.spark.kit.staging import StagingAttempt
+from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
+from oncelog_search import manifests
+from oncelog_search.crash_points import SearchCrashPoint
+from oncelog_search.errors import IndexChangedError, SearchUnavailableError, StagingChangedError
+from oncelog_search.ledgers import SEARCH_LEDGERS
+from oncelog_search.place import KEPT
+from oncelog_search.sending import SendTask
+from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, SearchWorld
+from tests.support.servers.opensearch import OpenSearch, running_server
+
+KEYED = {"id": {"type": "keyword"}, "value": {"type": "keyword"}}
+UPSERT = {"mode": "upsert", "keyColumns": "id"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: SparkSession, opensearch: OpenSearch) -> Iterator[SearchWorld]:
+    found = SearchWorld(tmp_path, spark, opensearch)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def keyed(tmp_path: Path, spark: SparkSession, opensearch: OpenSearch) -> Iterator[SearchWorld]:
+    found = SearchWorld(tmp_path, spark, opensearch, KEYED, **UPSERT)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def _stands_still(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Drivers that stop clean up nothing."""
+    with monkeypatch.context() as patched:
+        patched.setattr(StagingAttempt, "abort", lambda self: None)
+        yield
+
+
+def die(world: SearchWorld, point: str, batch_id: int = 0) -> None:
+    with at(point, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(batch_id, FIRST)
+
+
+def staged(world: SearchWorld) -> Path:
+    """The staging folder of the only attempt that has one."""
+    (attempt,) = world.left()
+    return world.staging / "_oncelog" / "staging" / attempt
+
+
+def manifest_files(world: SearchWorld) -> list[Path]:
+    return sorted((world.staging / "_oncelog" / "manifests").rglob("*.json"))
+
+
+@pytest.mark.usefixtures("_stands_still")
+@pytest.mark.sampled
+@pytest.mark.parametrize("point", [*BEFORE_THE_DECISION, *BEHIND_THE_DECISION])
+def test_what_a_dead_driver_left_is_completed_or_removed(world: SearchWorld, point: str) -> None:
+    die(world, point)
+    if point in BEFORE_THE_DECISION:
+        assert world.visible() == []
+
+    report = world.run(0, FIRST, "run-2")
+
+    assert report.is_replay == (point in BEHIND_THE_DECISION)
+    assert world.holds(FIRST)
+    assert world.left() == []
+    assert len(manifest_files(world)) == 1
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("point", [SearchCrashPoint.WRITTEN, SearchCrashPoint.LISTED])
+def test_of_two_drivers_the_older_one_ends_and_one_copy_is_left(world: SearchWorld, point: str) -> None:
+    with at(point, lambda: world.run(0, FIRST, "run-2")), pytest.raises((RunSupersededError, RoundAbortedError)):
+        world.run(0, FIRST, "run-1")
+
+    assert world.holds(FIRST)
+    world.run(1, SECOND, "run-2")
+    assert world.holds(FIRST, SECOND)
+    assert world.left() == [], "what the older one wrote meanwhile is removed, too"
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("point", [SearchCrashPoint.SEND, SearchCrashPoint.SENT, SearchCrashPoint.PUBLISHED])
+def test_of_two_drivers_behind_the_decision_either_may_send_the_documents(world: SearchWorld, point: str) -> None:
+    with at(point, lambda: world.run(0, FIRST, "run-2")), suppress(RunSupersededError):
+        world.run(0, FIRST, "run-1")
+
+    assert world.holds(FIRST)
+    assert (world.left(), len(manifest_files(world))) == ([], 1)
+
+
+def test_a_driver_that_wakes_up_with_an_old_batch_replaces_no_newer_document(
+    keyed: SearchWorld, tmp_path: Path
+) -> None:
+    """It stood still with the records in its hand, behind all checks, until its successor had written two batches."""
+    hand = tmp_path / "hand"
+    with at(SearchCrashPoint.SEND, stop), pytest.raises(StoppedOnPurposeError):
+        keyed.run_job(0, keyed.keyed({"a": "old", "b": "old"}))
+    shutil.copytree(staged(keyed) / "data", hand)
+    keyed.run_job(0, keyed.keyed({"a": "old", "b": "old"}), "run-2")
+    keyed.run_job(1, keyed.keyed({"b": "new"}), "run-2")
+
+    resend(keyed, hand)
+
+    assert keyed.opensearch.documents(keyed.index) == {
+        "a": {"id": "a", "value": "old"},
+        "b": {"id": "b", "value": "new"},
+    }
+
+
+def resend(world: SearchWorld, folder: Path) -> None:
+    """Do what a task does that stood still with these files."""
+    options = world.target().options
+    task = SendTask(options.address, world.index, options.request_bytes, options.retry_timeout_ms)
+    files = sorted(map(str, folder.glob("part-*.txt")))
+    assert files
+    sent = world.job([]).send(files, 1, task)
+    assert [each.problem for each in sent] == [None] * len(files), "what is there is as good as taken"
+
+
+def test_the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty(
+    keyed: SearchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed.run_job(0, keyed.keyed({"a": "first"}))
+    monkeypatch.setattr("oncelog_search.place.wall_ms", lambda: 1)
+    keyed.run_job(1, keyed.keyed({}))
+    keyed.run_job(2, keyed.keyed({"a": "second"}))
+
+    assert keyed.opensearch.documents(keyed.index) == {"a": {"id": "a", "value": "second"}}
+
+
+def test_a_new_history_replaces_what_an_older_one_wrote(keyed: SearchWorld) -> None:
+    for _ in range(3):
+        keyed.run_job(0, keyed.keyed({"a": keyed.prefix}))
+        keyed.prefix += "-again"
+
+    assert keyed.opensearch.documents(keyed.index) == {"a": {"id": "a", "value": "contract-again-again"}}
+
+
+# The store ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.in_turn("search")
+def test_a_store_that_is_killed_behind_the_decision_is_waited_for_by_a_restart(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with running_server(tmp_path / "server") as server:
+        world = SearchWorld(tmp_path, spark, OpenSearch(server.url))
+        world.run(0, FIRST)
+        with at(SearchCrashPoint.SEND, server.stop), pytest.raises(SearchUnavailableError) as away:
+            world.run(1, SECOND)
+        assert "the batch is decided, and its documents are safe" in str(away.value)
+        assert "see that the store is back" in str(away.value)
+        server.restart()
+
+        assert world.run(1, SECOND, "run-2").is_replay
+        assert world.holds(FIRST, SECOND)
+        assert world.left() == []
+        world.close()
+
+
+# People ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_staging_folder_that_is_removed_before_the_decision_decides_nothing(world: SearchWorld) -> None:
+    with (
+        at(SearchCrashPoint.LISTED, lambda: shutil.rmtree(staged(world))),
+        pytest.raises(RoundAbortedError, match="the staging folder of the batch is gone"),
+    ):
+        world.run(0, FIRST)
+
+    assert not world.run(0, FIRST, "run-2").is_replay
+    assert world.holds(FIRST)
+
+
+def remove_file(world: SearchWorld) -> None:
+    min((staged(world) / "data").glob("part-*")).unlink()
+
+
+def cut_file(world: SearchWorld) -> None:
+    """As long as before, and with fewer records."""
+    file = min((staged(world) / "data").glob("part-*"))
+    file.write_text(file.read_text().replace("\x1e", "\n"))
+
+
+def remove_folder(world: SearchWorld) -> None:
+    shutil.rmtree(staged(world))
+
+
+@pytest.mark.parametrize("harm", [remove_file, cut_file, remove_folder])
+def test_documents_that_are_gone_behind_the_decision_are_never_taken_for_sent(
+    world: SearchWorld, harm: Callable[[SearchWorld], None]
+) -> None:
+    die(world, SearchCrashPoint.SEND)
+    harm(world)
+
+    for run in ("run-2", "run-3"):
+        with pytest.raises(StagingChangedError, match=r"documents of a decided batch are not .*batch_id=0"):
+            world.run(0, FIRST, run)
+    assert manifest_files(world) == []
+
+
+def test_a_manifest_that_was_changed_is_not_carried_out(world: SearchWorld) -> None:
+    die(world, SearchCrashPoint.SEND)
+    manifest = staged(world) / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"rows": 3', '"rows": 4'))
+
+    with pytest.raises(CorruptDataError, match="the manifest of a decided batch was changed"):
+        world.run(0, FIRST, "run-2")
+    assert world.visible() == []
+
+
+def test_an_index_that_took_the_place_of_another_gets_the_batch_only_if_it_is_named(world: SearchWorld) -> None:
+    die(world, SearchCrashPoint.SEND)
+    world.opensearch.ask("DELETE", f"/{world.index}")
+    with pytest.raises(IndexChangedError, match=r"was removed, or another one has its name.*uuid=None.*batch_id=0"):
+        world.run(0, FIRST, "run-2")
+
+    world.opensearch.create(world.index, {"value": {"type": "keyword"}})
+    with pytest.raises(IndexChangedError, match="set indexUuid to its uuid") as replaced:
+        world.run(0, FIRST, "run-2")
+    assert world.visible() == []
+
+    world.options = {"indexUuid": replaced.value.fields["uuid"]}
+    assert world.run(0, FIRST, "run-3").is_replay
+    assert world.holds(FIRST)
+
+
+def test_an_index_that_is_replaced_while_a_batch_is_sent_is_told(world: SearchWorld) -> None:
+    job = world.job(FIRST)
+    send = job.send
+
+    def replaced(*arguments: object) -> object:
+        sent = send(*arguments)  # type: ignore[arg-type]
+        world.opensearch.ask("DELETE", f"/{world.index}")
+        world.opensearch.create(world.index, {"value": {"type": "keyword"}})
+        return sent
+
+    job.send = replaced  # type: ignore[assignment, method-assign]
+    with pytest.raises(IndexChangedError, match="another one has its name now"):
+        world.run_job(0, job)
+
+
+def test_a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended(
+    world: SearchWorld,
+) -> None:
+    """Somebody blocks the index in between."""
+    die(world, SearchCrashPoint.SEND)
+    world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": True}}})
+
+    for run in ("run-2", "run-3"):
+        with pytest.raises(IndexChangedError, match=r"refuses a document.*mend the index.*id='.*-0'.*blocked"):
+            world.run(0, FIRST, run)
+    world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": False}}})
+
+    assert world.run(0, FIRST, "run-4").is_replay
+    assert world.holds(FIRST)
+
+
+def test_a_batch_goes_where_its_decision_says_whatever_the_options_say_later(world: SearchWorld) -> None:
+    die(world, CrashPoint.ROUND_DECIDED)
+    decided_for, world.index = world.index, world.opensearch.new_index({"value": {"type": "keyword"}})
+    world.staging = world.folder / "another"
+
+    assert world.run(0, FIRST, "run-2").is_replay
+
+    assert world.visible() == []
+    world.index = decided_for
+    assert world.holds(FIRST)
+
+
+def test_a_ledger_that_lacks_the_history_is_refused(world: SearchWorld, tmp_path: Path) -> None:
+    world.run(0, FIRST)
+    world.store.close()
+    world.store = open_metadata(str(tmp_path / "another"))
+
+    with pytest.raises(BatchRefusedError, match=r"the history of this query is in another ledger.*batch_id=1"):
+        world.run(1, SECOND)
+
+    assert world.holds(FIRST)
+
+
+def test_a_decision_that_says_nothing_is_told() -> None:
+    for names in (["{}"], ["[]"], ["nonsense"], ["{}", "{}"], ['{"path":"p","attempt":1}'], []):
+        with pytest.raises(CorruptDataError, match="the ledger does not say of a decided batch"):
+            manifests.of_names(names)
+
+
+def test_a_few_manifests_are_kept(world: SearchWorld) -> None:
+    for number in range(KEPT + 3):
+        world.run(number, [str(number)])
+
+    assert [file.name[:10] for file in manifest_files(world)] == [f"{number:010d}" for number in range(3, KEPT + 3)]
+    (record, *_) = SEARCH_LEDGERS.read_rounds(world.store, world.prefix).values()
+    assert len(record.names[0]) < 500

