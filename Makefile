@@ -177,7 +177,7 @@ run-bucket: $(READY) ## The main example in a bucket that has the whole log, on 
 run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the broker, an audit (BY=python, spark-submit or connect)
 	$(BIN)/python examples/demonstrations/kafka_exactly_once.py $(if $(BY),--by $(BY))
 
-run-everywhere: shims ## Flights into Kafka, PostgreSQL, an Iceberg table and HDFS under one decision: ten kills, three restarts, an audit of each
+run-everywhere: shims ## Flights into Kafka, PostgreSQL, Iceberg, HDFS and OpenSearch under one decision: ten kills, three restarts, an audit of each
 	$(BIN)/python examples/demonstrations/flights_everywhere.py
 
 notebook: shims ## Run examples/oncelog.ipynb, and write it again with what its cells print

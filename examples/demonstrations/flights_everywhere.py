@@ -1,11 +1,11 @@
 """Real flights into several stores at once: a query is killed ten times, servers are restarted, every row is checked.
 
-A Kafka broker, a PostgreSQL and an HDFS are started; with the catalog of a lake they are all that is needed. The
-flights are loaded into a topic. A query looks for late departures, and writes each batch into a Kafka topic, a table
-of PostgreSQL, an Iceberg table and files on HDFS, under one decision. SIGKILL ends it, driver and executor together, at
-ten crash points of a batch; between some of its lives PostgreSQL, the broker and the NameNode are killed and started
-again. Then a client that is not oncelog's counts the rows of each store, and compares them with the CSV that the
-flights came from. A twin, which writes into one store after the other, dies as often.
+A Kafka broker, a PostgreSQL, an HDFS and a node of OpenSearch are started; with the catalog of a lake they are all that
+is needed. The flights are loaded into a topic. A query looks for late departures, and writes each batch into a Kafka
+topic, a table of PostgreSQL, an Iceberg table, files on HDFS and an index, under one decision. SIGKILL ends it, driver
+and executor together, at ten crash points of a batch; between some of its lives PostgreSQL, the broker and the NameNode
+are killed and started again. Then a client that is not oncelog's counts the rows of each store, and compares them with
+the CSV that the flights came from. A twin, which writes into one store after the other, dies as often.
 
     python examples/demonstrations/flights_everywhere.py        # or: make run-everywhere
 

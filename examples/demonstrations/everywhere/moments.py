@@ -9,6 +9,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_postgres.crash_points import PostgresCrashPoint
+from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_tables.crash_points import TablesCrashPoint
 
 
@@ -19,10 +20,10 @@ class TwinPoint(StrEnum):
     POSTGRES = "twin.postgres"
     ICEBERG = "twin.iceberg"
     FILES = "twin.files"
+    SEARCH = "twin.search"
 
 
 TOGETHER: Sequence[StrEnum] = (
-    CrashPoint.SINK_PLANNED,
     KafkaCrashPoint.WRITTEN,
     PostgresCrashPoint.WRITTEN,
     TablesCrashPoint.DURABLE,
@@ -32,8 +33,9 @@ TOGETHER: Sequence[StrEnum] = (
     PostgresCrashPoint.COMMITTED,
     TablesCrashPoint.COMMITTED,
     FilesCrashPoint.SHOWN,
+    SearchCrashPoint.SENT,
 )
-TWIN: Sequence[StrEnum] = (*TwinPoint, *TwinPoint, TwinPoint.KAFKA, TwinPoint.POSTGRES)
+TWIN: Sequence[StrEnum] = (*TwinPoint, *TwinPoint)
 
 RESTARTED = {2: "postgres", 5: "kafka", 8: "hdfs"}
 """The server that is killed and started again before a life of the query."""

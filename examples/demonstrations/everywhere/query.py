@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import urllib3
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, struct, to_json
@@ -21,6 +22,7 @@ import oncelog.spark
 import oncelog_files
 import oncelog_kafka
 import oncelog_postgres
+import oncelog_search
 import oncelog_tables
 from everywhere.moments import TwinPoint
 from flights.data import FIELDS
@@ -45,6 +47,9 @@ def exactly_once(settings: dict[str, Any]) -> Callable[[DataFrame, int], None]:
         oncelog_postgres.sink(url=settings["postgres"], table=f"public.{name}", transactionalIdPrefix=name),
         oncelog_tables.iceberg(table=f"flights.{name}", catalog="lake", **lake, transactionalIdPrefix=name),
         oncelog_files.sink(path=settings["files"], transactionalIdPrefix=name),
+        oncelog_search.sink(
+            url=settings["search"], index=name, staging=settings["staging"], transactionalIdPrefix=name
+        ),
     )
 
 
@@ -62,6 +67,12 @@ def one_after_the_other(settings: dict[str, Any]) -> Callable[[DataFrame, int], 
         producer.flush()
         producer.close()
 
+    def index(rows: Iterable[Row]) -> None:
+        lines = "".join(f'{{"index": {{}}}}\n{json.dumps(row.asDict())}\n' for row in rows)
+        if lines:
+            headers = {"Content-Type": "application/x-ndjson"}
+            urllib3.request("POST", f"{settings['search']}/{name}/_bulk", body=lines, headers=headers)
+
     def write(df: DataFrame, batch_id: int) -> None:
         df.persist()
         as_records(df).foreachPartition(send)
@@ -73,6 +84,8 @@ def one_after_the_other(settings: dict[str, Any]) -> Callable[[DataFrame, int], 
         reach(TwinPoint.ICEBERG)
         df.write.mode("append").parquet(settings["files"])
         reach(TwinPoint.FILES)
+        df.foreachPartition(index)
+        reach(TwinPoint.SEARCH)
         df.unpersist()
 
     return write

@@ -1,7 +1,7 @@
 """What is in each store, by clients that share no code with what wrote it: how often each late departure is there.
 
-librdkafka reads the topic, libpq the table of PostgreSQL, pyiceberg the table of the lake, and Hadoop's own shell
-fetches the files.
+librdkafka reads the topic, libpq the table of PostgreSQL, and pyiceberg the table of the lake; Hadoop's own shell
+fetches the files, and the node of OpenSearch counts its documents itself.
 """
 
 from __future__ import annotations
@@ -57,11 +57,25 @@ def in_files(stores: Stores, name: str, scratch: Path) -> Rows:
     return Counter(arrow.dataset(files, format="parquet").to_table(columns=["row"])["row"].to_pylist())
 
 
+def in_search(stores: Stores, name: str) -> Rows:
+    found: Rows = Counter()
+    stores.search.ask("POST", f"/{name}/_refresh")
+    by_row: dict[str, object] = {"size": 10_000, "sources": [{"row": {"terms": {"field": "row"}}}]}
+    while True:
+        asked = {"size": 0, "aggs": {"rows": {"composite": by_row}}}
+        answer = stores.search.ask("POST", f"/{name}/_search", asked)["aggregations"]["rows"]
+        found.update({bucket["key"]["row"]: bucket["doc_count"] for bucket in answer["buckets"]})
+        if "after_key" not in answer:
+            return found
+        by_row["after"] = answer["after_key"]
+
+
 def readers(stores: Stores, name: str, scratch: Path) -> Mapping[str, Callable[[], Rows]]:
     """A reader of each store, by the name that people are shown; those that cost least are first."""
     return {
         "a table of PostgreSQL": lambda: in_postgres(stores, name),
         "a Kafka topic": lambda: in_kafka(stores, name),
         "an Iceberg table": lambda: in_iceberg(stores, name),
+        "an index of OpenSearch": lambda: in_search(stores, name),
         "files on HDFS": lambda: in_files(stores, name, scratch),
     }

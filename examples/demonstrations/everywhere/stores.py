@@ -1,4 +1,4 @@
-"""The servers: a Kafka broker, a PostgreSQL, an HDFS, and the catalog of a lake, which is a file."""
+"""The servers: a Kafka broker, a PostgreSQL, an HDFS, a node of OpenSearch, and the catalog of a lake, a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pyiceberg.catalog import load_catalog
 
 from oncelog.testing.kafka_broker import KafkaBroker, running_broker
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
-from tests.support.servers.postgres import ROLE, PostgresServer, running_server
+from tests.support.servers.opensearch import OpenSearch
+from tests.support.servers.opensearch import running_server as running_opensearch
+from tests.support.servers.postgres import ROLE, PostgresServer
+from tests.support.servers.postgres import running_server as running_postgres
 
 PARTITIONS = 4
 
@@ -24,14 +27,23 @@ LATE = pa.schema(
 )
 """The columns of a late departure, in each store."""
 
+FIELDS = {name: {"type": "keyword"} for name in ("flight", "origin", "dest")} | {
+    "row": {"type": "long"},
+    "dep_delay": {"type": "integer"},
+}
+"""The same in an index."""
+
 
 class Stores:
     """All servers, and where each pipeline writes: it has a name, by which its topic, tables and folder are called."""
 
-    def __init__(self, folder: Path, kafka: KafkaBroker, postgres: PostgresServer, hdfs: HdfsServer) -> None:
+    def __init__(
+        self, folder: Path, kafka: KafkaBroker, postgres: PostgresServer, hdfs: HdfsServer, search: OpenSearch
+    ) -> None:
         self.kafka = kafka
         self.postgres = postgres
         self.hdfs = hdfs
+        self.search = search
         self._lake = folder / "lake"
 
     def prepare(self, name: str) -> None:
@@ -43,6 +55,7 @@ class Stores:
         catalog = load_catalog("lake", **self.lake)
         catalog.create_namespace_if_not_exists("flights")
         catalog.create_table(f"flights.{name}", LATE)
+        self.search.create(name, FIELDS)
 
     def restart(self, server: str) -> None:
         """Kill a server, and start it again."""
@@ -69,6 +82,8 @@ class Stores:
             "jdbc": f"jdbc:postgresql://127.0.0.1:{self.postgres.port}/postgres",
             "lake": self.lake,
             "files": self.files(name),
+            "search": self.search.url,
+            "staging": f"{self.hdfs.url}/staging",
             "name": name,
         }
 
@@ -82,7 +97,9 @@ def running(folder: Path) -> Iterator[Stores]:
     """All servers, for the time of the block."""
     with ExitStack() as stack:
         kafka = stack.enter_context(running_broker(folder / "broker", version=BROKER_VERSION))
-        postgres = stack.enter_context(running_server())
+        postgres = stack.enter_context(running_postgres())
         hdfs_folder = folder / "hdfs"
         hdfs_folder.mkdir(parents=True)
-        yield Stores(folder, kafka, postgres, stack.enter_context(running_hdfs(hdfs_folder)))
+        hdfs = stack.enter_context(running_hdfs(hdfs_folder))
+        search = OpenSearch(stack.enter_context(running_opensearch(folder / "opensearch")).url)
+        yield Stores(folder, kafka, postgres, hdfs, search)
