@@ -249,6 +249,9 @@ class TargetQuery(Client):
         if former is not None and refused is self.checkpoint and self._owner() == former.query_id:
             self.world.counts["checkpoints restored"] += 1
             self.checkpoint, self._former = former, None
+            for ledger in self.books.ledgers.values():  # a sink that was added for the new query begins with this one
+                if not ledger.decided:
+                    ledger.since = min(ledger.since, former.base + former.next_batch)
 
     def _owner(self) -> str | None:
         first = self.destinations[0]
