@@ -25,8 +25,10 @@ EVENTS = (
 )
 
 FOUND = {
-    82: "a history was taken over whose last batch only the former query could write: neither query could go on",
-    91: "a batch that failed ended as a bug of oncelog, because a sink had it before the others",
+    7: "a history was taken over whose last batch only the former query could write: neither query could go on",
+    49: "a batch that failed ended as a bug of oncelog, because a sink had it before the others",
+    2951: "a sink was added for a query that was refused, and had no batch before; of the harness",
+    3779: "the same, beside a folder",
 }
 """What each seed found, in words. A seed is the same run only as long as nobody asks for chance in another order."""
 

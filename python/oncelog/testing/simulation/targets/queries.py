@@ -54,11 +54,13 @@ class Checkpoint:
     Attributes:
         query_id: of the query.
         base: the number of the source's batch that is the query's batch 0.
+        formers: the queries whose history it continues.
         done: the query's batches that are known to be done.
     """
 
     query_id: str
     base: int = 0
+    formers: tuple[str, ...] = ()
     done: set[int] = field(default_factory=set)
 
     @property
@@ -69,7 +71,7 @@ class Checkpoint:
     def successor(self, base: int) -> Checkpoint:
         """An empty checkpoint, of a new query."""
         name, _, number = self.query_id.partition("/")
-        return Checkpoint(f"{name}/{int(number or 0) + 1}", base)
+        return Checkpoint(f"{name}/{int(number or 0) + 1}", base, (*self.formers, self.query_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class TargetQuery(Client):
         except InvalidRecordError:
             self._mend()
         except BatchRefusedError:
-            self._restore(checkpoint)
+            self._restore(process, checkpoint)
             raise
         else:
             self.is_done = True
@@ -182,7 +184,7 @@ class TargetQuery(Client):
                 self._mend()
             except BatchRefusedError as error:
                 problem = error
-                self._restore(self.checkpoint)
+                self._restore(process, self.checkpoint)
             except (RetriableError, OutcomeUnknownError, AbortableError) as error:
                 problem = error
             process = self.world.process(self.name)
@@ -243,12 +245,18 @@ class TargetQuery(Client):
                 other.crash()
             process.sleep_ms(DELIVERED_WITHIN_MS + 1)
 
-    def _restore(self, refused: Checkpoint) -> None:
-        """A new query was refused: if the former one still owns the history, its checkpoint is used again."""
+    def _restore(self, process: Process, refused: Checkpoint) -> None:
+        """A new query was refused: it is stopped, and if the former one still owns the history, that one goes on."""
         former = self._former
-        if former is not None and refused is self.checkpoint and self._owner() == former.query_id:
+        if former is None or refused is not self.checkpoint or self._owner() != former.query_id:
+            return
+        self._stop_others(process)
+        if refused is self.checkpoint and self._owner() == former.query_id:
             self.world.counts["checkpoints restored"] += 1
             self.checkpoint, self._former = former, None
+            for ledger in self.books.ledgers.values():  # a sink that was added for the new query begins with this one
+                if not ledger.decided:
+                    ledger.since = min(ledger.since, former.base + former.next_batch)
 
     def _owner(self) -> str | None:
         first = self.destinations[0]
@@ -354,7 +362,7 @@ class _Run:
     def _asked(self, one: Destination, context: BatchContext, rows: list[list[int]], told: Told) -> Batch[Any]:
         known = one.kind.read(self._store, one.prefix)
         options = one.options
-        if known is not None and known.query_id != context.query_id:
+        if known is not None and known.query_id in self.checkpoint.formers:
             options = continuing(options, known.query_id)
         request = batch_request(options, context, context.run_id)
         job = one.job(self._process, request, one.chosen(rows), told)
