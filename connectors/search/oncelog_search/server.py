@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
 
 from oncelog.errors import InvalidOptionError
@@ -114,7 +114,7 @@ class SearchServer:
         for turn in range(len(urls)):
             url = urls[(self._answering + turn) % len(urls)]
             try:
-                answer = self._pool.request(method, url + path, body=body, headers=headers)
+                answer = self._pool.request(method, url + path, body=cast("Any", body), headers=headers)
             except SSLError as problem:
                 raise SearchAccessError(
                     "no trusted connection was made: name the certificates to trust with caFile, or correct the url",

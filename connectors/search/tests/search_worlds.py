@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ class PlainJob:
 
     @property
     def schema(self) -> StructType:
-        return StructType.fromDDL(self._schema)
+        return cast("StructType", StructType.fromDDL(self._schema))
 
     def write(self, folder: str, planned: Documents) -> int:
         path = Path(folder.removeprefix("file:"))

@@ -255,9 +255,7 @@ def test_an_index_that_is_replaced_while_a_batch_is_sent_is_told(world: SearchWo
         world.run_job(0, job)
 
 
-def test_a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended(
-    world: SearchWorld,
-) -> None:
+def test_a_document_that_is_refused_is_named_and_sent_once_the_index_is_mended(world: SearchWorld) -> None:
     """Somebody blocks the index in between."""
     die(world, SearchCrashPoint.SEND)
     world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": True}}})

@@ -95,7 +95,7 @@ def test_names_that_lead_to_no_index_to_write_to_are_refused(world: SearchWorld)
     world.run(0, ["a"])
     assert [document["value"] for document in world.opensearch.documents(two).values()] == ["a"]
     world.options = {"mode": "upsert", "keyColumns": "value"}
-    assert re.search(rf"several indices, .*indices=\['test-", refused_before_a_job(world))
+    assert re.search(r"several indices, .*indices=\['test-", refused_before_a_job(world))
 
     world.index = one
     ask("POST", f"/{one}/_close")
@@ -189,7 +189,7 @@ def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     assert Decimal(str(found["number"])) > 10**19
 
 
-def test_a_value_that_the_store_could_refuse_is_found_before_the_decision(world: SearchWorld) -> None:
+def test_a_value_that_the_store_could_refuse_decides_nothing(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
     for name, value in BROKEN.items():
         with pytest.raises(InvalidRecordError, match=rf"does not fit its field: it must be .*column='{name}[.']"):

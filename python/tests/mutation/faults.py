@@ -2361,7 +2361,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/sending.py",
         """if "error" in item and item["error"].get("type") != THERE]""",
         """if "error" in item and False]""",
-        (SEARCH_RECOVERY + "a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended",),
+        (SEARCH_RECOVERY + "a_document_that_is_refused_is_named_and_sent_once_the_index_is_mended",),
     ),
     Fault(
         "a document that is there is taken for one that the index refuses",
@@ -2382,7 +2382,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/fields.py",
         "    if isinstance(type_, _BINARY_POINT) or most < 2.0**63:\n",
         "    if most < 2.0**63:\n",
-        (SEARCH + "tests/test_search_refusals.py::test_a_value_that_the_store_could_refuse_is_found_before_the_decision",),
+        (SEARCH + "tests/test_search_refusals.py::test_a_value_that_the_store_could_refuse_decides_nothing",),
     ),
 ]
 

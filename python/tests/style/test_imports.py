@@ -10,7 +10,10 @@ from tests.style.tree import ROOT, files, parsed, place
 
 CORE = ROOT / "python" / "tests"
 OUTSIDE = [ROOT / "connectors", ROOT / "integration_tests", ROOT / "benchmarks", ROOT / "examples"]
-CONNECTORS = ("oncelog_kafka", "oncelog_postgres", "oncelog_files", "oncelog_tables", "oncelog_search", "tests.support.connectors")
+CONNECTORS = (
+    *("oncelog_kafka", "oncelog_postgres", "oncelog_files", "oncelog_tables", "oncelog_search"),
+    "tests.support.connectors",
+)
 MAY_KNOW_CONNECTORS = [CORE / "support", CORE / "fuzz"]
 """What connectors' tests share, and the fuzzer, which fuzzes those that are installed."""
 SHARED = ("tests.support", "tests.conftest")
