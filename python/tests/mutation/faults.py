@@ -2333,7 +2333,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/place.py",
         "max(wall_ms(), self.last_version + 1)",
         "wall_ms()",
-        (SEARCH_RECOVERY + "versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
+        (SEARCH_RECOVERY + "the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
     ),
     Fault(
         "a batch goes into whatever index has the name",
