@@ -23,6 +23,7 @@ from oncelog.errors import (
 from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.spark_files import FAILURES
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog.znodes.clock import wall_ms
 from oncelog_search import documents, fields, indices, manifests
@@ -178,14 +179,17 @@ class IndexPlace:
 
     def _send(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
         """Have the store take all documents of a batch."""
-        if tuple(staging.files.files(staged_names.data(batch.attempt))) != manifest.files:
-            if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
-                return  # others were quicker
-            raise _staging_is_gone(staging, batch)
+        if not _is_whole(staging, batch, manifest):
+            return
         self._check_uuid(manifest)
         options, files = self._options, [self._path(staging, batch.attempt, file.name) for file in manifest.files]
         task = SendTask(options.address, manifest.index, options.request_bytes, options.retry_timeout_ms)
-        sent = self._job.send(files, _at_a_time(manifest, options.request_bytes), task)
+        try:
+            sent = self._job.send(files, _at_a_time(manifest, options.request_bytes), task)
+        except FAILURES:
+            if _is_whole(staging, batch, manifest):
+                raise
+            return
         for each in sent:
             if each.problem is not None:
                 raise each.problem
@@ -206,6 +210,19 @@ class IndexPlace:
                 uuid=found,
                 decided_uuid=manifest.uuid,
             )
+
+
+def _is_whole(staging: StagingFolder, batch: Decided, manifest: Manifest) -> bool:
+    """Whether all files of a batch are there. False: others were quicker, and have removed them.
+
+    Raises:
+        StagingChangedError: they are gone, or others than were decided, and were not sent.
+    """
+    if tuple(staging.files.files(staged_names.data(batch.attempt))) == manifest.files:
+        return True
+    if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+        return False
+    raise _staging_is_gone(staging, batch)
 
 
 def _at_a_time(manifest: Manifest, request_bytes: int) -> int:
