@@ -45,7 +45,7 @@ def write(rows: DataFrame, folder: str, format_: str, partition_by: Sequence[str
         observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
         writer = observed.write.format(format_).options(**options).options(**spark_files.WRITER)
         writer.partitionBy(*partition_by).save(folder)
-    return counting.counted(observation)
+    return int(counting.observed(observation)["rows"])
 
 
 @contextmanager

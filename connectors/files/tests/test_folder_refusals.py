@@ -131,4 +131,4 @@ def test_a_count_that_spark_never_tells_is_not_waited_for_for_ever(
     monkeypatch.setattr(counting, "COUNT_TIMEOUT_MS", 20)
 
     with pytest.raises(NotPreparedError, match=r"did not say how many rows .*timeout_ms=20"):
-        counting.counted(never_run)
+        counting.observed(never_run)

@@ -226,8 +226,9 @@ def _of_time(type_: T.DataType, field: Field, at: _Path) -> Iterator[Rule]:
     first, last = _NANOS if field["type"] == "date_nanos" else _MILLIS
 
     def bound(text: str) -> Column:
-        shown = {T.DateType: text[:10], T.TimestampType: f"{text}Z"}.get(type(type_), text)
-        return F.lit(shown).cast(type_)
+        if isinstance(type_, T.DateType):
+            return F.lit(text[:10]).cast(type_)
+        return F.lit(f"{text}Z" if isinstance(type_, T.TimestampType) else text).cast(type_)
 
     def is_out(value: Column) -> Column:
         return (value < bound(first)) | (value > bound(last))

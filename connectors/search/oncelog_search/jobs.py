@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -19,7 +19,18 @@ from oncelog_search.documents import Documents
 from oncelog_search.sending import SendTask, Sent, send
 
 _RECORDS_AT_A_TIME: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_MOST_RECORDS: Final = 100_000
+
+
+class Written(NamedTuple):
+    """What a job staged.
+
+    Attributes:
+        rows: how many.
+        largest: bytes of the largest record.
+    """
+
+    rows: int
+    largest: int
 
 
 class Job(Protocol):
@@ -33,14 +44,14 @@ class Job(Protocol):
     def schema(self) -> StructType:
         """Of the rows."""
 
-    def write(self, folder: str, planned: Documents) -> int:
-        """Write the rows as records into a new folder, once; returns how many there are."""
+    def write(self, folder: str, planned: Documents) -> Written:
+        """Write the rows as records into a new folder, once."""
 
     def first_of_twice(self, files: Sequence[str]) -> str | None:
         """An action that two records of these files have; None if all are different."""
 
-    def send(self, files: Sequence[str], records: int, task: SendTask) -> list[Sent]:
-        """Send the records of these files, which are so many on an average request."""
+    def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
+        """Send the records of these files; a task has so many of them in its memory."""
 
 
 class SparkJob:
@@ -57,7 +68,7 @@ class SparkJob:
     def schema(self) -> StructType:
         return self._rows.schema
 
-    def write(self, folder: str, planned: Documents) -> int:
+    def write(self, folder: str, planned: Documents) -> Written:
         """Run the plan once, and leave its rows as records in a new folder.
 
         Raises:
@@ -67,23 +78,24 @@ class SparkJob:
             OncelogError: a task raised it.
         """
         observation = Observation()
-        observed = self._rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+        counts = F.count(F.lit(1)).alias("rows"), F.max(F.octet_length("value")).alias("largest")
         with room_for_files(), task_errors.in_one_sentence():
-            writer = documents.lines(observed, planned).write.format("text")
+            writer = documents.lines(self._rows, planned).observe(observation, *counts).write.format("text")
             writer.options(**documents.WRITING).options(**spark_files.WRITER).save(folder)
-        return counting.counted(observation)
+        found = counting.observed(observation)
+        return Written(int(found["rows"]), int(found["largest"] or 0))
 
     def first_of_twice(self, files: Sequence[str]) -> str | None:
         parts = min(len(files), self.spark.sparkContext.defaultParallelism)
         return documents.first_of_twice(self._staged(files), parts)
 
-    def send(self, files: Sequence[str], records: int, task: SendTask) -> list[Sent]:
+    def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         """Send the records; each task those of some files, or of a part of one.
 
         Raises:
             UsageError: the executors' Python cannot run tasks.
         """
-        with self._arrow_batches_of(records), task_errors.in_one_sentence():
+        with self._arrow_batches_of(at_a_time), task_errors.in_one_sentence():
             found = self._staged(files).mapInArrow(_task_function(task), "records long, problem string").collect()
         return [Sent.of_row(*row) for row in found]
 
@@ -92,10 +104,10 @@ class SparkJob:
 
     @contextmanager
     def _arrow_batches_of(self, records: int) -> Iterator[None]:
-        """Have tasks get about as many records at a time as fit into a request."""
+        """Have Spark hand so many records at a time to tasks."""
         conf = self.spark.conf
         before: Any = conf.get(_RECORDS_AT_A_TIME, None)
-        conf.set(_RECORDS_AT_A_TIME, str(min(max(records, 1), _MOST_RECORDS)))
+        conf.set(_RECORDS_AT_A_TIME, str(records))
         try:
             yield
         finally:

@@ -29,6 +29,7 @@ class Manifest:
         index: that it goes to.
         uuid: of that index.
         rows: in all files together.
+        largest: bytes of the largest record.
         files: their names below the attempt's folder, and their sizes.
     """
 
@@ -37,6 +38,7 @@ class Manifest:
     index: str
     uuid: str
     rows: int
+    largest: int
     files: tuple[FoundFile, ...]
 
     def text(self) -> str:
@@ -102,7 +104,8 @@ def _manifest(text: str) -> Manifest:
     texts = {name: fields.text(found[name]) for name in ("prefix", "index", "uuid")}
     return Manifest(
         batch_id=fields.signed(found["batch_id"]),
-        rows=fields.signed(found["rows"]),
+        rows=fields.number(found["rows"], 1),
+        largest=fields.number(found["largest"], 1),
         files=manifests.files_of(found["files"]),
         **texts,
     )

@@ -23,6 +23,7 @@ from oncelog.errors import (
 from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.spark_files import FAILURES
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog.znodes.clock import wall_ms
 from oncelog_search import documents, fields, indices, manifests
@@ -30,7 +31,7 @@ from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.documents import Documents
 from oncelog_search.errors import IndexChangedError, SearchAccessError, SearchUnavailableError, StagingChangedError
 from oncelog_search.indices import Index
-from oncelog_search.jobs import Job
+from oncelog_search.jobs import Job, Written
 from oncelog_search.manifests import Decided, Manifest
 from oncelog_search.options import SinkOptions
 from oncelog_search.sending import SendTask
@@ -38,6 +39,10 @@ from oncelog_search.server import SearchServer, quoted
 
 KEPT: Final = 8
 """How many manifests of a prefix are kept: by them a driver that comes late sees that there is nothing left to do."""
+
+MOST_RECORDS: Final = 100_000
+MOST_BYTES: Final = 512 * 1024 * 1024
+"""What a task has in its memory at most, however large records are."""
 
 _DECIDED: Final = (
     "; the batch is decided, and its documents are safe in the staging folder: {}, then restart the query, which "
@@ -94,14 +99,14 @@ class IndexPlace:
             tuple(fields.rules(job.schema, index.fields, index.name)),
             options.request_bytes,
         )
-        rows = job.write(self._staging.begin(attempt), planned)
+        written = job.write(self._staging.begin(attempt), planned)
         reach(SearchCrashPoint.WRITTEN)
-        sha256 = self._kept(attempt, index, rows) if rows else ""
-        if not rows:
+        sha256 = self._kept(attempt, index, written) if written.rows else ""
+        if not written.rows:
             self.discard(attempt)
         root = self._staging.files.root
         decided = Decided(root, attempt, self._prefix, self._batch_id, planned.version, sha256)
-        return Receipts(decided.names(), rows)
+        return Receipts(decided.names(), written.rows)
 
     def prepare(self, decided: Sequence[str]) -> None:
         """Make sure that what is to be decided is there.
@@ -148,12 +153,12 @@ class IndexPlace:
 
     # Steps
 
-    def _kept(self, attempt: str, index: Index, rows: int) -> str:
+    def _kept(self, attempt: str, index: Index, written: Written) -> str:
         """Make what is staged durable, and its manifest; returns the hash of that."""
-        found = self._staging.written(attempt, rows)
+        found = self._staging.written(attempt, written.rows)
         if self._options.key_columns:
             self._refuse_keys_twice([self._path(self._staging, attempt, file.name) for file in found])
-        text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, rows, tuple(found)).text()
+        text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, *written, tuple(found)).text()
         self._staging.keep(attempt, text)
         reach(SearchCrashPoint.LISTED)
         return hash_of(text)
@@ -174,15 +179,17 @@ class IndexPlace:
 
     def _send(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
         """Have the store take all documents of a batch."""
-        if tuple(staging.files.files(staged_names.data(batch.attempt))) != manifest.files:
-            if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
-                return  # others were quicker
-            raise _staging_is_gone(staging, batch)
+        if not _is_whole(staging, batch, manifest):
+            return
         self._check_uuid(manifest)
         options, files = self._options, [self._path(staging, batch.attempt, file.name) for file in manifest.files]
-        size = sum(file.size for file in manifest.files)
         task = SendTask(options.address, manifest.index, options.request_bytes, options.retry_timeout_ms)
-        sent = self._job.send(files, options.request_bytes * manifest.rows // size, task)
+        try:
+            sent = self._job.send(files, _at_a_time(manifest, options.request_bytes), task)
+        except FAILURES:
+            if _is_whole(staging, batch, manifest):
+                raise
+            return
         for each in sent:
             if each.problem is not None:
                 raise each.problem
@@ -203,6 +210,25 @@ class IndexPlace:
                 uuid=found,
                 decided_uuid=manifest.uuid,
             )
+
+
+def _is_whole(staging: StagingFolder, batch: Decided, manifest: Manifest) -> bool:
+    """Whether all files of a batch are there. False: others were quicker, and have removed them.
+
+    Raises:
+        StagingChangedError: they are gone, or others than were decided, and were not sent.
+    """
+    if tuple(staging.files.files(staged_names.data(batch.attempt))) == manifest.files:
+        return True
+    if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+        return False
+    raise _staging_is_gone(staging, batch)
+
+
+def _at_a_time(manifest: Manifest, request_bytes: int) -> int:
+    """How many records a task has in its memory: those of an average request, but no more than it can hold."""
+    average = request_bytes * manifest.rows // sum(file.size for file in manifest.files)
+    return max(min(average, MOST_BYTES // manifest.largest, MOST_RECORDS), 1)
 
 
 def _staging_is_gone(staging: StagingFolder, batch: Decided) -> StagingChangedError:

@@ -76,7 +76,7 @@ class Sent:
         if told is None:
             return cls(records)
         name, message, fields = json.loads(told)
-        return cls(records, getattr(errors, name, OncelogError)(message, **fields))
+        return cls(records, getattr(errors, name)(message, **fields))
 
 
 def send(task: SendTask, batches: Iterable[pa.RecordBatch]) -> Sent:
@@ -108,9 +108,8 @@ def requests(records: pa.Array, most_bytes: int) -> Iterator[tuple[memoryview, i
     if text is None:
         return
     is_large = pa.types.is_large_string(records.type)
-    offsets = (
-        memoryview(ends).cast("B").cast("q" if is_large else "i")[records.offset : records.offset + len(records) + 1]
-    )
+    all_offsets = memoryview(ends).cast("B").cast("q" if is_large else "i")
+    offsets = all_offsets[records.offset : records.offset + len(records) + 1]
     data, first = memoryview(text), 0
     while first < len(records):
         behind = max(bisect_right(offsets, offsets[first] + most_bytes) - 1, first + 1)
@@ -165,8 +164,11 @@ class _Sending:
                 requestBytes=self.task.request_bytes,
                 **about,
             )
-        refused = [] if reply.body is None else [item for item in _failed(reply) if item["status"] not in _BUSY]
-        if reply.status == OK and refused:
+        if reply.status not in {OK, *_BUSY}:
+            raise IndexChangedError("the store refuses a request", status=reply.status, reason=reply.reason, **about)
+        failed = _failed(reply) if reply.status == OK else []
+        refused = [item for item in failed if item["status"] not in _BUSY]
+        if refused:
             first = refused[0]
             raise IndexChangedError(
                 "the index refuses a document",
@@ -176,18 +178,18 @@ class _Sending:
                 refused=len(refused),
                 **about,
             )
-        waiting = _failed(reply)[:1] if reply.status == OK else []
         return SearchUnavailableError(
             "the store is too busy, or a part of it is away",
-            status=waiting[0]["status"] if waiting else reply.status,
-            reason=_told(waiting[0]["error"]) if waiting else reply.reason,
+            status=failed[0]["status"] if failed else reply.status,
+            reason=_told(failed[0]["error"]) if failed else reply.reason,
             url=str(self.server.address),
             **about,
         )
 
 
 def _items(reply: Reply) -> list[dict[str, Any]]:
-    return [next(iter(item.values())) for item in reply.body.get("items") or () if item]
+    items = reply.body.get("items") if isinstance(reply.body, dict) else None
+    return [next(iter(item.values())) for item in items or () if item]
 
 
 def _failed(reply: Reply) -> list[dict[str, Any]]:

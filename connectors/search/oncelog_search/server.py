@@ -10,10 +10,9 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
 
-from oncelog.errors import InvalidOptionError
 from oncelog.extras import extras
 from oncelog_search.address import Address
 from oncelog_search.errors import SearchAccessError, SearchUnavailableError
@@ -54,15 +53,14 @@ class SearchServer:
     """A client of one store, for one thread.
 
     Raises:
-        InvalidOptionError: this host lacks the file of certificates.
+        SearchAccessError: this host lacks the file of certificates.
     """
 
     def __init__(self, address: Address) -> None:
         if address.ca_file is not None and not Path(address.ca_file).is_file():
-            raise InvalidOptionError(
-                "this host has no such file; the driver and each executor need it",
-                option="caFile",
-                value=address.ca_file,
+            raise SearchAccessError(
+                "this host lacks the file of certificates that caFile names; the driver and each executor need it",
+                caFile=address.ca_file,
             )
         self.address = address
         self._answering = 0
@@ -111,10 +109,10 @@ class SearchServer:
         """
         headers = {**(_JSON if body is None else _LINES), **_credentials()}
         urls = self.address.urls
-        for turn in range(len(urls)):
+        for turn in range(len(urls) + 1):  # the first one twice: it may have closed a connection that was kept
             url = urls[(self._answering + turn) % len(urls)]
             try:
-                answer = self._pool.request(method, url + path, body=body, headers=headers)
+                answer = self._pool.request(method, url + path, body=cast("Any", body), headers=headers)
             except SSLError as problem:
                 raise SearchAccessError(
                     "no trusted connection was made: name the certificates to trust with caFile, or correct the url",

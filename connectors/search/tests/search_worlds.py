@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,6 +18,7 @@ from oncelog.testing.target_contract import StoppedOnPurposeError, TargetWorld
 from oncelog_search import options as sink_options
 from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.documents import BETWEEN_RECORDS, Documents
+from oncelog_search.jobs import Written
 from oncelog_search.sending import SendTask, Sent, send
 from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch
@@ -51,16 +52,16 @@ class PlainJob:
 
     @property
     def schema(self) -> StructType:
-        return StructType.fromDDL(self._schema)
+        return cast("StructType", StructType.fromDDL(self._schema))
 
-    def write(self, folder: str, planned: Documents) -> int:
+    def write(self, folder: str, planned: Documents) -> Written:
         path = Path(folder.removeprefix("file:"))
         path.mkdir()
         records = [f"{json.dumps(self._action(planned, at))}\n{json.dumps(row)}\n" for at, row in enumerate(self._rows)]
         for at in (0, 1):
             share = records[at::2]
             (path / f"part-{at}.txt").write_text("".join(record + BETWEEN_RECORDS for record in share))
-        return len(records)
+        return Written(len(records), max(map(len, records), default=0))
 
     def _action(self, planned: Documents, at: int) -> dict[str, Any]:
         if not planned.key_columns:
@@ -72,7 +73,7 @@ class PlainJob:
         actions = [record.partition("\n")[0] for file in files for record in _records(file)]
         return next((action for action, times in Counter(actions).items() if times > 1), None)
 
-    def send(self, files: Sequence[str], records: int, task: SendTask) -> list[Sent]:
+    def send(self, files: Sequence[str], at_a_time: int, task: SendTask) -> list[Sent]:
         return [send(task, [pa.record_batch({"value": pa.array(_records(file), pa.string())})]) for file in files]
 
 
@@ -83,7 +84,7 @@ def _records(file: str) -> list[str]:
 class BrokenPlainJob(PlainJob):
     """Fails behind its last file."""
 
-    def write(self, folder: str, planned: Documents) -> int:
+    def write(self, folder: str, planned: Documents) -> Written:
         super().write(folder, planned)
         raise StoppedOnPurposeError("the job fails on purpose")
 

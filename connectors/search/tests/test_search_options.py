@@ -79,7 +79,7 @@ def test_credentials_that_contradict_each_other_are_refused(
 
 
 def test_a_file_of_certificates_that_is_missing_is_named() -> None:
-    with pytest.raises(InvalidOptionError, match=r"this host has no such file.*value='/none.pem'"):
+    with pytest.raises(SearchAccessError, match=r"this host lacks the file .*caFile='/none.pem'"):
         SearchServer(Address.parse("https://127.0.0.1:1", "/none.pem", 100))
 
 

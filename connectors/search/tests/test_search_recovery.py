@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from oncelog_search.crash_points import SearchCrashPoint
 from oncelog_search.errors import IndexChangedError, SearchUnavailableError, StagingChangedError
 from oncelog_search.ledgers import SEARCH_LEDGERS
 from oncelog_search.place import KEPT
-from oncelog_search.sending import SendTask
+from oncelog_search.sending import SendTask, Sent
 from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, SearchWorld
 from tests.support.servers.opensearch import OpenSearch, running_server
 
@@ -98,6 +99,22 @@ def test_of_two_drivers_the_older_one_ends_and_one_copy_is_left(world: SearchWor
 def test_of_two_drivers_behind_the_decision_either_may_send_the_documents(world: SearchWorld, point: str) -> None:
     with at(point, lambda: world.run(0, FIRST, "run-2")), suppress(RunSupersededError):
         world.run(0, FIRST, "run-1")
+
+    assert world.holds(FIRST)
+    assert (world.left(), len(manifest_files(world))) == ([], 1)
+
+
+def test_a_driver_whose_files_its_successor_has_removed_is_at_its_end(world: SearchWorld) -> None:
+    job = world.job(FIRST)
+    send = job.send
+
+    def overtaken(*arguments: Any) -> list[Sent]:
+        world.run(0, FIRST, "run-2")
+        return send(*arguments)
+
+    job.send = overtaken  # type: ignore[method-assign, assignment]
+    with suppress(RunSupersededError):
+        world.run_job(0, job)
 
     assert world.holds(FIRST)
     assert (world.left(), len(manifest_files(world))) == ([], 1)
@@ -244,20 +261,18 @@ def test_an_index_that_is_replaced_while_a_batch_is_sent_is_told(world: SearchWo
     job = world.job(FIRST)
     send = job.send
 
-    def replaced(*arguments: object) -> object:
-        sent = send(*arguments)  # type: ignore[arg-type]
+    def replaced(*arguments: Any) -> list[Sent]:
+        sent = send(*arguments)
         world.opensearch.ask("DELETE", f"/{world.index}")
         world.opensearch.create(world.index, {"value": {"type": "keyword"}})
         return sent
 
-    job.send = replaced  # type: ignore[assignment, method-assign]
+    job.send = replaced  # type: ignore[method-assign, assignment]
     with pytest.raises(IndexChangedError, match="another one has its name now"):
         world.run_job(0, job)
 
 
-def test_a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended(
-    world: SearchWorld,
-) -> None:
+def test_a_document_that_is_refused_is_named_and_sent_once_the_index_is_mended(world: SearchWorld) -> None:
     """Somebody blocks the index in between."""
     die(world, SearchCrashPoint.SEND)
     world.opensearch.ask("PUT", f"/{world.index}/_settings", {"index": {"blocks": {"write": True}}})

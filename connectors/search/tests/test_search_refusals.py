@@ -189,7 +189,7 @@ def test_what_the_sink_lets_through_the_store_takes(world: SearchWorld) -> None:
     assert Decimal(str(found["number"])) > 10**19
 
 
-def test_a_value_that_the_store_could_refuse_is_found_before_the_decision(world: SearchWorld) -> None:
+def test_a_value_that_the_store_could_refuse_decides_nothing(world: SearchWorld) -> None:
     world.index = world.opensearch.new_index(FIELDS)
     for name, value in BROKEN.items():
         with pytest.raises(InvalidRecordError, match=rf"does not fit its field: it must be .*column='{name}[.']"):

@@ -63,7 +63,7 @@ def test_rows_are_there_once_though_spark_runs_a_batch_and_a_task_again(query: Q
 
 
 def test_a_row_replaces_the_document_of_its_key(query: Query) -> None:
-    upsert = {"mode": "upsert", "keyColumns": "id", "refresh": True}
+    upsert: dict[str, Any] = {"mode": "upsert", "keyColumns": "id", "refresh": True}
     query.add({"id": 1, "value": "a"}, {"id": 2, "value": "b"})
     query.run(**upsert)
     query.add({"id": 2, "value": "c"}, {"id": 3, "value": "d"})

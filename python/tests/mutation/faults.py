@@ -2445,7 +2445,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/place.py",
         "max(wall_ms(), self.last_version + 1)",
         "wall_ms()",
-        (SEARCH_RECOVERY + "versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
+        (SEARCH_RECOVERY + "the_versions_of_a_ledger_grow_though_its_clock_goes_back_and_a_batch_is_empty",),
     ),
     Fault(
         "a batch goes into whatever index has the name",
@@ -2473,10 +2473,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/sending.py",
         """if "error" in item and item["error"].get("type") != THERE]""",
         """if "error" in item and False]""",
-        (
-            SEARCH_RECOVERY
-            + "a_document_that_is_refused_behind_the_decision_is_named_and_sent_once_the_index_is_mended",
-        ),
+        (SEARCH_RECOVERY + "a_document_that_is_refused_is_named_and_sent_once_the_index_is_mended",),
     ),
     Fault(
         "a document that is there is taken for one that the index refuses",
@@ -2497,10 +2494,7 @@ SEARCH_SINK = [
         SEARCH + "oncelog_search/fields.py",
         "    if isinstance(type_, _BINARY_POINT) or most < 2.0**63:\n",
         "    if most < 2.0**63:\n",
-        (
-            SEARCH
-            + "tests/test_search_refusals.py::test_a_value_that_the_store_could_refuse_is_found_before_the_decision",
-        ),
+        (SEARCH + "tests/test_search_refusals.py::test_a_value_that_the_store_could_refuse_decides_nothing",),
     ),
 ]
 

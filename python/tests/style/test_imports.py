@@ -11,11 +11,7 @@ from tests.style.tree import ROOT, files, parsed, place
 CORE = ROOT / "python" / "tests"
 OUTSIDE = [ROOT / "connectors", ROOT / "integration_tests", ROOT / "benchmarks", ROOT / "examples"]
 CONNECTORS = (
-    "oncelog_kafka",
-    "oncelog_postgres",
-    "oncelog_files",
-    "oncelog_tables",
-    "oncelog_search",
+    *("oncelog_kafka", "oncelog_postgres", "oncelog_files", "oncelog_tables", "oncelog_search"),
     "tests.support.connectors",
 )
 MAY_KNOW_CONNECTORS = [CORE / "support", CORE / "fuzz"]

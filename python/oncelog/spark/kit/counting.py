@@ -1,4 +1,4 @@
-"""How many rows a job wrote, as Spark counts them on their way."""
+"""What Spark counts of the rows that a job writes, on their way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT_TIMEOUT_MS = 60_000
 COUNT_PAUSE_MS: Final = 2
 
 
-def counted(rows: Observation) -> int:
+def observed(rows: Observation) -> dict[str, Any]:
     """What Spark counted. It says so by an event, behind the job, and drops events when there are too many.
 
     Raises:
@@ -36,4 +36,4 @@ def counted(rows: Observation) -> int:
                     timeout_ms=COUNT_TIMEOUT_MS,
                 )
             SYSTEM_CLOCK.sleep_ms(COUNT_PAUSE_MS)
-        return int(rows.get["rows"])
+        return rows.get

@@ -71,7 +71,7 @@ class S3Server:
     def start(self) -> None:
         command = [sys.executable, str(_SERVER), "-H", "127.0.0.1", "-p", str(self.port)]
         if self.certificate:
-            _make_certificate(self.certificate)
+            make_certificate(self.certificate)
             command += ["-c", str(self.certificate), "-k", str(self.certificate)]
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
@@ -166,7 +166,7 @@ def require_s3() -> None:
             missing_part("the S3 server", f"install the test dependencies: {package} is missing")
 
 
-def _make_certificate(file: Path) -> None:
+def make_certificate(file: Path) -> None:
     """A key and a certificate of 127.0.0.1 that it signs itself, both in one file."""
     options = ["-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     command = [
