@@ -289,9 +289,7 @@ SEQUENCES = [
         "clients/linger.py",
         "        with self.lock:\n",
         "        if True:\n",
-        (
-            "unit/clients/test_linger.py::test_records_interrupted_by_signals_beside_flushes_in_the_background_are_there_once",
-        ),
+        ("unit/clients/test_linger.py::test_a_flush_in_the_background_waits_for_the_call_that_is_under_way",),
     ),
     Fault(
         "nobody hears what a flush in the background failed with",

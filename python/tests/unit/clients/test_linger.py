@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -294,6 +295,25 @@ def test_a_flush_sends_what_is_left_before_it_raises_what_failed_in_the_backgrou
     call(producer)
 
     assert values(world.log) == []
+
+
+def test_a_flush_in_the_background_waits_for_the_call_that_is_under_way() -> None:
+    time, flushes = DrivenTime(), list[str]()
+    linger = Linger(time.background, time, linger_ms=1, delivery_timeout_ms=1000)
+
+    def flush() -> bool:
+        flushes.append("done")
+        return False
+
+    linger.begin(flush)
+    thread = threading.Thread(target=time.pass_ms, args=[1], daemon=True)
+    with linger.lock:
+        thread.start()
+        thread.join(0.3)
+        assert flushes == []
+    thread.join()
+
+    assert flushes == ["done"]
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LOST_REQUEST, Fault.LOST_REPLY])
