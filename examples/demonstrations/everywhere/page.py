@@ -10,6 +10,8 @@ from flights.markup import table, tag, text
 from flights.page import STYLE
 from kafka_flights.audit import Findings
 
+CELLS = "th, td { padding: 3px 14px 3px 0; text-align: left; vertical-align: baseline; }"
+
 ByStore = Mapping[str, Findings]
 
 QUERIES = {
@@ -37,7 +39,7 @@ def render(late: int, found: Mapping[str, ByStore]) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", "Exactly once, in every store"),
-        tag("style", STYLE.read_text(encoding="utf-8")),
+        tag("style", STYLE.read_text(encoding="utf-8") + CELLS),
     )
     main = tag("main", tag("div", *(_card(sink, stores) for sink, stores in found.items()), class_="cards"), _kills())
     return f"<!doctype html>\n{tag('html', head, tag('body', _opening(late, found), main), lang='en')}\n"
