@@ -1,4 +1,4 @@
-"""Queries into simulated places, alone, by `once` and together: no seed breaks a law, nor does a driver that wakes up."""
+"""Queries into simulated places, alone, by `once` and together: no seed breaks a law, nor a driver that wakes up."""
 
 from __future__ import annotations
 
