@@ -1,10 +1,11 @@
-"""Queries into simulated places, alone, by `once` and together: no seed breaks a law, nor does a driver that wakes."""
+"""Queries into simulated places, alone, by `once` and together: no seed breaks a law, nor a driver that wakes up."""
 
 from __future__ import annotations
 
 import pytest
 
 from oncelog.spark.kit.receipts import ReceiptsAttempt
+from oncelog.testing.simulation import exhaustive as crashes
 from oncelog.testing.simulation.exhaustive import NATURES
 from oncelog.testing.simulation.faults import OF_OPERATION, Operation
 from oncelog.testing.simulation.runner import Report, run_seeds
@@ -53,6 +54,14 @@ def test_a_seed_that_failed_once_fails_no_more(seed: int) -> None:
     outcome = run(seed)
 
     assert outcome.failure is None, outcome.story()
+
+
+def test_a_crash_anywhere_breaks_no_law() -> None:
+    """The scene of a lake together with a store of the user's; test_exhaustive.py has the others."""
+    found = crashes.singles("TogetherOfPlaces", variants=1)
+
+    assert found.failures == {}
+    assert found.places >= 10
 
 
 @pytest.mark.sampled

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from typing import Any
 
 from oncelog.errors import (
@@ -39,6 +41,10 @@ from oncelog.types import Outcome
 
 FALLS_WITHIN_MS = 30
 """How soon after a decision a driver's machine may die: about as long as it takes to make a batch visible."""
+
+OUT_OF_REACH, STANDS_STILL_MS = 0.5, 60_000
+"""The probability that a driver cannot be killed when another query takes the history over, and how long it then stands
+still."""
 
 ROWS_MAX = 3
 """The most rows in one partition of a batch."""
@@ -129,6 +135,7 @@ class TargetQuery(Client):
         for destination in destinations:
             self._enter(destination, since=0)
         self.plan(traits.batches)
+        self._sight = Random(repr(self.source))
 
     def plan(self, batches: int) -> None:
         """Add this many more batches to the source. Some have no rows."""
@@ -212,7 +219,7 @@ class TargetQuery(Client):
         self._drivers.append(process)
         if not (loses or adds):
             return
-        self._stop_others(process)
+        self._stop_others(process, out_of_reach=OUT_OF_REACH if loses else 0.0)
         ends = {self.books.ledgers[one.name].next_batch for one in self.destinations}
         if loses and len(ends) == 1:  # a sink that was added may lack a batch of the others: no new query can go on
             self.world.counts["checkpoints lost"] += 1
@@ -238,12 +245,31 @@ class TargetQuery(Client):
         else:
             self.books.break_law("a batch is written with a ledger that lacks the history")
 
-    def _stop_others(self, process: Process) -> None:
-        """Kill all other drivers, and wait until nothing that they sent is under way. Their tasks go on."""
-        while others := [one for one in self._drivers if one is not process and not one.is_dead]:
+    def _stop_others(self, process: Process, *, out_of_reach: float = 0.0) -> None:
+        """Kill all other drivers, and wait until nothing that they sent is under way. Their tasks go on.
+
+        Args:
+            out_of_reach: the probability that one cannot be killed. It stands still until another query has taken over.
+        """
+        missed = {process}
+        while others := [one for one in self._drivers if one not in missed and not one.is_dead]:
             for other in others:
-                other.crash()
+                if self._sight.random() >= out_of_reach:
+                    other.crash()
+                    continue
+                missed.add(other)
+                other.pause(STANDS_STILL_MS)
+                self.world.scheduler.start(partial(self._kill_too_early, other), STANDS_STILL_MS - 1)
             process.sleep_ms(DELIVERED_WITHIN_MS + 1)
+
+    def _kill_too_early(self, driver: Process) -> None:
+        """Kill a driver that would wake up before another query has taken over, because it would go on."""
+        if driver.is_dead:
+            return
+        if self._owner() == self.checkpoint.query_id:
+            self.world.counts["drivers of a former query that woke up"] += 1
+        else:
+            driver.crash()
 
     def _restore(self, process: Process, refused: Checkpoint) -> None:
         """A new query was refused: it is stopped, and if the former one still owns the history, that one goes on."""
