@@ -9,7 +9,10 @@ import org.opensearch.node.Node;
 import org.opensearch.plugins.Plugin;
 import org.opensearch.transport.Netty4Plugin;
 
-/** A cluster of one node of OpenSearch, without its security plugin, in a process that runs until it is killed. */
+/**
+ * A cluster of one node of OpenSearch, without its security plugin, in a process that runs until it is killed. With the
+ * names of Elasticsearch's packages it is one of that.
+ */
 public final class OpenSearch {
   private static final List<Class<? extends Plugin>> PLUGINS =
       List.of(Netty4Plugin.class, MapperExtrasPlugin.class);

