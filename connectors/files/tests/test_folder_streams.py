@@ -80,8 +80,8 @@ def test_the_command_line_tells_of_the_ledger_in_the_folder(query: Query) -> Non
     command = ["--znodes", str(query.out / "_oncelog" / "ledger"), "--json", "batch", "show", "flights"]
     (found,) = json.loads(CliRunner().invoke(main, command).stdout)["ledgers"]
 
-    assert (found["target"], found["outcome"], found["last_batch_id"]) == ("folders", "commit", 0)
-    assert found["recovery"].startswith("completes the batch where it is not visible yet")
+    assert (found["target"], found["outcome"], found["last_batch_id"]) == ("files", "commit", 0)
+    assert (found["is_over"], found["recovery"]) == (True, "writes its next batch")
 
 
 @pytest.mark.in_turn("files")

@@ -69,7 +69,8 @@ class Objects:
         return [
             *(self.world.log, services, services.store, self.world.files, self.world.time, services.background),
             *(self.token, columns(b"after"), ProducerIdAndEpoch(1, 0), CrashPoint.SETTLE, self.world.folder / "new"),
-            *(SparkSession.builder, object.__new__(ClassicDataFrame)),  # which no call comes to look at
+            # None of these has a call that comes to look at it.
+            *(SparkSession.builder, object.__new__(ClassicDataFrame), object.__new__(SparkSession)),
             {},
         ]
 
