@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import docker
+import pytest
 
 from integration_tests.compose import Example, example_in_containers
 from integration_tests.engine import LABEL, LABELS
@@ -21,6 +22,7 @@ MORE = 1_000
 """Copies that are waited for, before the kill and after it."""
 
 
+@pytest.mark.walk("a copy is exact while its servers fail")
 def test_a_job_in_containers_that_is_killed_in_mid_batch_copies_each_number_once(
     engine: docker.DockerClient, tmp_path: Path
 ) -> None:

@@ -25,8 +25,11 @@ from tests.support.servers.zookeeper import zookeeper
 
 # No deadline: how long an example takes says nothing about its law. CI draws the same examples every time, so that a
 # green commit stays green; desks draw new ones, and HYPOTHESIS_PROFILE=deep draws them for minutes.
-settings.register_profile(DESK, deadline=None, print_blob=True)
-settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True)
+EXAMPLES = 50
+"""Of each property, every day; `HYPOTHESIS_PROFILE=deep` tries a hundred times as many."""
+
+settings.register_profile(DESK, deadline=None, print_blob=True, max_examples=EXAMPLES)
+settings.register_profile(CI, deadline=None, print_blob=True, derandomize=True, max_examples=EXAMPLES)
 settings.register_profile(DEEP, deadline=None, print_blob=True, max_examples=5_000)
 settings.load_profile(hypothesis_profile())
 

@@ -182,6 +182,7 @@ def run(target: type[Target], inputs: int) -> engine.Report:
     return engine.fuzz(work, 1, hang_s=0.5, memory_bytes=2**30)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("target", "kind"),
     [

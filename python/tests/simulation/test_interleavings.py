@@ -287,12 +287,21 @@ def history(world: World, came_from: dict[Place, Place | None], place: Place) ->
 # The tests ------------------------------------------------------------------------------------------------------------
 
 
-def test_no_interleaving_breaks_a_law() -> None:
+@pytest.mark.parametrize(
+    ("size", "states"),
+    [
+        pytest.param(SMALL, 100_000, id="small"),
+        pytest.param(
+            LARGE, 2_500_000 if is_deep() else 900_000, id="large", marks=pytest.mark.walk("many interleavings")
+        ),
+    ],
+)
+def test_no_interleaving_breaks_a_law(size: Size, states: int) -> None:
     """conformance: 27, 36, 37."""
-    result = search(SOUND, LARGE)
+    result = search(SOUND, size)
 
     assert result.broken == {}
-    assert result.states > (2_500_000 if is_deep() else 900_000)
+    assert result.states > states
 
 
 @pytest.mark.parametrize("size", WITH_WHOLE, ids=["beside a settler", "beside another transaction"])

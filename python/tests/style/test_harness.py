@@ -148,6 +148,7 @@ def ran(inner: pytest.Pytester, *arguments: str) -> list[str]:
     return [line.split()[0].split("::")[-1] for line in result.outlines if " PASSED " in line]
 
 
+@pytest.mark.in_turn("shards")
 def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
@@ -161,6 +162,7 @@ def test_shards_together_repeat_every_law_and_each_walks_somewhere(inner: pytest
     assert sum("zookeeper" in test for test in chain(*shards)) == 3, "in one shard each, as SQLite is in all"
 
 
+@pytest.mark.in_turn("shards")
 def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
@@ -171,6 +173,7 @@ def test_a_shard_leaves_out_no_law_and_says_how_to_repeat_it(inner: pytest.Pytes
     assert len([line for line in result.outlines if "PASSED" in line and "[sqlite]" in line]) == 3
 
 
+@pytest.mark.in_turn("shards")
 def test_some_of_a_kind_are_in_each_shard_and_all_in_some(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
@@ -181,6 +184,7 @@ def test_some_of_a_kind_are_in_each_shard_and_all_in_some(inner: pytest.Pytester
     assert len(set(chain(*shards))) == 3
 
 
+@pytest.mark.in_turn("shards")
 def test_the_first_parameters_are_the_sample_and_the_others_are_variants(inner: pytest.Pytester) -> None:
     inner.makepyfile(REPEATED)
     inner.makeini(MARKERS)
