@@ -30,6 +30,7 @@ FOUND = {
     49: "a batch that failed ended as a bug of oncelog, because a sink had it before the others",
     2951: "a sink was added for a query that was refused, and had no batch before; of the harness",
     3779: "the same, beside a folder",
+    7794: "two lives added the same sink, one of which had stood still; of the harness",
 }
 """What each seed found, in words. A seed is the same run only as long as nobody asks for chance in another order."""
 

@@ -226,7 +226,7 @@ class TargetQuery(Client):
             if self._owner() == self.checkpoint.query_id:
                 self._former = self.checkpoint
             self.checkpoint = self.checkpoint.successor(ends.pop())
-        if adds:
+        if adds and self._later:  # otherwise a life that began meanwhile has added it
             self.world.counts["sinks added"] += 1
             added = self._later.pop(0)
             self._enter(added, since=self.checkpoint.base + self.checkpoint.next_batch)
