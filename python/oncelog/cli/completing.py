@@ -49,11 +49,11 @@ def complete(settings: Settings, prefix: str, target: str | None, options: Seque
 
 
 def _only_target(store: ZnodeStore, prefix: str, target: str | None) -> str:
-    targets = [one.target for one in find_ledgers(store, prefix) if target in {None, one.target}]
-    if len(targets) == 1:
-        return targets[0]
-    known = ", ".join(one.target for one in find_ledgers(store, prefix))
-    raise click.UsageError(f"Which target? Give --target: sinks with this prefix write to {known}.")
+    known = [one.target for one in find_ledgers(store, prefix)]
+    asked = [one for one in known if target in {None, one}]
+    if len(asked) == 1:
+        return asked[0]
+    raise click.UsageError(f"Which target? Give --target: sinks with this prefix write to {', '.join(known)}.")
 
 
 def _maker(target: str) -> EntryPoint:

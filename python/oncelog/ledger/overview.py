@@ -46,8 +46,12 @@ class LedgerOverview:
 
 def list_ledgers(reader: ZnodeReader) -> list[LedgerOverview]:
     """All ledgers of a store, by target and prefix, as far as the packages of their targets are installed."""
-    kinds = all_kinds().items()
-    found = (one for name, kind in kinds for prefix in kind.prefixes(reader) for one in _overview(reader, name, prefix))
+    found = (
+        one
+        for target, kind in all_kinds().items()
+        for prefix in kind.prefixes(reader)
+        for one in _overview(reader, target, kind, prefix)
+    )
     return sorted(found, key=lambda one: (one.target, one.prefix))
 
 
@@ -57,13 +61,14 @@ def find_ledgers(reader: ZnodeReader, prefix: str) -> list[LedgerOverview]:
     Raises:
         UnknownPrefixError: there is none.
     """
-    kinds = {name: kind.prefixes(reader) for name, kind in all_kinds().items()}
-    found = [one for name, prefixes in kinds.items() if prefix in prefixes for one in _overview(reader, name, prefix)]
+    kinds = [(target, kind, kind.prefixes(reader)) for target, kind in all_kinds().items()]
+    having = ((target, kind) for target, kind, prefixes in kinds if prefix in prefixes)
+    found = [one for target, kind in having for one in _overview(reader, target, kind, prefix)]
     if not found:
         raise UnknownPrefixError(
             "no sink has written under this prefix with its ledger here",
             prefix=prefix,
-            known=sorted({known for prefixes in kinds.values() for known in prefixes}),
+            known=sorted({known for _, _, prefixes in kinds for known in prefixes}),
         )
     return sorted(found, key=lambda one: one.target)
 
@@ -81,12 +86,11 @@ def abort(store: ZnodeStore, prefix: str) -> dict[str, int]:
     is_open = [one for one in find_ledgers(store, prefix) if one.outcome is Outcome.OPEN]
     if any(one.target == LOG for one in is_open):
         raise UsageError("the undecided round is a log's: name the log, with its path", prefix=prefix)
-    rounds = {one.target: one.round for one in is_open if one.round is not None}
-    return {target: number for target, number in rounds.items() if all_kinds()[target].abort(store, prefix, number)}
+    kinds, rounds = all_kinds(), {one.target: one.round for one in is_open if one.round is not None}
+    return {target: number for target, number in rounds.items() if kinds[target].abort(store, prefix, number)}
 
 
-def _overview(reader: ZnodeReader, target: str, prefix: str) -> Iterator[LedgerOverview]:
-    kind = all_kinds()[target]
+def _overview(reader: ZnodeReader, target: str, kind: LedgerKind[Any], prefix: str) -> Iterator[LedgerOverview]:
     ledger = kind.read(reader, prefix)
     if ledger is None:  # deleted meanwhile
         return
