@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.signatures import checked
+from oncelog.spark.kit.folders import ledger_inside
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog.spark.kit.target import Batch, Target
 from oncelog.types import Outcome
 
@@ -99,6 +102,26 @@ class ReceiptsSink(ForeachBatchSink[O, T]):
                 "has one; name it"
             )
         return self.options.prefix("")
+
+
+class FolderSink(ReceiptsSink[O, T]):
+    """A sink with a folder of its own, which also has its ledger if no other place is named."""
+
+    def __init__(self, options: O) -> None:
+        super().__init__(options)
+        self._is_local = False
+
+    @property
+    @abstractmethod
+    def _folder(self) -> str:
+        """Its path or URI, as the options give it."""
+
+    def _look_around(self, spark: SparkSession) -> None:
+        if self._target is None:
+            self._is_local = SparkFiles(spark, self._folder).is_local
+
+    def _ledger_place(self) -> str:
+        return self.options.znodes or ledger_inside(self._folder, is_local=self._is_local)
 
 
 def complete_alone(sink: ReceiptsSink[Any, Any], prefix: str, ledger: ZnodeStore) -> Completion:
