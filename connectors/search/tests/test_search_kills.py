@@ -13,13 +13,14 @@ import pytest
 
 from oncelog.crash_points import CrashPoint
 from oncelog_search.crash_points import SearchCrashPoint
-from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging
+from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION
 from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.opensearch import OpenSearch
 from tests.support.spark.lives import Lives
 from tests.support.spark.processes import Program
+from tests.support.spark.staging import left_staging
 
 PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
 """Every point that a batch passes."""
