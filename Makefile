@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-growth bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -188,6 +188,9 @@ bench: shims ## All benchmarks with their peers; writes docs/benchmarks.md
 
 bench-kafka: shims ## Kafka, beside Spark's own connector; writes its part of docs/benchmarks.md (QUICK=1: 2 minutes, no page)
 	$(BIN)/python -m benchmarks.kafka $(if $(QUICK),--quick)
+
+bench-targets: shims ## Sinks into databases, tables, files and search, and five together; writes its part of docs/benchmarks.md (QUICK=1: 5 minutes, no page)
+	$(BIN)/python -m benchmarks.targets $(if $(QUICK),--quick)
 
 bench-growth: $(READY) ## What operations cost while a log grows; writes docs/growth.md and its curves (QUICK=1: half a minute, no page)
 	$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick)

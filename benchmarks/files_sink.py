@@ -1,16 +1,8 @@
-"""Runs a query into a folder of Parquet files, by oncelog's sink and by Spark's file sink; prints medians, and no page.
-
-python -m benchmarks.files_sink [--quick]
-
-The peer, ``writeStream.format("parquet")``, is exactly once for readers that use its own log of files, on a file system
-with atomic renames. It syncs nothing to the disk; oncelog does. A run is one query over the same files, a batch for
-each, from its start until all is written; runs of the two follow each other in pairs. The folders are on this disk.
-"""
+"""Runs a query into a folder of Parquet files, by oncelog's sink and by Spark's file sink."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,8 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog_files
-from benchmarks.report import Finding, at_least, median, per_second, table
+from benchmarks.report import Finding, at_least, median, per_second
 from oncelog.spark.kit.ledgers import close_ledgers
+
+EXPLANATION = """\
+A run is one query over the same files, a batch for each, from its start until all is written; runs of the two follow
+each other in pairs. The folders are on this disk. The peer, `writeStream.format("parquet")`, is exactly once for
+readers that use its own log of files, on a file system with atomic renames. It syncs nothing to the disk; oncelog
+does."""
 
 PAYLOAD = 92
 """Bytes of a row beside its id, which has 8."""
@@ -32,7 +30,7 @@ Into = Callable[[DataFrame, str], DataStreamWriter]
 """A query that writes into this folder."""
 
 
-def main(*, quick: bool) -> None:
+def run(*, quick: bool) -> list[Finding]:
     """Measure in turns, after one round that counts for nothing."""
     rows, batches, rounds = (400_000, 3, 3) if quick else (1_000_000, 5, 5)
     spark = (
@@ -52,8 +50,8 @@ def main(*, quick: bool) -> None:
             tuple(measured(spark, folder, into, rows * batches) for into in (by_oncelog, by_spark))
             for _ in range(rounds + 1)
         ][1:]
-        print(table([finding(f"{batches} batches of {rows:,} rows of 100 bytes, Parquet", rows * batches, seconds)]))
     spark.stop()
+    return [finding(f"{batches} batches of {rows:,} rows of 100 bytes, Parquet", rows * batches, seconds)]
 
 
 def finding(what: str, rows: int, seconds: list[tuple[float, ...]]) -> Finding:
@@ -86,7 +84,3 @@ def by_oncelog(stream: DataFrame, out: str) -> DataStreamWriter:
 
 def by_spark(stream: DataFrame, out: str) -> DataStreamWriter:
     return stream.writeStream.format("parquet").option("path", out)
-
-
-if __name__ == "__main__":
-    main(quick="--quick" in sys.argv)

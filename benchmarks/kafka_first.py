@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks import kafka_peer
 from benchmarks.kafka_world import ONCELOG, SPARK, World, interleaved, reading, session, writing
 from benchmarks.report import Finding, at_most, median
 
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     """Copy a topic in a new session; print the seconds and Spark's parts of them as a line of JSON."""
     connector, address, source, target = arguments
     with TemporaryDirectory() as folder:
-        spark = session(Path(folder))
+        spark = session(Path(folder), kafka_peer.jars())
         places = {"checkpointLocation": f"{folder}/checkpoint"}
         if connector == ONCELOG:
             places["znodes"] = f"{folder}/ledger"

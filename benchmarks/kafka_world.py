@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -178,23 +178,23 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], runs: int) -> dic
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
-    """A broker and a session of two cores with both connectors."""
+def world(folder: Path, *, has_peer: bool = True) -> Iterator[World]:
+    """A broker and a session of two cores with both connectors, or with oncelog's alone."""
     broker = KafkaBroker(folder / "broker", java=_BROKER_JVM, settings=_BROKER_SETTINGS)
     try:
         broker.start()
         broker.wait_until_serving()
-        spark = session(folder)
+        spark = session(folder, kafka_peer.jars() if has_peer else [])
         yield World(broker, spark, folder)
         spark.stop()
     finally:
         broker.stop()
 
 
-def session(folder: Path) -> SparkSession:
-    """Two cores, and both connectors."""
+def session(folder: Path, jars: Sequence[Path]) -> SparkSession:
+    """Two cores, oncelog's connector, and these jars."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, kafka_peer.jars())))
+    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, jars)))
     spark = (
         oncelog_kafka.configure(builder)
         .master("local[2]")

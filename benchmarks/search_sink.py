@@ -1,19 +1,10 @@
-"""Writes a batch into an index of OpenSearch, by oncelog's sink and by a plain bulk loop; prints medians, and no page.
-
-python -m benchmarks.search_sink [--quick]
-
-The peer is what programs do: `foreachPartition`, and requests to `_bulk` of as many bytes as the sink's, with ids that
-the store draws. It is at least once. Both take the same cached rows by two tasks, each batch into a new index of one
-shard on this disk. The store is a node of its own, on the same cores; Maven brings its jars. Between the two loops is a
-third one, which differs from the peer in nothing but that it gives ids as the sink does: the store looks each one up.
-"""
+"""Writes a batch into an index of OpenSearch, by oncelog's sink and by a plain bulk loop."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +14,7 @@ from pathlib import Path
 import urllib3
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from benchmarks.report import Finding, median, per_second, table
+from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
@@ -33,6 +24,12 @@ from oncelog_search.jobs import SparkJob
 from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch, running_server
 
+EXPLANATION = """\
+The peer is what programs do: `foreachPartition`, and requests to `_bulk` of as many bytes as the sink's, with ids that
+the store draws. It is at least once. Both take the same cached rows by two tasks, each batch into a new index of one
+shard on this disk. The store is a node of its own, on the same cores. A second loop differs from the first in nothing
+but that it gives ids as the sink does: the store looks each one up."""
+
 PAYLOAD = 92
 """Bytes of a row beside its id, which has 8."""
 
@@ -40,13 +37,14 @@ FIELDS = {"id": {"type": "long"}, "value": {"type": "keyword"}}
 
 REQUEST_BYTES = 5_000_000
 
+LEAST = 1.0
+
 Write = Callable[[str], None]
 """Writes the batch into an index of this name."""
 
 
-def main(*, quick: bool) -> None:
+def run(*, quick: bool) -> list[Finding]:
     """Measure in turns, after one round that counts for nothing."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     rows, rounds = (100_000, 3) if quick else (1_000_000, 5)
     with tempfile.TemporaryDirectory() as place, running_server(Path(place, "server")) as server:
         folder, opensearch = Path(place), OpenSearch(server.url)
@@ -68,8 +66,8 @@ def main(*, quick: bool) -> None:
         for _ in range(rounds + 1):
             for way, write in ways.items():
                 seconds[way].append(measured(opensearch, write, rows))
-        print(table(list(findings(rows, {way: times[1:] for way, times in seconds.items()}))))
         spark.stop()
+    return list(findings(rows, {way: times[1:] for way, times in seconds.items()}))
 
 
 def findings(rows: int, seconds: dict[str, list[float]]) -> Iterator[Finding]:
@@ -77,8 +75,9 @@ def findings(rows: int, seconds: dict[str, list[float]]) -> Iterator[Finding]:
     ours = seconds["sink"]
     for way in ("loop", "loop with ids"):
         ratio = median([peer / own for own, peer in zip(ours, seconds[way], strict=True)])
-        what = f"{rows:,} rows of 100 bytes; {way}"
-        yield Finding(what, per_second(rows, median(ours)), per_second(rows, median(seconds[way])), ratio)
+        peer = f"{per_second(rows, median(seconds[way]))} {way}"
+        least = LEAST if way == "loop" else None
+        yield at_least(f"{rows:,} rows of 100 bytes", per_second(rows, median(ours)), peer, ratio, least)
 
 
 def measured(opensearch: OpenSearch, write: Write, rows: int) -> float:
@@ -138,7 +137,3 @@ def by_loop(batch: DataFrame, url: str, *, has_ids: bool) -> Write:
         batch.foreachPartition(send)
 
     return write
-
-
-if __name__ == "__main__":
-    main(quick="--quick" in sys.argv)

@@ -1,17 +1,13 @@
-"""Writes a batch into a Delta and an Iceberg table, by oncelog's sinks and the formats' own; prints medians, no page.
+"""Writes a batch into a Delta and an Iceberg table, by oncelog's sinks and the formats' own.
 
-python -m benchmarks.table_sinks [--quick]
-
-The formats' own writers need their jars, which there are for some releases of Spark: run it on one of those
-(`make setup SPARK=4.0.5`, and its environment's Python). On another one the peer is Spark's own parquet writer, which
-makes files and no table. A batch is two tasks over a cache, into a new table on this disk. Maven brings the jars.
+The formats' own writers need their jars, which Maven brings, and which there are for some releases of Spark only: it
+runs on one of those.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,12 +15,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.report import Finding, median, per_second, table
+from benchmarks.report import Finding, at_least, median, per_second
 from oncelog import metadata
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -38,12 +33,19 @@ from oncelog_tables.ledgers import DELTA_LEDGERS, ICEBERG_LEDGERS
 from oncelog_tables.ports import Tables
 from oncelog_tables.target import TableTarget
 
-JARS = {
-    "4.0": "io.delta:delta-spark_2.13:4.0.0,org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
-}
-"""Of the formats, by the release of Spark."""
+SPARK = "4.0.5"
+"""A release of Spark for which there are the formats' own writers."""
 
-SETTINGS = {
+EXPLANATION = f"""\
+A batch is two tasks over a cache, into a new table on this disk. The peers are the formats' own writers, on Spark
+{SPARK}. They are at least once: a replayed batch is appended again."""
+
+JARS = "io.delta:delta-spark_2.13:4.0.0,org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+"""Of the formats."""
+
+LEAST = 0.9
+
+SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
@@ -59,42 +61,39 @@ Write = Callable[[int], None]
 """Writes the batch into a new table of this number."""
 
 
-def main(*, quick: bool) -> None:
+def run(*, quick: bool) -> list[Finding]:
     """Measure in turns, after one round that counts for nothing."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     rows, rounds = (500_000, 2) if quick else (5_000_000, 7)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        jars = JARS.get(".".join(pyspark.__version__.split(".")[:2]))
-        spark = session(folder, jars)
+        spark = session(folder)
         batch = spark.range(0, rows, 1, 2).selectExpr("id", f"rpad(string(id), {PAYLOAD}, 'x') AS value").cache()
         batch.count()
         pairs = {
-            "Delta": (into_delta(batch, folder), own_delta(batch, folder) if jars else parquet(batch, folder)),
-            "Iceberg": (into_iceberg(batch, folder), own_iceberg(batch) if jars else parquet(batch, folder)),
+            "Delta": (into_delta(batch, folder), own_delta(batch, folder)),
+            "Iceberg": (into_iceberg(batch, folder), own_iceberg(batch)),
         }
         seconds: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in pairs}
         for number in range(rounds + 1):
             for name, pair in pairs.items():
                 for write, times in zip(pair, seconds[name], strict=True):
                     times.append(measured(write, number))
-        found = []
-        for name, of_both in seconds.items():
-            ours, peer = (median(times[1:]) for times in of_both)
-            title = f"{rows:,} rows of 100 bytes, {name}" if jars else f"{rows:,} rows of 100 bytes, {name}; parquet"
-            found.append(Finding(title, per_second(rows, ours), per_second(rows, peer), peer / ours))
-        print(table(found))
         spark.stop()
+    return [finding(name, rows, *of_both) for name, of_both in seconds.items()]
 
 
-def session(folder: Path, jars: str | None) -> SparkSession:
+def finding(name: str, rows: int, ours: list[float], peer: list[float]) -> Finding:
+    """Of the median pair."""
+    ratio = median([theirs / own for own, theirs in zip(ours[1:], peer[1:], strict=True)])
+    own, theirs = per_second(rows, median(ours[1:])), per_second(rows, median(peer[1:]))
+    return at_least(f"{rows:,} rows of 100 bytes, {name}", own, theirs, ratio, LEAST)
+
+
+def session(folder: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g")
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-    if jars:
-        builder = builder.config("spark.jars.packages", jars).config("spark.sql.catalog.own.warehouse", str(folder))
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
-    return builder.getOrCreate()
+    builder = builder.config("spark.jars.packages", JARS).config("spark.sql.catalog.own.warehouse", str(folder))
+    return builder.config(map=SETTINGS).getOrCreate()
 
 
 def measured(write: Write, number: int) -> float:
@@ -162,18 +161,3 @@ def own_iceberg(batch: DataFrame) -> Write:
         batch.sparkSession.sql(f"DROP TABLE {name} PURGE")
 
     return write
-
-
-def parquet(batch: DataFrame, folder: Path) -> Write:
-    """By Spark's writer of files."""
-
-    def write(number: int) -> None:
-        place = str(folder / f"parquet-{number}")
-        batch.write.parquet(place)
-        shutil.rmtree(place)
-
-    return write
-
-
-if __name__ == "__main__":
-    main(quick="--quick" in sys.argv)
