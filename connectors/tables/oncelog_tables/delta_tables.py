@@ -127,7 +127,7 @@ class OpenDeltaTable:
             for field in self._schema.fields
         ]
         self.keys: Sequence[KeyColumn] = [
-            replace(key, takes_empty=key.name not in self._partitioned_by)
+            replace(key, takes_empty=key.name not in self._partitioned_by or not isinstance(key.type, T.StringType))
             for key in keys.find(key_columns, place, self.columns)
         ]
         if self.keys:

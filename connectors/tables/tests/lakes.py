@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -124,22 +124,28 @@ def create_delta(table: Path, schema: pa.Schema, **settings: Any) -> None:
 def left_folders(table: Path) -> list[str]:
     """The folders of attempts whose files no snapshot names."""
     attempts = {path.name for path in (table / "oncelog").glob("*")}
-    return sorted(attempts - {Path(file).parts[1] for file in delta_files(table) if file.startswith("oncelog/")})
+    named = {unquote(action["add"]["path"]) for action in _delta_actions(table) if "add" in action}
+    return sorted(attempts - {Path(file).parts[1] for file in named if file.startswith("oncelog/")})
 
 
 def delta_files(table: Path) -> dict[str, dict[str, Any]]:
     """The actions `add` of the files of a table, by their paths, as Delta's protocol says to replay its log."""
+    files: dict[str, dict[str, Any]] = {}
+    for action in _delta_actions(table):
+        if "add" in action:
+            files[unquote(action["add"]["path"])] = action["add"]
+        elif "remove" in action:
+            files.pop(unquote(action["remove"]["path"]), None)
+    return files
+
+
+def _delta_actions(table: Path) -> Iterator[dict[str, Any]]:
+    """The actions of a table's log; of a commit, those that remove files come first, since their order means nothing."""
     log = table / "_delta_log"
     assert not (log / "_last_checkpoint").exists(), "this reader reads commits only"
-    files: dict[str, dict[str, Any]] = {}
     for commit in sorted(log.glob("*.json")):
-        for line in commit.read_text().splitlines():
-            action = json.loads(line)
-            if "add" in action:
-                files[unquote(action["add"]["path"])] = action["add"]
-            elif "remove" in action:
-                files.pop(unquote(action["remove"]["path"]), None)
-    return files
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        yield from sorted(actions, key=lambda action: "remove" not in action)
 
 
 def delta_rows(table: Path) -> list[dict[str, Any]]:
