@@ -10,7 +10,7 @@ newer pyiceberg leave the deletes out, nothing is committed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyiceberg
 from pyiceberg.io import FileIO
@@ -21,12 +21,20 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import TableVersion
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from oncelog.errors import UsageError
+
+_IDS: Final = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
+"""In a manifest: the columns by which rows are equal."""
 
 
 class ReplacingRows(_FastAppendFiles):
@@ -95,6 +103,13 @@ class _DeleteManifest(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """The ids of columns are of the specification's type, on which Java insists; pyiceberg 0.12 has a wider one."""
+        parts = self._spec.partition_type(self._schema)
+        known = data_file_with_partition(partition_type=parts, format_version=format_version).fields
+        fields = (_IDS if field.field_id == _IDS.field_id else field for field in known)
+        return manifest_entry_schema_with_data_file(format_version=format_version, data_file=StructType(*fields))
 
 
 def has_files_of_other_partitions(snapshot: Snapshot | None, io: FileIO, spec_id: int) -> bool:

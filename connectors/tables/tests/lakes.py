@@ -140,7 +140,7 @@ def delta_files(table: Path) -> dict[str, dict[str, Any]]:
 
 
 def _delta_actions(table: Path) -> Iterator[dict[str, Any]]:
-    """The actions of a table's log; of a commit, those that remove files come first, since their order means nothing."""
+    """The actions of a table's log; of a commit, those that remove files come first: their order means nothing."""
     log = table / "_delta_log"
     assert not (log / "_last_checkpoint").exists(), "this reader reads commits only"
     for commit in sorted(log.glob("*.json")):

@@ -8,9 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -32,6 +34,7 @@ from lakes import (
     iceberg_entries,
     iceberg_files,
     iceberg_rows,
+    local,
 )
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError, UsageError
@@ -87,6 +90,20 @@ def test_the_rows_and_the_deletes_of_a_batch_are_in_one_snapshot_with_one_sequen
     said = ("added-records", "added-equality-deletes", "total-equality-deletes")
     assert [snapshot.summary[name] for name in said] == ["3", "3", "5"]
     assert len(table.metadata.snapshots) == 2
+    assert type_of_ids(table) == ["null", "int"]
+
+
+def type_of_ids(table: Table) -> list[str]:
+    """Of the columns that a delete names, in the schema of the manifests: Java reads no other than int."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    deletes = next(one for one in snapshot.manifests(table.io) if one.content is ManifestContent.DELETES)
+    with local(deletes.manifest_path).open("rb") as file:
+        found: Any = fastavro.reader(file).writer_schema
+    for name in ("data_file", "equality_ids"):
+        found = next(field["type"] for field in found["fields"] if field["name"] == name)
+    none, ids = found
+    return [none, ids["items"]]
 
 
 def test_pyiceberg_by_itself_refuses_to_read_what_it_would_read_wrong(world: IcebergWorld) -> None:
