@@ -53,7 +53,7 @@ def newest(world: DeltaWorld) -> dict[str, Any]:
     return {name: body for line in commit.read_text().splitlines() for name, body in json.loads(line).items()}
 
 
-def test_the_commit_says_of_whom_it_is_and_leaves_files_without_such_keys_alone(world: DeltaWorld) -> None:
+def test_a_merge_says_of_whom_it_is_and_leaves_other_files_alone(world: DeltaWorld) -> None:
     for at_id in (1, 5):
         write_deltalake(str(world.table), rows(**{f"_{at_id}": "old", f"_{at_id + 1}": "old"}), mode="append")
     before = set(delta_files(world.table))
