@@ -32,11 +32,11 @@ class Decided:
         batch_id: of the micro-batch; the table remembers the newest one of each sink.
         table: that the files go into: a folder, or a name in a catalog.
         table_id: the identity of the table that had this name when the batch was written.
-        layout: how its files were parted then; see `Table`.
+        layout: how its files were parted then, and what else they were made for; see `Table`.
         schema: of the written columns, in Spark's JSON.
         files: how many, with those of the keys.
         digest: of their names and sizes.
-        rows: in all of them.
+        rows: of the batch.
         key_columns: of the table, by which rows are replaced; empty if rows are only added.
     """
 

@@ -155,9 +155,10 @@ class OpenDeltaTable:
         try:
             with _failing(self.name):
                 if self.adds_files:
-                    self._add(folder, files, CommitProperties({**said, "isBlindAppend": True}, None, of_batch), now_ms)
+                    blind = {**said, "isBlindAppend": True}
+                    self._add(folder, files, CommitProperties(blind, app_transactions=of_batch), now_ms)
                 else:
-                    self._merge(decided, folder, files, CommitProperties(said, None, of_batch))
+                    self._merge(decided, folder, files, CommitProperties(said, app_transactions=of_batch))
         except CommitFailedError as refused:
             return _line(refused)
         return None

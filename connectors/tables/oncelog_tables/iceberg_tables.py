@@ -96,14 +96,14 @@ class OpenIcebergTable:
         self._folders = iceberg_types.folders(name, table.schema(), table.spec())
         self.columns: Sequence[TableColumn] = iceberg_types.columns(name, table.schema())
         self._check_name_mapping()
+        ids = {field.name: field.field_id for field in table.schema().fields}
         self.keys: Sequence[KeyColumn] = [
-            replace(key, field_id=table.schema().find_field(key.name).field_id)
-            for key in keys.find(key_columns, name, self.columns)
+            replace(key, field_id=ids[key.name]) for key in keys.find(key_columns, name, self.columns)
         ]
         if self.keys:
             self._check_deletes()
-        ids = [[key.field_id for key in self.keys]] if self.keys else []
-        self.layout = json.dumps([metadata.default_spec_id, self._location, *ids])
+        of_keys = [[key.field_id for key in self.keys]] if self.keys else []
+        self.layout = json.dumps([metadata.default_spec_id, self._location, *of_keys])
 
     @property
     def partitioned_by(self) -> Mapping[str, str | None]:

@@ -34,6 +34,7 @@ class TableOptions(HistoryOptions):
     """The options of every sink into a table.
 
     Attributes:
+        mode: whether rows are added, or take the place of others.
         key_columns: by which `Mode.UPSERT` finds rows; otherwise empty.
     """
 

@@ -47,7 +47,7 @@ class Table(Protocol):
         columns: that it has.
         keys: the columns by which rows are replaced; none if they are only added.
         partitioned_by: see `Job.run`.
-        layout: says how files are parted: another layout takes other files.
+        layout: says how files are parted, and which columns are keys: another layout takes other files.
         adds_files: whether a commit adds a batch's files to the table, and with them those of its keys. Otherwise it
             adds their rows, and nobody needs the files once it is done.
     """

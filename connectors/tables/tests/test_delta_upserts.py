@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from lakes import ArrowJob, DeltaWorld, create_delta, delta_files, delta_rows, l
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, RunSupersededError, UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
+from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.delta_tables import OpenDeltaTable
@@ -107,6 +109,31 @@ def test_a_driver_whose_files_a_quicker_one_removed_finds_the_batch_in_the_table
         world.run_job(1, ArrowJob(rows(_1="new")))
 
     assert values_in(world) == [(1, "new")]
+
+
+def test_a_merge_that_comes_behind_those_of_its_successor_is_refused(
+    world: DeltaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the table, and all of its rows are still there: only the log can say that it comes too late."""
+    write_deltalake(str(world.table), rows(_9="others"), mode="append")
+    merge = DeltaTable.merge
+    met: list[str] = []
+
+    def after_another(*arguments: Any, **more: Any) -> Any:
+        merger = merge(*arguments, **more)
+        if not met:
+            met.append("met")
+            world.run_job(0, ArrowJob(rows(_1="first")), "run-2")
+            world.run_job(1, ArrowJob(rows(_1="second")), "run-2")
+        return merger
+
+    with monkeypatch.context() as patched, suppress(RunSupersededError):
+        patched.setattr(SparkFiles, "remove", lambda *_: None)
+        patched.setattr(DeltaTable, "merge", after_another)
+        world.run_job(0, ArrowJob(rows(_1="first")))
+
+    assert values_in(world) == [(1, "second"), (9, "others")]
+    shutil.rmtree(world.table / "oncelog")
 
 
 def test_a_commit_whose_answer_is_lost_is_made_once(world: DeltaWorld, monkeypatch: pytest.MonkeyPatch) -> None:

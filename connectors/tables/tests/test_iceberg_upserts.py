@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -37,7 +38,7 @@ from lakes import (
     local,
 )
 from oncelog.crash_points import CrashPoint
-from oncelog.errors import NotPreparedError, UsageError
+from oncelog.errors import NotPreparedError, RunSupersededError, UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.testing.target_contract import at
 from oncelog_tables.crash_points import TablesCrashPoint
@@ -126,6 +127,28 @@ def test_a_pyiceberg_that_would_leave_the_deletes_out_commits_nothing(
 
     assert world.run_job(1, job(_1="b"), "run-2").is_replay
     assert values_in(world) == [(1, "b")]
+
+
+def test_a_commit_that_meets_those_of_its_successor_in_the_catalog_is_refused(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made once more upon the newer snapshot, as pyiceberg would, it would take the newest row out."""
+    hand_in = SqlCatalog.commit_table
+    met: list[str] = []
+
+    def after_another(catalog: SqlCatalog, *arguments: Any) -> object:
+        if not met:
+            met.append("met")
+            world.run_job(0, job(_1="first"), "run-2")
+            world.run_job(1, job(_1="second"), "run-2")
+        return hand_in(catalog, *arguments)
+
+    with monkeypatch.context() as patched, suppress(RunSupersededError):
+        patched.setattr(SqlCatalog, "commit_table", after_another)
+        world.run_job(0, job(_1="first"))
+
+    assert values_in(world) == [(1, "second")]
+    assert len(world.loaded().metadata.snapshots) == 2
 
 
 def test_rows_that_others_add_before_the_commit_are_replaced_and_those_behind_it_are_not(world: IcebergWorld) -> None:

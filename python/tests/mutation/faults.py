@@ -2560,7 +2560,7 @@ UPSERTS_INTO_TABLES = [
     Fault(
         "a merge does not say of which batch it is",
         TABLES + "oncelog_tables/delta_tables.py",
-        "CommitProperties(said, None, of_batch)",
+        "CommitProperties(said, app_transactions=of_batch)",
         "CommitProperties(said)",
         (TABLES + "tests/test_delta_upserts.py::test_a_merge_says_of_whom_it_is_and_leaves_other_files_alone",),
     ),
