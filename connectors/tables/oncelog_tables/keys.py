@@ -6,6 +6,7 @@ it runs again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -40,6 +41,9 @@ TYPES: Final = (
 """Of columns that a key may have. Floats are left out: NaN, and the two zeros, are equal or not as one looks at it."""
 
 _ROWS: Final = "_oncelog_rows"
+
+_PATTERN: Final = re.compile(r"[\\{}\[\]*?]")
+"""What Spark's readers take in a path for a part of a pattern, unless a backslash is before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def _read(spark: SparkSession, folder: str, keys: Sequence[KeyColumn]) -> DataFr
         ignoreMissingFiles="false",
         ignoreCorruptFiles="false",
     )
-    return reader.parquet(folder)
+    return reader.parquet(_PATTERN.sub(r"\\\g<0>", folder))
 
 
 def _quoted(key: KeyColumn) -> str:

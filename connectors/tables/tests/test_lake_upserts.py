@@ -67,6 +67,16 @@ def test_a_row_replaces_that_of_its_key_and_others_stay(world: World) -> None:
     assert pairs_in(world) == [(number, "again") for number, _ in BOTH]
 
 
+def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "[lake] {1}").mkdir()
+    world = WORLDS[kind](tmp_path / "[lake] {1}", SCHEMA, ("id",))
+    run(world, 0, OLD)
+    run(world, 1, NEW)
+
+    assert pairs_in(world) == BOTH
+    world.close()
+
+
 def test_a_row_is_the_whole_row(world: World) -> None:
     rows = pa.table({"ID": pa.array([1], pa.int64()), "value": ["a"], "more": ["more"]})
     world.run_job(0, ArrowJob(rows))
