@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from oncelog.errors import InvalidOptionError
 from oncelog.spark.kit import values
 from oncelog.spark.kit.options import (
     Given,
@@ -18,17 +16,8 @@ from oncelog.spark.kit.options import (
     history_options,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
+from oncelog.spark.kit.upserts import Mode, mode_and_keys, upsert_options
 from oncelog.znodes.postgres.address import PostgresAddress
-
-
-class Mode(StrEnum):
-    """What happens to the rows that the table has."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-
-    def __repr__(self) -> str:
-        return repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +97,6 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _mode(text: str) -> Mode:
-    return Mode(values.choice(*Mode)(text))
-
-
 _USES = frozenset({Use.FOREACH_BATCH})
 
 OPTIONS: tuple[Option, ...] = (
@@ -132,18 +117,11 @@ OPTIONS: tuple[Option, ...] = (
         "exist.",
         default_doc="required",
     ),
-    Option(
-        "mode",
+    *upsert_options(
         _USES,
-        _mode,
         "`append` inserts each row. `upsert` replaces the row with the same `keyColumns`, if there is one.",
-        default=Mode.APPEND,
-    ),
-    Option(
-        "keyColumns",
-        _USES,
-        _columns,
         "For `mode=upsert`: the columns of a primary key or a unique index, separated by commas.",
+        _columns,
     ),
     *history_options(_USES, "the database of `url`"),
 )
@@ -161,17 +139,13 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     given = Given(options, OPTIONS, Use.FOREACH_BATCH)
     given.require("url")
     given.require("table")
-    mode = given.value("mode")
-    if mode is Mode.UPSERT:
-        given.require("keyColumns", "mode=upsert needs the columns by which it finds the rows to replace")
-    elif given.has("keyColumns"):
-        raise InvalidOptionError("the option is for mode=upsert", option="keyColumns", mode=mode)
+    mode, key_columns = mode_and_keys(given, "mode=upsert needs the columns by which it finds the rows to replace")
     address = PostgresAddress.parse(given.value("url"))  # not by the table: its errors would show a password
     return SinkOptions(
         address=address,
         table=given.value("table"),
         mode=mode,
-        key_columns=given.value("keyColumns") or (),
+        key_columns=key_columns,
         **history(given),
     )
 

@@ -18,6 +18,7 @@ from typing import Final
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, InvalidRecordError, NotPreparedError, ensure
 from oncelog.spark.kit.receipts import Receipts
+from oncelog.spark.kit.upserts import key_twice, key_without_value
 from oncelog_postgres import columns, tables
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
@@ -261,11 +262,7 @@ class BatchPlace:
         are_null = listed((text("{key} IS NULL", key=name(key)) for key in keys), " OR ")
         found = text("SELECT 1 {winners} AND ({are_null}) LIMIT 1", winners=_winners(insertion), are_null=are_null)
         if self.database.rows(found):
-            raise InvalidRecordError(
-                "a row has no value in a key column, so no row can be found that it replaces; filter such rows out",
-                table=str(insertion.table),
-                columns=keys,
-            )
+            raise key_without_value(table=str(insertion.table), columns=keys)
 
     def _same_key(self, insertion: Insertion) -> InvalidRecordError | None:
         """The error for rows of one batch with the same key; None if they only look the same to the table."""
@@ -274,12 +271,7 @@ class BatchPlace:
         found = self.database.rows(text(twice, keys=listed(keys), winners=_winners(insertion)))
         if not found:
             return None
-        return InvalidRecordError(
-            "two rows of the batch have the same key, so it cannot be said which of them counts; keep one of them, as "
-            "with dropDuplicates or a groupBy",
-            table=str(insertion.table),
-            key=dict(zip(insertion.key_columns, found[0], strict=True)),
-        )
+        return key_twice(table=str(insertion.table), key=dict(zip(insertion.key_columns, found[0], strict=True)))
 
     def _commit_prepared(self, insertion: Insertion) -> bool:
         """Commit the transaction that `prepare` left open. False: it is lost, or there is none."""

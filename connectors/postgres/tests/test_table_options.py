@@ -9,8 +9,9 @@ import pytest
 
 import oncelog_postgres
 from oncelog.errors import InvalidOptionError
+from oncelog.spark.kit.upserts import Mode
 from oncelog_postgres.batch_sink import PostgresSink
-from oncelog_postgres.options import Mode, parse
+from oncelog_postgres.options import parse
 
 URL = "postgresql://me@host/db"
 

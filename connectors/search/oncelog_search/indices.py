@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.errors import UsageError
-from oncelog_search.options import Mode
+from oncelog.spark.kit.upserts import Mode
 from oncelog_search.server import SearchServer, quoted
 
 UUID: Final = "index.uuid"

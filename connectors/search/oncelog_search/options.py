@@ -5,25 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from oncelog.errors import InvalidOptionError
 from oncelog.spark.kit import staged_names, values
 from oncelog.spark.kit.folders import check_folder
 from oncelog.spark.kit.options import Given, HistoryOptions, Option, Use, history, history_options
 from oncelog.spark.kit.options import render_markdown_table as render_rows
+from oncelog.spark.kit.upserts import Mode, mode_and_keys, upsert_options
 from oncelog_search.address import Address
-
-
-class Mode(StrEnum):
-    """What happens to the documents that the index has."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-
-    def __repr__(self) -> str:
-        return repr(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +52,6 @@ def _index(text: str) -> str:
     return found
 
 
-def _columns(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    if not all(found):
-        raise ValueError("names of columns, separated by commas, such as origin,flight")
-    return found
-
-
-def _mode(text: str) -> Mode:
-    return Mode(values.choice(*Mode)(text))
-
-
 _USES = frozenset({Use.FOREACH_BATCH})
 
 OPTIONS: tuple[Option, ...] = (
@@ -100,15 +78,12 @@ OPTIONS: tuple[Option, ...] = (
         "driver and all executors share. Several sinks may use it.",
         default_doc="required",
     ),
-    Option(
-        "mode",
+    *upsert_options(
         _USES,
-        _mode,
         "`append` adds a document for each row. `upsert` replaces the document of the same `keyColumns`, if there is "
         "one.",
-        default=Mode.APPEND,
+        "For `mode=upsert`: the columns that make the `_id`, separated by commas.",
     ),
-    Option("keyColumns", _USES, _columns, "For `mode=upsert`: the columns that make the `_id`, separated by commas."),
     Option(
         "refresh",
         _USES,
@@ -163,17 +138,13 @@ def parse(options: Mapping[str, object]) -> SinkOptions:
     given = Given(options, OPTIONS, Use.FOREACH_BATCH)
     for name in ("url", "index", "staging"):
         given.require(name)
-    mode = given.value("mode")
-    if mode is Mode.UPSERT:
-        given.require("keyColumns", "mode=upsert needs the columns that make the _id of a document")
-    elif given.has("keyColumns"):
-        raise InvalidOptionError("the option is for mode=upsert", option="keyColumns", mode=mode)
+    mode, key_columns = mode_and_keys(given, "mode=upsert needs the columns that make the _id of a document")
     return SinkOptions(
         address=Address.parse(given.value("url"), given.value("caFile"), given.value("requestTimeout")),
         index=given.value("index"),
         staging=check_folder("staging", given.value("staging")),
         mode=mode,
-        key_columns=given.value("keyColumns") or (),
+        key_columns=key_columns,
         request_bytes=given.value("requestBytes"),
         retry_timeout_ms=given.value("retryTimeout"),
         refreshes=given.value("refresh"),

@@ -17,13 +17,13 @@ from oncelog.errors import (
     CorruptDataError,
     FileUnavailableError,
     FileWriteError,
-    InvalidRecordError,
     OncelogError,
 )
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FAILURES
 from oncelog.spark.kit.staging import StagingFolder
+from oncelog.spark.kit.upserts import key_twice
 from oncelog.znodes.clock import wall_ms
 from oncelog_search import documents, fields, indices, manifests
 from oncelog_search.crash_points import SearchCrashPoint
@@ -168,12 +168,7 @@ class IndexPlace:
     def _refuse_keys_twice(self, files: Sequence[str]) -> None:
         twice = self._job.first_of_twice(files)
         if twice is not None:
-            raise InvalidRecordError(
-                "two rows of the batch have the same key, so it cannot be said which of them counts; keep one of them, "
-                "as with dropDuplicates or a groupBy",
-                columns=self._options.key_columns,
-                id=documents.id_of(twice),
-            )
+            raise key_twice(columns=self._options.key_columns, id=documents.id_of(twice))
 
     @staticmethod
     def _path(staging: StagingFolder, attempt: str, name: str) -> str:

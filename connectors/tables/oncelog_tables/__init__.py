@@ -15,7 +15,7 @@ __all__ = ["delta", "iceberg"]
 
 @checked
 def delta(**options: Any) -> DeltaSink:
-    """An exactly-once sink for ``writeStream.foreachBatch`` that appends to a Delta table.
+    """An exactly-once sink for ``writeStream.foreachBatch`` that appends to a Delta table, or replaces its rows.
 
     Args:
         options: the sink's options under their documented names: path, znodes, transactionalIdPrefix, ...
@@ -43,7 +43,7 @@ def delta(**options: Any) -> DeltaSink:
 
 @checked
 def iceberg(**options: Any) -> IcebergSink:
-    """An exactly-once sink for ``writeStream.foreachBatch`` that appends to an Iceberg table.
+    """An exactly-once sink for ``writeStream.foreachBatch`` that appends to an Iceberg table, or replaces its rows.
 
     Args:
         options: the sink's options under their documented names: table, catalog, znodes, transactionalIdPrefix, ...

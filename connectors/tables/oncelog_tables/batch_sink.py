@@ -49,7 +49,7 @@ class DeltaSink(TableSink[DeltaOptions]):
         from oncelog_tables.delta_tables import DeltaTables
 
         tables = DeltaTables(self.options.storage)
-        return TableTarget(store, DELTA_LEDGERS, tables, self.options.path)
+        return TableTarget(store, DELTA_LEDGERS, tables, self.options.path, self.options.key_columns)
 
 
 class IcebergSink(TableSink[IcebergOptions]):
@@ -63,4 +63,4 @@ class IcebergSink(TableSink[IcebergOptions]):
         from oncelog_tables.iceberg_tables import IcebergTables
 
         tables = IcebergTables(self.options.catalog, self.options.properties)
-        return TableTarget(store, ICEBERG_LEDGERS, tables, self.options.table)
+        return TableTarget(store, ICEBERG_LEDGERS, tables, self.options.table, self.options.key_columns)

@@ -7,7 +7,7 @@ there before the decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -62,19 +62,22 @@ class WrittenColumn:
     is_checked: bool
 
 
-def plan(schema: T.StructType, table: str, columns: Sequence[TableColumn]) -> tuple[WrittenColumn, ...]:
+def plan(
+    schema: T.StructType, table: str, columns: Sequence[TableColumn], key_columns: Collection[str] = ()
+) -> tuple[WrittenColumn, ...]:
     """How the columns of a DataFrame get into a table, in the table's order.
 
     Args:
         table: its name, for errors.
         columns: of the table.
+        key_columns: those of them by which rows are replaced.
 
     Raises:
         InvalidRecordError: a column is missing, is not in the table, is there twice, or has a type that does not fit.
     """
     found: dict[str, WrittenColumn] = {}
     for field in schema.fields:
-        column = _target(field.name, table, columns)
+        column = named(field.name, table, columns)
         if column.name in found:
             raise InvalidRecordError(
                 "two columns of the DataFrame are for the same column of the table; leave one of them out",
@@ -83,12 +86,14 @@ def plan(schema: T.StructType, table: str, columns: Sequence[TableColumn]) -> tu
             )
         found[column.name] = _written(field, column, table)
     missing = [
-        column.name for column in columns if column.name not in found and (column.has_default or not column.is_nullable)
+        column.name
+        for column in columns
+        if column.name not in found and (column.has_default or not column.is_nullable or column.name in key_columns)
     ]
     if missing:
         raise InvalidRecordError(
-            "columns are missing in the DataFrame: the table wants a value in each row, or has a default that the sink "
-            "does not fill in",
+            "columns are missing in the DataFrame: the table wants a value in each row, has a default that the sink "
+            "does not fill in, or they are keyColumns",
             missing=missing,
             table=table,
             columns=schema.fieldNames(),
@@ -96,8 +101,12 @@ def plan(schema: T.StructType, table: str, columns: Sequence[TableColumn]) -> tu
     return tuple(found[column.name] for column in columns if column.name in found)
 
 
-def _target(name: str, table: str, columns: Sequence[TableColumn]) -> TableColumn:
-    """The table's column of that name; case counts only where the table has several."""
+def named(name: str, table: str, columns: Sequence[TableColumn]) -> TableColumn:
+    """The table's column of that name; case counts only where the table has several.
+
+    Raises:
+        InvalidRecordError: there is none, or there are several.
+    """
     exact = [column for column in columns if column.name == name]
     found = exact or [column for column in columns if column.name.lower() == name.lower()]
     if len(found) != 1:

@@ -1,8 +1,8 @@
 """What a Delta table may ask of whoever writes to it, and whether the sink does it.
 
-The sink adds files that Spark's parquet writer wrote, in one commit. It computes no values, checks no conditions and
-gives columns no other names. A table that asks for such a thing, or for a feature that this version of the sink does
-not know, is refused by name before a job runs.
+The sink adds files that Spark's parquet writer wrote, or has delta-rs merge their rows, in one commit. It computes no
+values, checks no conditions and gives columns no other names. A table that asks for such a thing, or for a feature that
+this version of the sink does not know, is refused by name before a job runs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oncelog.errors import UsageError
 TAKEN: Final = frozenset(
     {
         "appendOnly",
-        "changeDataFeed",  # a commit that only adds files is a change feed by itself
-        "deletionVectors",  # the files that it adds have none
+        "changeDataFeed",  # a commit that only adds files is a change feed by itself; delta-rs writes that of a merge
+        "deletionVectors",  # the files that it adds have none; a merge reads those of others
         "timestampNtz",
         "v2Checkpoint",
         # What follows is about columns or settings; `_problems` looks whether there are any.
@@ -30,6 +30,7 @@ TAKEN: Final = frozenset(
 )
 """Writer features that a table may name."""
 
+APPEND_ONLY: Final = "delta.appendOnly"
 FORGETS: Final = "delta.setTransactionRetentionDuration"
 CONSTRAINTS: Final = "delta.constraints."
 MAPPING: Final = "delta.columnMapping.mode"
@@ -70,6 +71,21 @@ def check(
     """
     for about in _problems(features, configuration, schema, partitioned_by):
         raise UsageError("the sink cannot write into this Delta table", table=table, **about)
+
+
+def check_merges(table: str, configuration: Mapping[str, str]) -> None:
+    """Refuse a table that lets nobody replace its rows.
+
+    Raises:
+        UsageError: see above.
+    """
+    if configuration.get(APPEND_ONLY, "").lower() == "true":
+        raise UsageError(
+            "the sink cannot replace rows of this Delta table: nobody may, by its own word; ALTER TABLE ... UNSET "
+            "TBLPROPERTIES, or write with mode=append",
+            table=table,
+            property=APPEND_ONLY,
+        )
 
 
 def _problems(

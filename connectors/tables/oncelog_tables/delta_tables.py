@@ -1,8 +1,10 @@
-"""Delta tables, through delta-rs (the package deltalake): their log is read and committed to here, and no rows.
+"""Delta tables, through delta-rs (the package deltalake): their log is read and committed to here.
 
-A commit adds the files of a batch, with an action ``txn`` of Delta's protocol: (sink, batch). The table keeps the
+A commit adds the files of a batch; or, if the batch replaces rows, those that delta-rs has merged it into, which is all
+that it does with rows. With them it has an action ``txn`` of Delta's protocol: (sink, batch). The table keeps the
 newest one of each sink, in its checkpoints too. The log refuses a commit whose sink has committed since the table was
-read: so of two drivers that carry the same decision out, one finds the batch in the table at its next look.
+read: so of two drivers that carry the same decision out, one finds the batch in the table at its next look. It also
+refuses a merge if others have added or replaced rows that it would have had to look at.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO, Final
 
 import deltalake
+import pyarrow.dataset as arrow_dataset
 import pyarrow.fs as arrow_fs
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
@@ -22,15 +26,19 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T  # noqa: N812 - everybody's name for it
 
 from oncelog.errors import UsageError
-from oncelog_tables import delta_features, partitions
-from oncelog_tables.appends import Append
+from oncelog_tables import delta_features, delta_merges, keys, partitions
 from oncelog_tables.columns import TableColumn
+from oncelog_tables.decisions import Decided
 from oncelog_tables.delta_statistics import statistics
 from oncelog_tables.errors import TableUnavailableError
 from oncelog_tables.footers import FileFacts
+from oncelog_tables.keys import KeyColumn
 
 OLDEST: Final = (1, 6)
 """The oldest deltalake whose `create_write_transaction` commits app transactions. Older ones leave them out, unsaid."""
+
+ROWS_AT_A_TIME: Final = 8192
+"""Of a batch that is merged, on their way from its files."""
 
 
 class DeltaTables:
@@ -55,18 +63,18 @@ class DeltaTables:
         self._storage = dict(storage)
         self._read: dict[str, _Log] = {}
 
-    def open(self, name: str) -> OpenDeltaTable:
+    def open(self, name: str, key_columns: Sequence[str] = ()) -> OpenDeltaTable:
         """The table in this place: a path, or a URI.
 
         Raises:
-            UsageError: there is none, or the sink cannot write into it.
+            UsageError: there is none, or the sink cannot write into it, or not replace its rows by these columns.
             TableUnavailableError: not now.
         """
         with _failing(name):
             log = self._read.get(name)
             if log is None or not log.read_on():
                 log = self._read[name] = _Log(name, self._storage)
-            return OpenDeltaTable(name, log)
+            return OpenDeltaTable(name, log, key_columns)
 
 
 class _Log:
@@ -86,8 +94,12 @@ class _Log:
         if self._mark is None or self._newest() != self._mark:
             return False
         self.table.update_incremental()
-        self._mark = self._newest()
+        self.remember()
         return True
+
+    def remember(self) -> None:
+        """The table has moved on to its newest commit."""
+        self._mark = self._newest()
 
     def _newest(self) -> tuple[int, int] | None:
         """Size and time of the newest commit that was read; None if it is not there."""
@@ -98,7 +110,7 @@ class _Log:
 class OpenDeltaTable:
     """A Delta table, as it was when it was opened; see `Table`."""
 
-    def __init__(self, place: str, log: _Log) -> None:
+    def __init__(self, place: str, log: _Log, key_columns: Sequence[str]) -> None:
         self.name = place
         self.root = f"file://{place}" if place.startswith("/") else place
         self._log = log
@@ -110,17 +122,24 @@ class OpenDeltaTable:
         self.layout = json.dumps(self._partitioned_by)
         features = log.table.protocol().writer_features or ()
         delta_features.check(place, features, self._configuration, self._schema, self._partitioned_by)
-
-    @property
-    def columns(self) -> Sequence[TableColumn]:
-        return [
+        self.columns: Sequence[TableColumn] = [
             TableColumn(field.name, field.dataType, field.nullable, delta_features.DEFAULT in field.metadata)
             for field in self._schema.fields
         ]
+        self.keys: Sequence[KeyColumn] = [
+            replace(key, takes_empty=key.name not in self._partitioned_by or not isinstance(key.type, T.StringType))
+            for key in keys.find(key_columns, place, self.columns)
+        ]
+        if self.keys:
+            delta_features.check_merges(place, self._configuration)
+
+    @property
+    def adds_files(self) -> bool:
+        return not self.keys
 
     @property
     def partitioned_by(self) -> Mapping[str, str | None]:
-        return dict.fromkeys(self._partitioned_by)
+        return dict.fromkeys(self._partitioned_by) if self.adds_files else {}
 
     def last_batch(self, app_id: str) -> int | None:
         return self._log.table.transaction_version(app_id)
@@ -129,25 +148,43 @@ class OpenDeltaTable:
         found: IO[bytes] = self._log.files.open_input_file(path)
         return found
 
-    def commit(self, append: Append, folder: str, files: Sequence[FileFacts]) -> str | None:
+    def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
         now_ms = time.time_ns() // 1_000_000
-        added: list[AddAction | RemoveAction] = [self._added(f"{folder}/{file.name}", file, now_ms) for file in files]
-        properties = CommitProperties(
-            custom_metadata={
-                "isBlindAppend": True,
-                "userMetadata": f"oncelog {append.app_id} batch {append.batch_id}",
-            },
-            app_transactions=[Transaction(append.app_id, append.batch_id, now_ms)],
-        )
-        table = self._log.table
+        said = {"userMetadata": f"oncelog {decided.app_id} batch {decided.batch_id}"}
+        of_batch = [Transaction(decided.app_id, decided.batch_id, now_ms)]
         try:
             with _failing(self.name):
-                table.create_write_transaction(
-                    added, "append", table.schema(), self._partitioned_by, commit_properties=properties
-                )
+                if self.adds_files:
+                    blind = {**said, "isBlindAppend": True}
+                    self._add(folder, files, CommitProperties(blind, app_transactions=of_batch), now_ms)
+                else:
+                    self._merge(decided, folder, files, CommitProperties(said, app_transactions=of_batch))
         except CommitFailedError as refused:
             return _line(refused)
         return None
+
+    def _add(self, folder: str, files: Sequence[FileFacts], properties: CommitProperties, now_ms: int) -> None:
+        """Commit files as they are."""
+        added: list[AddAction | RemoveAction] = [self._added(f"{folder}/{file.name}", file, now_ms) for file in files]
+        table = self._log.table
+        table.create_write_transaction(
+            added, "append", table.schema(), self._partitioned_by, commit_properties=properties
+        )
+
+    def _merge(self, decided: Decided, folder: str, files: Sequence[FileFacts], properties: CommitProperties) -> None:
+        """Commit new files, in which the rows of these have taken the place of those with their keys."""
+        paths = [f"{folder}/{file.name}" for file in files]
+        rows = arrow_dataset.dataset(paths, filesystem=self._log.files, format="parquet")
+        values = delta_merges.values([column.name for column in self.columns], decided.columns.names)
+        merger = self._log.table.merge(
+            rows.scanner(batch_size=ROWS_AT_A_TIME, batch_readahead=1, fragment_readahead=1).to_reader(),
+            delta_merges.condition(self.keys, files),
+            source_alias=delta_merges.SOURCE,
+            target_alias=delta_merges.TARGET,
+            commit_properties=properties,
+        )
+        merger.when_matched_update(values).when_not_matched_insert(values).execute()
+        self._log.remember()
 
     def _added(self, path: str, file: FileFacts, now_ms: int) -> AddAction:
         values = partitions.values_of(file.name)  # an empty text is no value to Delta, too

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog import folders
 from oncelog.errors import InvalidOptionError, UsageError
@@ -19,6 +20,7 @@ from oncelog.spark.kit.options import (
     history_options,
 )
 from oncelog.spark.kit.options import render_markdown_table as render_rows
+from oncelog.spark.kit.upserts import Mode, mode_and_keys, upsert_options
 
 STORAGE = "storage."
 """What options for the storage of Delta tables begin with."""
@@ -28,7 +30,20 @@ CATALOG = "catalog."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaOptions(HistoryOptions):
+class TableOptions(HistoryOptions):
+    """The options of every sink into a table.
+
+    Attributes:
+        mode: whether rows are added, or take the place of others.
+        key_columns: by which `Mode.UPSERT` finds rows; otherwise empty.
+    """
+
+    mode: Mode
+    key_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaOptions(TableOptions):
     """The options of a sink into a Delta table.
 
     Attributes:
@@ -41,7 +56,7 @@ class DeltaOptions(HistoryOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergOptions(HistoryOptions):
+class IcebergOptions(TableOptions):
     """The options of a sink into an Iceberg table.
 
     Attributes:
@@ -74,18 +89,14 @@ def _table(text: str) -> str:
     return found
 
 
-def _mode(text: str) -> str:
-    if text.strip().lower() == "upsert":
-        raise ValueError(
-            "append: to replace rows, the table's own engine must rewrite files; append, and MERGE from there"
-        )
-    return values.choice("append")(text)
-
-
 _USES = frozenset({Use.FOREACH_BATCH})
 
 _SHARED: tuple[Option, ...] = (
-    Option("mode", _USES, _mode, "`append` adds the rows. There is no other one.", default="append"),
+    *upsert_options(
+        _USES,
+        "`append` adds the rows. `upsert` replaces the row with the same `keyColumns`, if there is one.",
+        "For `mode=upsert`: the columns of the table by which it finds the rows to replace, separated by commas.",
+    ),
     *history_options(_USES, "required, unless `together` has a place for it"),
 )
 
@@ -133,7 +144,7 @@ def parse_delta(options: Mapping[str, object]) -> DeltaOptions:
     storage, own = _divided(STORAGE, options)
     given = Given(own, DELTA, Use.FOREACH_BATCH)
     given.require("path")
-    return DeltaOptions(path=given.value("path"), storage=storage, **history(given))
+    return DeltaOptions(path=given.value("path"), storage=storage, **_shared(given))
 
 
 def parse_iceberg(options: Mapping[str, object]) -> IcebergOptions:
@@ -145,8 +156,14 @@ def parse_iceberg(options: Mapping[str, object]) -> IcebergOptions:
         table=given.value("table"),
         catalog=given.value("catalog"),
         properties=properties,
-        **history(given),
+        **_shared(given),
     )
+
+
+def _shared(given: Given) -> dict[str, Any]:
+    """The fields of `TableOptions`."""
+    mode, key_columns = mode_and_keys(given, "mode=upsert needs the columns by which it finds the rows to replace")
+    return {"mode": mode, "key_columns": key_columns, **history(given)}
 
 
 def _divided(prefix: str, options: Mapping[str, object]) -> tuple[dict[str, str], dict[str, object]]:

@@ -5,6 +5,10 @@ snapshots names them. The decision follows when all of them are complete and dur
 log adds them, and remembers in the table that it has the batch: so the batch becomes visible at one moment, and never
 twice. Whoever carries a decision out looks there first; and if two do so at once, the log refuses the second commit.
 No file is moved or written again.
+
+An upsert is the same commit, which also takes out what has the keys of the batch: no key is there twice, and each has a
+value, or nothing is decided. A format may commit files of the keys beside those of the rows; or it merges the rows into
+files of its own, and those of the batch are removed behind it.
 """
 
 from __future__ import annotations
@@ -16,13 +20,20 @@ from contextlib import contextmanager
 from typing import Final
 
 from oncelog.crash_points import reach
-from oncelog.errors import FileUnavailableError, InvalidRecordError, NotPreparedError, UsageError
+from oncelog.errors import (
+    CorruptDataError,
+    FileUnavailableError,
+    InvalidRecordError,
+    NotPreparedError,
+    UsageError,
+    ensure,
+)
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FoundFile, SparkFiles
-from oncelog_tables import appends, columns, footers
-from oncelog_tables.appends import Append
+from oncelog_tables import columns, decisions, footers, keys
 from oncelog_tables.columns import WrittenColumn
 from oncelog_tables.crash_points import TablesCrashPoint
+from oncelog_tables.decisions import Decided
 from oncelog_tables.errors import TableChangedError, TableUnavailableError
 from oncelog_tables.footers import FileFacts
 from oncelog_tables.ports import Job, Table, Tables
@@ -42,14 +53,18 @@ class BatchPlace:
     Args:
         tables: of the format.
         name: of the table.
+        key_columns: by which rows are replaced; empty if they are only added.
         app_id: of the sink, as the table knows it.
         batch_id: of the batch.
         job: whose session finds the files.
     """
 
-    def __init__(self, tables: Tables, name: str, app_id: str, batch_id: int, job: Job) -> None:
+    def __init__(
+        self, tables: Tables, name: str, key_columns: Sequence[str], app_id: str, batch_id: int, job: Job
+    ) -> None:
         self._tables = tables
         self._name = name
+        self._key_columns = key_columns
         self._app_id = app_id
         self._batch_id = batch_id
         self._job = job
@@ -68,8 +83,9 @@ class BatchPlace:
         Raises:
             UsageError, InvalidRecordError: the table cannot take such rows; no job was run, or nothing is left of it.
         """
-        table = self._tables.open(self._name)
-        planned = columns.plan(job.schema, table.name, table.columns)
+        table = self._tables.open(self._name, self._key_columns)
+        key_columns = tuple(key.name for key in table.keys)
+        planned = columns.plan(job.schema, table.name, table.columns, key_columns)
         files = SparkFiles(job.spark, table.root)
         folder = folder_of(attempt)
         job.run(planned, files.path(folder), table.partitioned_by)
@@ -81,11 +97,13 @@ class BatchPlace:
         if not rows:
             files.remove(folder)
             return Receipts((), 0)
+        if key_columns:
+            found, facts = self._with_keys(table, files, folder, facts)
         files.sync(folder, [file.name for file in found])
         files.sync_names("", [f"{folder}/{found[0].name}"])
         reach(TablesCrashPoint.DURABLE)
         self._known[attempt] = facts
-        append = Append(
+        decided = Decided(
             attempt=attempt,
             app_id=self._app_id,
             batch_id=self._batch_id,
@@ -94,10 +112,11 @@ class BatchPlace:
             layout=table.layout,
             schema=columns.written_schema(planned).json(),
             files=len(found),
-            digest=appends.digest_of(found),
+            digest=decisions.digest_of(found),
             rows=rows,
+            key_columns=key_columns,
         )
-        return Receipts(append.names(), rows)
+        return Receipts(decided.names(), rows)
 
     def prepare(self, names: Sequence[str]) -> None:
         """Look whether the table still takes the files: the job may have taken long.
@@ -107,7 +126,7 @@ class BatchPlace:
         """
         if names:
             try:
-                self._table_of(appends.of_names(names))
+                self._table_of(decisions.of_names(names))
             except UsageError as problem:
                 raise NotPreparedError(
                     f"the table changed while the batch was written: {problem.message}; nothing was decided",
@@ -118,7 +137,7 @@ class BatchPlace:
     # Behind the decision
 
     def show(self, names: Sequence[str]) -> None:
-        """Add the files of a decided batch to the table, unless they are in it.
+        """Have a decided batch in the table, unless it is there.
 
         Raises:
             TableChangedError: the table no longer takes them.
@@ -127,28 +146,12 @@ class BatchPlace:
         """
         if not names:
             return
-        append = appends.of_names(names)
-        with _carrying_out(append):
-            refused: str | None = ""
-            for turn in range(TRIES):
-                if turn:
-                    time.sleep(random.uniform(0, min(1, 0.01 * 2**turn)))  # so that they do not meet again and again
-                table = self._table_of(append)
-                if _has(table, append):
-                    break
-                files = self._known.get(append.attempt) or self._found_again(table, append)
-                reach(TablesCrashPoint.COMMIT)
-                refused = table.commit(append, folder_of(append.attempt), files)
-                if refused is None:
-                    break
-            else:
-                raise TableUnavailableError(
-                    "the log of the table refuses the commit again and again: others commit all the time",
-                    table=append.table,
-                    tries=TRIES,
-                    reason=refused,
-                )
-        reach(TablesCrashPoint.COMMITTED)
+        decided = decisions.of_names(names)
+        with _carrying_out(decided):
+            table = self._committed(decided)
+            reach(TablesCrashPoint.COMMITTED)
+            if not table.adds_files:
+                SparkFiles(self._job.spark, table.root).remove(folder_of(decided.attempt))
 
     def discard(self, attempt: str) -> None:
         """Remove the files of an attempt that nobody decided on."""
@@ -156,27 +159,75 @@ class BatchPlace:
 
     # Steps
 
-    def _table_of(self, append: Append) -> Table:
+    def _with_keys(
+        self, table: Table, files: SparkFiles, folder: str, facts: list[FileFacts]
+    ) -> tuple[list[FoundFile], list[FileFacts]]:
+        """Look whether the batch can replace rows, and write its keys if the table takes files of them.
+
+        Returns:
+            All files of the attempt, and the facts of them.
+        """
+        keys.check(self._job.spark, files.path(folder), table.keys, table.name)
+        if table.adds_files:
+            keys.write(self._job.spark, files.path(folder), table.keys, table.partitioned_by)
+        found = files.files(folder)
+        of_keys = self._facts(table, folder, [file for file in found if keys.is_of_keys(file.name)])
+        if table.adds_files:
+            counts = [sum(file.rows for file in part) for part in (facts, of_keys)]
+            ensure(counts[0] == counts[1], "the files of keys have one for each row")
+        return found, [*facts, *of_keys]
+
+    def _committed(self, decided: Decided) -> Table:
+        """The table, once it has the batch."""
+        refused: str | None = ""
+        for turn in range(TRIES):
+            if turn:
+                time.sleep(random.uniform(0, min(1, 0.01 * 2**turn)))  # so that they do not meet again and again
+            table = self._table_of(decided)
+            if _has(table, decided):
+                return table
+            try:
+                files = self._known.get(decided.attempt) or self._found_again(table, decided)
+                reach(TablesCrashPoint.COMMIT)
+                refused = table.commit(decided, folder_of(decided.attempt), files)
+            except (CorruptDataError, FileUnavailableError, TableUnavailableError):
+                if table.adds_files or not _has(self._table_of(decided), decided):
+                    raise
+                return table  # others were quicker, and have removed the files
+            if refused is None:
+                return table
+        raise TableUnavailableError(
+            "the log of the table refuses the commit again and again: others commit all the time",
+            table=decided.table,
+            tries=TRIES,
+            reason=refused,
+        )
+
+    def _table_of(self, decided: Decided) -> Table:
         """The table that the batch was written for.
 
         Raises:
             UsageError: it is another one now, or does not take the batch's columns any more.
         """
-        table = self._tables.open(append.table)
+        table = self._tables.open(decided.table, decided.key_columns)
         for what, now, then in (
-            ("another table has taken the place of this one", table.id, append.table_id),
-            ("the table is partitioned in another way now, or has moved", table.layout, append.layout),
+            ("another table has taken the place of this one", table.id, decided.table_id),
+            (
+                "the table is partitioned in another way now, has moved, or has other columns as keys",
+                table.layout,
+                decided.layout,
+            ),
         ):
             if now != then:
-                raise UsageError(what, table=append.table, now=now, written_for=then)
-        columns.check_still_fits(append.columns, table.name, table.columns)
+                raise UsageError(what, table=decided.table, now=now, written_for=then)
+        columns.check_still_fits(decided.columns, table.name, table.columns)
         return table
 
-    def _found_again(self, table: Table, append: Append) -> list[FileFacts]:
+    def _found_again(self, table: Table, decided: Decided) -> list[FileFacts]:
         """The files that an earlier driver wrote."""
-        folder = folder_of(append.attempt)
+        folder = folder_of(decided.attempt)
         found = SparkFiles(self._job.spark, table.root).files(folder)
-        append.check(found)
+        decided.check(found)
         return self._facts(table, folder, found)
 
     def _facts(self, table: Table, folder: str, found: Sequence[FoundFile]) -> list[FileFacts]:
@@ -200,13 +251,13 @@ def folder_of(attempt: str) -> str:
     return f"oncelog/{attempt}"
 
 
-def _has(table: Table, append: Append) -> bool:
+def _has(table: Table, decided: Decided) -> bool:
     """Whether the batch is in the table: it has this batch of the sink, or a newer one.
 
     A batch is written only when all earlier ones of its query are in the table. Hence the newest one tells of all.
     """
-    newest = table.last_batch(append.app_id)
-    return newest is not None and newest >= append.batch_id
+    newest = table.last_batch(decided.app_id)
+    return newest is not None and newest >= decided.batch_id
 
 
 def _check_values(table: Table, files: Sequence[FileFacts], planned: Sequence[WrittenColumn]) -> None:
@@ -226,7 +277,7 @@ def _check_values(table: Table, files: Sequence[FileFacts], planned: Sequence[Wr
 
 
 @contextmanager
-def _carrying_out(append: Append) -> Iterator[None]:
+def _carrying_out(decided: Decided) -> Iterator[None]:
     """Have an error say that the batch is decided."""
     try:
         yield
@@ -234,10 +285,10 @@ def _carrying_out(append: Append) -> Iterator[None]:
         raise TableChangedError(
             f"the table no longer takes the files of a decided batch: {problem.message}"
             + _DECIDED.format("nothing of it is in the table; mend the table, or put the former one back"),
-            **{"table": append.table, **problem.fields, "batch_id": append.batch_id},
+            **{"table": decided.table, **problem.fields, "batch_id": decided.batch_id},
         ) from None
     except (TableUnavailableError, FileUnavailableError) as problem:
         raise TableUnavailableError(
             problem.message + _DECIDED.format("see that storage and catalog are back"),
-            **{**problem.fields, "batch_id": append.batch_id},
+            **{**problem.fields, "batch_id": decided.batch_id},
         ) from None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
-from oncelog_tables.appends import Append
 from oncelog_tables.columns import TableColumn, WrittenColumn
+from oncelog_tables.decisions import Decided
 from oncelog_tables.footers import FileFacts
+from oncelog_tables.keys import KeyColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,8 +45,11 @@ class Table(Protocol):
         id: its identity: a table that takes its place has another one.
         root: the URI of its folder.
         columns: that it has.
+        keys: the columns by which rows are replaced; none if they are only added.
         partitioned_by: see `Job.run`.
-        layout: says how files are parted: another layout takes other files.
+        layout: says how files are parted, and which columns are keys: another layout takes other files.
+        adds_files: whether a commit adds a batch's files to the table, and with them those of its keys. Otherwise it
+            adds their rows, and nobody needs the files once it is done.
     """
 
     @property
@@ -57,9 +61,13 @@ class Table(Protocol):
     @property
     def columns(self) -> Sequence[TableColumn]: ...
     @property
+    def keys(self) -> Sequence[KeyColumn]: ...
+    @property
     def partitioned_by(self) -> Mapping[str, str | None]: ...
     @property
     def layout(self) -> str: ...
+    @property
+    def adds_files(self) -> bool: ...
 
     def last_batch(self, app_id: str) -> int | None:
         """The newest batch of a sink that is in the table; None if there is none."""
@@ -67,11 +75,12 @@ class Table(Protocol):
     def opened(self, path: str) -> IO[bytes]:
         """A file below the table's folder, to read. May raise OSError."""
 
-    def commit(self, append: Append, folder: str, files: Sequence[FileFacts]) -> str | None:
-        """Add files, and remember the batch, in one commit.
+    def commit(self, decided: Decided, folder: str, files: Sequence[FileFacts]) -> str | None:
+        """Add rows, in the place of those of their keys, and remember the batch, in one commit.
 
         Args:
             folder: of the files, below the table's.
+            files: with the rows, and with their keys if the table takes them.
 
         Returns:
             None; or why the log refused the commit: what others committed meanwhile may be in the way, so look again.
@@ -84,10 +93,13 @@ class Table(Protocol):
 class Tables(Protocol):
     """The tables of a format."""
 
-    def open(self, name: str) -> Table:
+    def open(self, name: str, key_columns: Sequence[str] = ()) -> Table:
         """The table of this name, as it is now.
 
+        Args:
+            key_columns: by which rows are to be replaced.
+
         Raises:
-            UsageError: there is none, or the sink cannot write into it.
+            UsageError: there is none, or the sink cannot write into it, or not replace its rows by these columns.
             TableUnavailableError: not now.
         """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oncelog.ledger.kinds import LedgerKind
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes.clock import SYSTEM_CLOCK
-from oncelog_tables import appends
+from oncelog_tables import decisions
 from oncelog_tables.place import BatchPlace
 from oncelog_tables.ports import Job, Tables
 
@@ -20,15 +22,24 @@ class TableTarget:
         ledgers: of the format.
         tables: of the format.
         name: of the table.
+        key_columns: by which rows are replaced; empty if they are only added.
     """
 
     clock: Clock = SYSTEM_CLOCK
 
-    def __init__(self, store: ZnodeStore, ledgers: LedgerKind[ReceiptsRound], tables: Tables, name: str) -> None:
+    def __init__(
+        self,
+        store: ZnodeStore,
+        ledgers: LedgerKind[ReceiptsRound],
+        tables: Tables,
+        name: str,
+        key_columns: Sequence[str] = (),
+    ) -> None:
         self.store = store
         self.ledgers = ledgers
         self.tables = tables
         self.name = name
+        self.key_columns = key_columns
 
     def attempt(self, batch: Batch[Job]) -> TableAttempt:
         return TableAttempt(self, batch)
@@ -40,13 +51,13 @@ class TableAttempt(ReceiptsAttempt[Job]):
     def __init__(self, target: TableTarget, batch: Batch[Job]) -> None:
         asked = batch.request
         app_id = f"{asked.prefix}/{asked.query_id}"
-        self._table = BatchPlace(target.tables, target.name, app_id, asked.batch_id, batch.job)
+        self._table = BatchPlace(target.tables, target.name, target.key_columns, app_id, asked.batch_id, batch.job)
         super().__init__(target.store, target.ledgers, self._table, batch)
 
     def write(self, report: BatchReport) -> None:
         super().write(report)
         if self._written.names:
-            report.participants = appends.of_names(self._written.names).files
+            report.participants = decisions.of_names(self._written.names).files
 
     def prepare(self, report: BatchReport) -> None:
         self._table.prepare(self._written.names)

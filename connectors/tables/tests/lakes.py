@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 import fastavro
@@ -84,15 +84,18 @@ class BrokenArrowJob(ArrowJob):
 class DeltaWorld(TargetWorld):
     """A Delta table, and drivers that write into it."""
 
-    def __init__(self, folder: Path, schema: pa.Schema | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, schema: pa.Schema | None = None, key_columns: Sequence[str] = (), **settings: Any
+    ) -> None:
         super().__init__(folder)
+        self.key_columns = key_columns
         self.table = folder / "a table"
         self.store = metadata.open_metadata(str(folder / "ledger"))
         self.schema = schema or pa.schema({"value": pa.string()})
         create_delta(self.table, self.schema, **settings)
 
     def target(self) -> TableTarget:
-        return TableTarget(self.store, DELTA_LEDGERS, DeltaTables({}), str(self.table))
+        return TableTarget(self.store, DELTA_LEDGERS, DeltaTables({}), str(self.table), self.key_columns)
 
     def job(self, values: Sequence[str]) -> ArrowJob:
         return ArrowJob(pa.table({"value": pa.array(values, pa.string())}))
@@ -101,7 +104,10 @@ class DeltaWorld(TargetWorld):
         return BrokenArrowJob(pa.table({"value": pa.array(["broken"])}))
 
     def visible(self) -> list[str]:
-        return [str(row["value"]) for row in delta_rows(self.table)]
+        return [str(row["value"]) for row in self.rows()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return delta_rows(self.table)
 
     def left(self) -> list[str]:
         return left_folders(self.table)
@@ -118,22 +124,28 @@ def create_delta(table: Path, schema: pa.Schema, **settings: Any) -> None:
 def left_folders(table: Path) -> list[str]:
     """The folders of attempts whose files no snapshot names."""
     attempts = {path.name for path in (table / "oncelog").glob("*")}
-    return sorted(attempts - {Path(file).parts[1] for file in delta_files(table) if file.startswith("oncelog/")})
+    named = {unquote(action["add"]["path"]) for action in _delta_actions(table) if "add" in action}
+    return sorted(attempts - {Path(file).parts[1] for file in named if file.startswith("oncelog/")})
 
 
 def delta_files(table: Path) -> dict[str, dict[str, Any]]:
     """The actions `add` of the files of a table, by their paths, as Delta's protocol says to replay its log."""
+    files: dict[str, dict[str, Any]] = {}
+    for action in _delta_actions(table):
+        if "add" in action:
+            files[unquote(action["add"]["path"])] = action["add"]
+        elif "remove" in action:
+            files.pop(unquote(action["remove"]["path"]), None)
+    return files
+
+
+def _delta_actions(table: Path) -> Iterator[dict[str, Any]]:
+    """The actions of a table's log; of a commit, those that remove files come first: their order means nothing."""
     log = table / "_delta_log"
     assert not (log / "_last_checkpoint").exists(), "this reader reads commits only"
-    files: dict[str, dict[str, Any]] = {}
     for commit in sorted(log.glob("*.json")):
-        for line in commit.read_text().splitlines():
-            action = json.loads(line)
-            if "add" in action:
-                files[unquote(action["add"]["path"])] = action["add"]
-            elif "remove" in action:
-                files.pop(unquote(action["remove"]["path"]), None)
-    return files
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        yield from sorted(actions, key=lambda action: "remove" not in action)
 
 
 def delta_rows(table: Path) -> list[dict[str, Any]]:
@@ -148,18 +160,21 @@ def delta_rows(table: Path) -> list[dict[str, Any]]:
 class IcebergWorld(TargetWorld):
     """An Iceberg table in a catalog of its own, and drivers that write into it."""
 
-    def __init__(self, folder: Path, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self, folder: Path, schema: pa.Schema | None = None, key_columns: Sequence[str] = (), **settings: Any
+    ) -> None:
         super().__init__(folder)
+        self.key_columns = key_columns
         self.store = metadata.open_metadata(str(folder / "ledger"))
         self.catalog = catalog_in(folder)
         self.schema = schema or pa.schema({"value": pa.string()})
         self.table = "lake.a table"
         self._opened: list[IcebergTables] = []
-        create_iceberg(self.catalog, self.table, self.schema)
+        create_iceberg(self.catalog, self.table, self.schema, **settings)
 
     def target(self) -> TableTarget:
         self._opened.append(IcebergTables("lake", self.catalog))
-        return TableTarget(self.store, ICEBERG_LEDGERS, self._opened[-1], self.table)
+        return TableTarget(self.store, ICEBERG_LEDGERS, self._opened[-1], self.table, self.key_columns)
 
     def job(self, values: Sequence[str]) -> ArrowJob:
         return ArrowJob(pa.table({"value": pa.array(values, pa.string())}))
@@ -173,7 +188,10 @@ class IcebergWorld(TargetWorld):
             return catalog.load_table(self.table)
 
     def visible(self) -> list[str]:
-        return [str(row["value"]) for row in iceberg_rows(self.loaded().metadata_location)]
+        return [str(row["value"]) for row in self.rows()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return iceberg_rows(self.loaded().metadata_location)
 
     def left(self) -> list[str]:
         """The folders of attempts whose files no snapshot names."""
@@ -217,16 +235,42 @@ def local(uri: str) -> Path:
     return Path(uri.removeprefix("file://").removeprefix("file:"))
 
 
-def iceberg_files(metadata_location: str) -> list[dict[str, Any]]:
-    """The data files of a table's current snapshot, as Iceberg's specification says to read its metadata."""
+class IcebergEntry(NamedTuple):
+    """A file of a table, by a manifest of its current snapshot.
+
+    Attributes:
+        number: the sequence number of its rows, or deletes.
+        spec: the id of its partitions' spec.
+    """
+
+    number: int
+    spec: int
+    file: dict[str, Any]
+
+
+ROWS, EQUALITY_DELETES = 0, 2
+"""The contents of files."""
+
+
+def iceberg_entries(metadata_location: str) -> list[IcebergEntry]:
+    """The files of a table's current snapshot, as Iceberg's specification says to read its metadata."""
     found = json.loads(local(metadata_location).read_text())
     current = next((one for one in found["snapshots"] if one["snapshot-id"] == found.get("current-snapshot-id")), None)
-    files: list[dict[str, Any]] = []
+    entries: list[IcebergEntry] = []
     for manifest in _avro(current["manifest-list"]) if current else []:
-        assert manifest["content"] == 0, "this reader knows no deletes"
-        entries = _avro(manifest["manifest_path"])
-        files += [entry["data_file"] for entry in entries if entry["status"] != 2]
-    return files
+        for entry in _avro(manifest["manifest_path"]):
+            number = entry.get("sequence_number")
+            inherited = manifest.get("sequence_number", 0) if number is None else number
+            if entry["status"] != 2:
+                entries.append(IcebergEntry(inherited, manifest["partition_spec_id"], entry["data_file"]))
+    assert {entry.file.get("content", ROWS) for entry in entries} <= {ROWS, EQUALITY_DELETES}
+    return entries
+
+
+def iceberg_files(metadata_location: str, content: int = ROWS) -> list[dict[str, Any]]:
+    """The files of a table's current snapshot with such a content."""
+    entries = iceberg_entries(metadata_location)
+    return [entry.file for entry in entries if entry.file.get("content", ROWS) == content]
 
 
 def left_iceberg_folders(metadata_location: str) -> list[str]:
@@ -238,9 +282,40 @@ def left_iceberg_folders(metadata_location: str) -> list[str]:
 
 
 def iceberg_rows(metadata_location: str) -> list[dict[str, Any]]:
-    """The rows of a table."""
-    names = [file["file_path"] for file in iceberg_files(metadata_location)]
-    return [row for name in names for row in pq.ParquetFile(local(name)).read().to_pylist()]
+    """The rows of a table: without those that an equality delete of a larger sequence number takes out."""
+    entries = iceberg_entries(metadata_location)
+    deletes = [(entry, _deleted(entry.file)) for entry in entries if entry.file.get("content", ROWS) != ROWS]
+    columns = _columns_by_id(metadata_location)
+    found: list[dict[str, Any]] = []
+    for entry in entries:
+        if entry.file.get("content", ROWS) == ROWS:
+            applied = [(one.file["equality_ids"], gone) for one, gone in deletes if _applies(one, entry)]
+            rows = pq.ParquetFile(local(entry.file["file_path"])).read().to_pylist()
+            found += [row for row in rows if not any(_key(row, ids, columns) in gone for ids, gone in applied)]
+    return found
+
+
+def _applies(delete: IcebergEntry, rows: IcebergEntry) -> bool:
+    is_global = not delete.file["partition"]
+    is_same = (delete.spec, delete.file["partition"]) == (rows.spec, rows.file["partition"])
+    return delete.number > rows.number and (is_global or is_same)
+
+
+def _deleted(file: dict[str, Any]) -> set[tuple[Any, ...]]:
+    """The keys in a file of equality deletes, whose columns are found by their ids."""
+    table = pq.ParquetFile(local(file["file_path"])).read()
+    ids = {int((field.metadata or {})[b"PARQUET:field_id"]): field.name for field in table.schema}
+    return {tuple(row[ids[one]] for one in file["equality_ids"]) for row in table.to_pylist()}
+
+
+def _key(row: dict[str, Any], ids: Sequence[int], columns: Mapping[int, str]) -> tuple[Any, ...]:
+    return tuple(row[columns[one]] for one in ids)
+
+
+def _columns_by_id(metadata_location: str) -> dict[int, str]:
+    found = json.loads(local(metadata_location).read_text())
+    (schema,) = [one for one in found["schemas"] if one["schema-id"] == found["current-schema-id"]]
+    return {field["id"]: field["name"] for field in schema["fields"]}
 
 
 def _avro(uri: str) -> list[dict[str, Any]]:

@@ -19,3 +19,14 @@ class TestDeltaTarget(TargetContract):
         yield found
         assert found.left() == []
         found.close()
+
+
+@pytest.mark.once_more(by="upserts")
+@pytest.mark.usefixtures("spark")
+class TestDeltaTargetOfUpserts(TargetContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[TargetWorld]:
+        found = DeltaWorld(tmp_path, key_columns=("value",))
+        yield found
+        assert found.left() == []
+        found.close()

@@ -30,8 +30,8 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
     close_ledgers()
 
 
-def sink_of(query: Query) -> DeltaSink:
-    return oncelog_tables.delta(path=str(query.folder / "table"), znodes=str(query.folder / "ledger"))
+def sink_of(query: Query, **options: str) -> DeltaSink:
+    return oncelog_tables.delta(path=str(query.folder / "table"), znodes=str(query.folder / "ledger"), **options)
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +94,51 @@ def test_deltas_own_writer_and_the_sink_take_turns(query: Query, delta_spark: Fo
     ]
     ours = delta_spark.ask(f"SELECT id FROM {table} WHERE value = 'ours: 100%' ORDER BY id")
     assert ours == [{"id": 3}, {"id": 5}]
+
+
+def test_deltas_own_writer_and_upserts_take_turns(query: Query, delta_spark: ForeignSpark) -> None:
+    """Its deletion vectors and compaction are understood by a merge, and the merge and its change feed by it."""
+    table = f"delta.`{query.folder / 'table'}`"
+    delta_spark.ask(
+        f"CREATE TABLE {table} (id int, value string, more string) USING delta PARTITIONED BY (value) TBLPROPERTIES "
+        "(delta.enableDeletionVectors = true, delta.enableChangeDataFeed = true, delta.checkpointInterval = 2)"
+    )
+    delta_spark.ask(f"INSERT INTO {table} SELECT cast(id AS int), 'theirs', 'more' FROM range(4)")
+    delta_spark.ask(f"DELETE FROM {table} WHERE id = 1")
+
+    def upsert(*rows: tuple[int, str]) -> list[tuple[int, str]]:
+        query.add(*({"id": number, "value": value} for number, value in rows))
+        query.run_into(sink_of(query, mode="upsert", keyColumns="ID"))
+        found = delta_spark.ask(f"SELECT id, value FROM {table} ORDER BY id")
+        return [(row["id"], row["value"]) for row in found]
+
+    assert upsert((0, "ours: 100%"), (1, "ours"), (9, "ours")) == [
+        (0, "ours: 100%"),
+        (1, "ours"),
+        (2, "theirs"),
+        (3, "theirs"),
+        (9, "ours"),
+    ]
+    assert delta_spark.ask(f"SELECT id FROM {table} WHERE more IS NULL ORDER BY id") == [
+        {"id": 0},
+        {"id": 1},
+        {"id": 9},
+    ]
+    changes = f"table_changes_by_path('{query.folder / 'table'}', 3)"
+    kinds = delta_spark.ask(f"SELECT id, _change_type kind FROM {changes} ORDER BY id, kind DESC")
+    assert [(row["id"], row["kind"]) for row in kinds] == [
+        (0, "update_preimage"),
+        (0, "update_postimage"),
+        (1, "insert"),
+        (9, "insert"),
+    ]
+
+    delta_spark.ask(f"UPDATE {table} SET value = 'updated' WHERE id IN (2, 9)")
+    delta_spark.ask(f"OPTIMIZE {table}")
+    assert upsert((2, "ours"), (3, "ours: 100%")) == [
+        (0, "ours: 100%"),
+        (1, "ours"),
+        (2, "ours"),
+        (3, "ours: 100%"),
+        (9, "updated"),
+    ]

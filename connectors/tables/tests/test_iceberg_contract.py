@@ -20,3 +20,14 @@ class TestIcebergTarget(TargetContract):
         yield found
         assert found.left() == []
         found.close()
+
+
+@pytest.mark.once_more(by="upserts")
+@pytest.mark.usefixtures("spark")
+class TestIcebergTargetOfUpserts(TargetContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> Iterator[TargetWorld]:
+        found = IcebergWorld(tmp_path, key_columns=("value",))
+        yield found
+        assert found.left() == []
+        found.close()

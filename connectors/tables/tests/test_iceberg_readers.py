@@ -35,12 +35,16 @@ class Lake:
 
     It is handed over by its newest metadata, and stays the same table. (Two processes lock each other out of one SQLite
     file.)
+
+    Attributes:
+        options: more of them, for the sink.
     """
 
     def __init__(self, folder: Path, spark: ForeignSpark, name: str) -> None:
         self._spark = spark
         self._name = name
         self._turn = 0
+        self.options: dict[str, str] = {}
         self._sinks: list[IcebergSink] = []
         self._catalog = SqlCatalog("sink", **catalog_in(folder))
         self._catalog.create_namespace("db")
@@ -69,7 +73,9 @@ class Lake:
         self._spark.ask(f"CALL lake.system.register_table(table => '{name}', metadata_file => '{after}')")
 
     def sink(self) -> IcebergSink:
-        made = oncelog_tables.iceberg(table=TABLE, catalog="sink", znodes=self._znodes, **self._properties)
+        made = oncelog_tables.iceberg(
+            table=TABLE, catalog="sink", znodes=self._znodes, **self.options, **self._properties
+        )
         self._sinks.append(made)
         return made
 
@@ -162,3 +168,61 @@ def test_icebergs_own_writer_and_the_sink_take_turns(query: Query, lake: Lake) -
     assert ids("at IS NULL AND value = 'theirs'") == [2]
     lake.ask("ALTER TABLE THIS RENAME COLUMN value TO renamed")
     assert ids("renamed = ''") == [4]
+
+
+KEY_COLUMNS = "text, flag, tiny, long, price, day, at, local"
+
+
+def test_icebergs_own_spark_finds_keys_of_all_types_again(query: Query, lake: Lake) -> None:
+    lake.options = {"mode": "upsert", "keyColumns": KEY_COLUMNS}
+    lake.ask(f"CREATE TABLE THIS ({COLUMNS}) USING iceberg PARTITIONED BY (text, days(at))")
+    local = "timestamp_ntz'1900-01-01 00:00:00.000001' local"
+    rows = query.spark.sql(f"SELECT *, {local} FROM ({ROWS_OF_ALL_TYPES}) WHERE tiny IS NOT NULL").select(*NAMES)
+    lake.write(lambda sink: query.write_rows(sink, rows))
+    lake.write(lambda sink: query.write_rows(sink, rows.withColumn("double", rows["double"] * 0 + 7)))
+
+    found = lake.ask("SELECT count(*) n, count(DISTINCT text) texts FROM THIS")
+
+    assert found == [{"n": 1, "texts": 1}]
+    assert lake.ask("SELECT content, count(*) n FROM THIS.all_files GROUP BY content ORDER BY 1") == [
+        {"content": 0, "n": 2},
+        {"content": 2, "n": 2},
+    ]
+
+
+def test_icebergs_own_writer_and_upserts_take_turns(query: Query, lake: Lake) -> None:
+    """Its inserts, merges and compaction are understood, and the sink's deletes by it."""
+    lake.options = {"mode": "upsert", "keyColumns": "id,at"}
+    lake.ask(
+        "CREATE TABLE THIS (id int, value string, at timestamp, more string) USING iceberg PARTITIONED BY (days(at))"
+    )
+    lake.ask("INSERT INTO THIS SELECT id, 'theirs', timestamp'2026-01-01', 'more' FROM range(6)")
+    rows = query.source().selectExpr("id", "value", "timestamp'2026-01-01' AS at")
+
+    query.add({"id": 0, "value": "ours"}, {"id": 1, "value": "ours"}, {"id": 9, "value": "ours"})
+    lake.write(lambda sink: query.run_into(sink, rows))
+
+    def found() -> dict[int, str]:
+        asked = lake.ask("SELECT id, value FROM THIS")
+        assert len(asked) == len({row["id"] for row in asked})
+        return {row["id"]: row["value"] for row in asked}
+
+    expected = dict.fromkeys(range(6), "theirs") | dict.fromkeys((0, 1, 9), "ours")
+    assert found() == expected
+    assert lake.ask("SELECT more FROM THIS WHERE id = 0") == [{}]
+
+    lake.ask("UPDATE THIS SET value = 'updated' WHERE id IN (0, 5)")
+    lake.ask("DELETE FROM THIS WHERE id = 1")
+    query.add({"id": 0, "value": "ours again"}, {"id": 1, "value": "ours again"})
+    lake.write(lambda sink: query.run_into(sink, rows))
+    expected |= {5: "updated", 0: "ours again", 1: "ours again"}
+    assert found() == expected
+
+    name = lake.of_spark.removeprefix("lake.")
+    lake.ask(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    assert found() == expected
+    lake.ask("ALTER TABLE THIS RENAME COLUMN id TO number")
+    lake.ask("ALTER TABLE THIS RENAME COLUMN number TO id")
+    query.add({"id": 9, "value": "last"})
+    lake.write(lambda sink: query.run_into(sink, rows))
+    assert found() == expected | {9: "last"}

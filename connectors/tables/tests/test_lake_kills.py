@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import IntegerType, NestedField, StringType
 
 from lakes import (
@@ -51,16 +51,23 @@ ROWS = 10
 class World(Lives):
     """A query that is killed again and again.
 
+    Args:
+        kind: of the table.
+        replaces: whether a batch replaces half of the rows of the one before.
+
     Attributes:
-        written: the rows so far.
+        batches: that were written, each with its rows.
     """
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, *, replaces: bool) -> None:
         super().__init__(folder)
         self.kind = kind
-        self.written: list[tuple[int, str]] = []
+        self.replaces = replaces
+        self.batches: list[list[tuple[int, str]]] = []
         self.table = folder / "table"
         self._options = {"znodes": str(folder / "ledger"), "transactionalIdPrefix": "killed"}
+        if replaces:
+            self._options |= {"mode": "upsert", "keyColumns": "id"}
         if kind == "delta":
             self._options["path"] = str(self.table)
             create_delta(self.table, pa.schema({"id": pa.int32(), "value": pa.string()}), partition_by=["value"])
@@ -68,14 +75,22 @@ class World(Lives):
             catalog = catalog_in(folder)
             self._options.update({f"catalog.{name}": value for name, value in catalog.items()})
             self._options |= {"table": "lake.table", "catalog": "lake"}
-            parted = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "value"))
+            by_value = PartitionField(2, 1000, IdentityTransform(), "value")
+            by_id = PartitionField(1, 1000, TruncateTransform(3), "ids")
+            parted = PartitionSpec(by_id if replaces else by_value)
             create_iceberg(catalog, "lake.table", ICEBERG, partition_spec=parted)
 
     def write(self) -> None:
-        rows = [(len(self.written) + at, f"value {at % 2}") for at in range(ROWS)]
-        lines = [json.dumps({"id": number, "value": value}) for number, value in rows]
-        self.put(len(self.written), "\n".join(lines))
-        self.written += rows
+        number = len(self.batches)
+        first = number * (ROWS // 2 if self.replaces else ROWS)
+        rows = [(first + at, f"value {(number + at) % 2}") for at in range(ROWS)]
+        self.put(number, "\n".join(json.dumps({"id": one, "value": value}) for one, value in rows))
+        self.batches.append(rows)
+
+    def expected(self, batches: int) -> list[tuple[int, str]]:
+        """The rows that the first batches leave."""
+        rows = [row for batch in self.batches[:batches] for row in batch]
+        return sorted(dict(rows).items()) if self.replaces else sorted(rows)
 
     def live(self, point: str) -> Program:
         self._lives += 1
@@ -85,8 +100,9 @@ class World(Lives):
 
     def recover(self) -> None:
         """Everything is there once, and nothing else is left."""
-        self.wait_until(lambda: len(self.found()) >= len(self.written))
-        assert self.found() == self.written
+        expected = self.expected(len(self.batches))
+        self.wait_until(lambda: len(self.found()) >= len(expected))
+        assert self.found() == expected
         until(lambda: not self._left())
 
     def found(self) -> list[tuple[int, str]]:
@@ -103,15 +119,15 @@ class World(Lives):
 
 
 @pytest.fixture
-def world(tmp_path: Path, kind: str) -> Iterator[World]:
+def world(tmp_path: Path, kind: str, mode: str) -> Iterator[World]:
     require_java()
-    found = World(tmp_path, kind)
+    found = World(tmp_path, kind, replaces=mode == "upsert")
     yield found
     found.end()
 
 
 def test_the_guarantees_say_how_many_points_there_are() -> None:
-    assert f"; {len(PASSED)} of Delta's and of Iceberg's" in guarantees()
+    assert f"; {len(PASSED)} of Delta's and of Iceberg's, each by append and by upsert" in guarantees()
 
 
 def test_every_crash_point_of_the_sink_is_walked_through() -> None:
@@ -119,12 +135,13 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
     world.write()
     for point in PASSED:
         world.die(point)
-        expected = world.written if point in IN_THE_TABLE else world.written[:-ROWS]
+        expected = world.expected(len(world.batches) - (point not in IN_THE_TABLE))
         assert world.found() == expected, point
     world.live(CrashPoint.SINK_DONE)
     world.recover()

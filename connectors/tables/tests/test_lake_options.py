@@ -11,6 +11,7 @@ import pytest
 
 import oncelog_tables
 from oncelog.errors import InvalidOptionError, UsageError
+from oncelog.spark.kit.upserts import Mode
 from oncelog_tables.batch_sink import DeltaSink, IcebergSink
 from oncelog_tables.delta_tables import DeltaTables
 from oncelog_tables.options import parse_delta
@@ -39,8 +40,11 @@ def test_a_table_is_a_path_or_a_uri(path: str, shown: str) -> None:
         ({}, "a required option is missing.*option='path'"),
         ({**BOTH, "path": " "}, "malformed.*option='path'"),
         ({**BOTH, "path": "/lake/100%"}, "a path without %"),
-        ({**BOTH, "mode": "upsert"}, "malformed.*option='mode'.*append: to replace rows"),
-        ({**BOTH, "mode": "overwrite"}, "malformed.*option='mode'.*one of append"),
+        ({**BOTH, "mode": "upsert"}, "mode=upsert needs the columns by which it finds.*option='keyColumns'"),
+        ({**BOTH, "keyColumns": "id"}, "for mode=upsert.*option='keyColumns'.*mode='append'"),
+        ({**BOTH, "mode": "upsert", "keyColumns": "id,"}, "names of columns, separated by commas"),
+        ({**BOTH, "mode": "overwrite"}, "malformed.*option='mode'.*one of append, upsert"),
+        ({**BOTH, "key_columns": "id"}, "unknown option.*did_you_mean='keyColumns'"),
         ({**BOTH, "table": "t"}, "unknown option.*option='table'"),
         ({**BOTH, "sink_name": "t"}, "unknown option.*did_you_mean='sinkName'"),
         ({**BOTH, "storageOptions": "t"}, "unknown option"),
@@ -54,10 +58,11 @@ def test_options_that_are_wrong_are_named(options: dict[str, Any], said: str) ->
 
 def test_a_sink_can_be_pickled_and_shows_its_options_without_credentials() -> None:
     secret = {"storage.aws_secret_access_key": "hunter2", "Storage.AWS_REGION": "eu"}
-    sink = oncelog_tables.delta(**BOTH, transactionalIdPrefix="p", mode="APPEND", **secret)
+    sink = oncelog_tables.delta(**BOTH, transactionalIdPrefix="p", mode="UPSERT", keyColumns="id, Day", **secret)
     revived: DeltaSink = pickle.loads(pickle.dumps(sink))
 
     assert revived.options == sink.options
+    assert (sink.options.mode, sink.options.key_columns) == (Mode.UPSERT, ("id", "Day"))
     assert sink.options.storage == {"aws_secret_access_key": "hunter2", "AWS_REGION": "eu"}
     assert "path='/lake/t'" in repr(sink)
     assert "hunter2" not in repr(sink)
@@ -79,7 +84,7 @@ ICEBERG = {"table": "lake.t", "znodes": "/ledger"}
         ({}, "a required option is missing.*option='table'"),
         ({**ICEBERG, "table": "t"}, "a table with its namespace, such as lake.delayed"),
         ({**ICEBERG, "table": "lake..t"}, "a table with its namespace"),
-        ({**ICEBERG, "mode": "upsert"}, "malformed.*option='mode'.*append: to replace rows"),
+        ({**ICEBERG, "mode": "upsert"}, "mode=upsert needs the columns by which it finds"),
         ({**ICEBERG, "path": "/lake/t"}, "unknown option.*option='path'"),
     ],
 )

@@ -32,6 +32,10 @@ SEARCH = "../../connectors/search/"
 SEARCH_RECOVERY = SEARCH + "tests/test_search_recovery.py::test_"
 """Of what is caught by tests that stage and send without tasks of Spark."""
 
+TABLES = "../../connectors/tables/"
+ONE_SNAPSHOT = "test_the_rows_and_the_deletes_of_a_batch_are_in_one_snapshot_with_one_sequence_number"
+UPSERTS = TABLES + "tests/test_lake_upserts.py::test_"
+
 IDENTITY = [
     Fault(
         "the epoch is not checked",
@@ -2503,6 +2507,79 @@ SEARCH_SINK = [
     ),
 ]
 
+UPSERTS_INTO_TABLES = [
+    Fault(
+        "an upsert commits no deletes",
+        TABLES + "oncelog_tables/iceberg_tables.py",
+        "                            snapshot.append_delete_file(added)\n",
+        "                            pass\n",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
+    ),
+    Fault(
+        "the deletes of a batch take out its own rows",
+        TABLES + "oncelog_tables/iceberg_deletes.py",
+        "sequence_number=None,  # that of the snapshot",
+        "sequence_number=metadata.next_sequence_number() + 1,",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
+    ),
+    Fault(
+        "the deletes of a batch are as old as the rows that they should take out",
+        TABLES + "oncelog_tables/iceberg_deletes.py",
+        "sequence_number=None,  # that of the snapshot",
+        "sequence_number=metadata.last_sequence_number,",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
+    ),
+    Fault(
+        "the files of keys have no field ids",
+        TABLES + "oncelog_tables/keys.py",
+        """.alias(key.name, metadata={"parquet.field.id": key.field_id})""",
+        ".alias(key.name)",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[iceberg]",),
+    ),
+    Fault(
+        "a manifest of deletes has ids of a type that Java does not read",
+        TABLES + "oncelog_tables/iceberg_deletes.py",
+        "(_IDS if field.field_id == _IDS.field_id else field for field in known)",
+        "(field for field in known)",
+        (TABLES + "tests/test_iceberg_upserts.py::" + ONE_SNAPSHOT,),
+    ),
+    Fault(
+        "two rows of a batch with the same key are let through",
+        TABLES + "oncelog_tables/keys.py",
+        "are_bad = [F.col(_ROWS) > 1, ",
+        "are_bad = [F.lit(False), ",
+        (UPSERTS + "a_batch_that_cannot_replace_rows_is_refused_before_the_decision",),
+    ),
+    Fault(
+        "a key without a value is let through",
+        TABLES + "oncelog_tables/keys.py",
+        "*(F.col(_quoted(key)).isNull() for key in keys)]",
+        "]",
+        (UPSERTS + "a_batch_that_cannot_replace_rows_is_refused_before_the_decision",),
+    ),
+    Fault(
+        "a merge looks only at the keys of one file of its batch",
+        TABLES + "oncelog_tables/delta_merges.py",
+        "max(one.greatest for one in facts)",
+        "min(one.greatest for one in facts)",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[delta]",),
+    ),
+    Fault(
+        "a merge does not say of which batch it is",
+        TABLES + "oncelog_tables/delta_tables.py",
+        "CommitProperties(said, app_transactions=of_batch)",
+        "CommitProperties(said)",
+        (TABLES + "tests/test_delta_upserts.py::test_a_merge_says_of_whom_it_is_and_leaves_other_files_alone",),
+    ),
+    Fault(
+        "the files of a batch stay behind its merge",
+        TABLES + "oncelog_tables/place.py",
+        "            if not table.adds_files:\n",
+        "            if False:\n",
+        (UPSERTS + "a_row_replaces_that_of_its_key_and_others_stay[delta]",),
+    ),
+]
+
 FAULTS = [
     *ARGUMENTS,
     *IDENTITY,
@@ -2525,4 +2602,5 @@ FAULTS = [
     *COMMAND_LOG,
     *BUCKETS,
     *SEARCH_SINK,
+    *UPSERTS_INTO_TABLES,
 ]

@@ -1,4 +1,4 @@
-"""What the decision of a batch says: which files go into which table.
+"""What the decision of a batch says: which files go into which table, and whether their rows replace others.
 
 It is kept in the ledger as the one name of `Receipts`, a JSON object with the fields below, so that whoever comes later
 can carry it out, whatever its own options are. The files are those in the attempt's folder: nothing writes there once
@@ -23,7 +23,7 @@ from oncelog.znodes import fields
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class Decided:
     """A batch whose files are complete.
 
     Attributes:
@@ -32,11 +32,12 @@ class Append:
         batch_id: of the micro-batch; the table remembers the newest one of each sink.
         table: that the files go into: a folder, or a name in a catalog.
         table_id: the identity of the table that had this name when the batch was written.
-        layout: how its files were parted then; see `Table`.
+        layout: how its files were parted then, and what else they were made for; see `Table`.
         schema: of the written columns, in Spark's JSON.
-        files: how many.
+        files: how many, with those of the keys.
         digest: of their names and sizes.
-        rows: in all of them.
+        rows: of the batch.
+        key_columns: of the table, by which rows are replaced; empty if rows are only added.
     """
 
     attempt: str
@@ -49,6 +50,7 @@ class Append:
     files: int
     digest: str
     rows: int
+    key_columns: tuple[str, ...]
 
     @property
     def columns(self) -> StructType:
@@ -83,8 +85,8 @@ def digest_of(files: Iterable[FoundFile]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def of_names(names: Sequence[str]) -> Append:
-    """What `Append.names` told the ledger.
+def of_names(names: Sequence[str]) -> Decided:
+    """What `Decided.names` told the ledger.
 
     Raises:
         CorruptDataError: it did not.
@@ -92,12 +94,12 @@ def of_names(names: Sequence[str]) -> Append:
     return told(names, _parsed)
 
 
-def _parsed(names: Sequence[str]) -> Append:
+def _parsed(names: Sequence[str]) -> Decided:
     (name,) = names
     found: dict[str, Any] = json.loads(name, object_pairs_hook=without_duplicates)
-    if set(found) != set(Append.__slots__):
-        raise ValueError("an append has other fields")
-    return Append(
+    if set(found) != set(Decided.__slots__):
+        raise ValueError("a decided batch has other fields")
+    return Decided(
         attempt=fields.text(found["attempt"]),
         app_id=fields.text(found["app_id"]),
         batch_id=fields.number(found["batch_id"]),
@@ -108,4 +110,5 @@ def _parsed(names: Sequence[str]) -> Append:
         files=fields.number(found["files"]),
         digest=fields.text(found["digest"]),
         rows=fields.number(found["rows"]),
+        key_columns=fields.several(fields.text, found["key_columns"]),
     )
