@@ -46,9 +46,8 @@ def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
     """The offsets that a Kafka source logged, ``{"topic":{"0":12}}``; None if they are another source's.
 
-    They are empty if no topic matches the source's pattern yet. Entries that are not topics are left out: where
-    `oncelog-kafka` continues in topics that are out of sight now, and the ids of topics that were created again. Neither
-    belongs to a group's offsets.
+    They are empty if no topic matches the source's pattern yet. Where `oncelog-kafka` continues in topics
+    that are out of sight now, and the ids of topics that were created again, do not belong to a group's offsets.
     """
     found = kafka_offsets(text)
     if found is None:
