@@ -52,6 +52,8 @@ def parse(text: str, file: str) -> Entry:
         by_name = {source: offset for source, _, offset in (line.partition(":") for line in sources)}
     else:
         raise corrupt(file, version)
+    if len(by_name) < len(sources):
+        raise corrupt(file, "a source stands twice")
     offsets = {source: None if offset == _NO_OFFSET else offset for source, offset in by_name.items()}
     return Entry(version, lines[0], offsets)
 
