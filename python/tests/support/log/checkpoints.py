@@ -63,8 +63,8 @@ def at(log: Log, **offsets: Mapping[int, int]) -> str:
 
 def opened_round(log: Log, made: HandmadeCheckpoint, batch_id: int, run_id: str, prefix: str = "copies") -> Round:
     """A round of the query's sink that wrote a record and is not decided."""
-    known = {"prefix": prefix, "query_id": QUERY, "sink_name": "out", "fingerprint": made.fingerprint(batch_id)}
-    found = begin(log, batch_id, run_id, **known)
+    offsets = made.fingerprint(batch_id)
+    found = begin(log, batch_id, run_id, prefix=prefix, query_id=QUERY, sink_name="out", fingerprint=offsets)
     found.write(written(log, {0: [f"of batch {batch_id}".encode()]}))
     return found
 
