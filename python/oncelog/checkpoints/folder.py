@@ -26,6 +26,7 @@ from oncelog.errors import CorruptDataError, UsageError
 from oncelog.folders import absolute
 from oncelog.spark.kit import offset_log
 from oncelog.spark.kit.offset_log import Entry
+from oncelog.znodes import paths
 
 METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
 INITIAL_OFFSETS = "0"
@@ -141,16 +142,23 @@ def read(location: str) -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or this user may not read it.
     """
     root = folder_of(location)
+    try:
+        return _read(root)
+    except OSError as problem:
+        raise UsageError("the checkpoint cannot be read", folder=str(root), problem=str(problem)) from problem
+
+
+def _read(root: Path) -> Checkpoint:
     if not (root / METADATA).is_file() and not (root / OFFSETS).is_dir():
         raise UsageError("this is not the folder of a checkpoint: it has no metadata and no offsets", folder=str(root))
     damaged = [*_several(root), *_wrong_checksums(root)]
     query_id = _query_id(root, damaged)
     entries = _entries(root, damaged)
     commits = _commits(root, damaged)
-    planned, committed = _numbers(root / OFFSETS), _numbers(root / COMMITS)
+    planned, committed = numbers(root / OFFSETS), numbers(root / COMMITS)
     _check_numbers(planned, committed, damaged)
     first_ids, initial = {}, {}
     for folder in _folders(root / SOURCES):
@@ -177,7 +185,7 @@ def read(location: str) -> Checkpoint:
 
 def batches(root: Path) -> tuple[int | None, int | None]:
     """The newest batches in ``offsets`` and ``commits``."""
-    return max(_numbers(root / OFFSETS), default=None), max(_numbers(root / COMMITS), default=None)
+    return max(numbers(root / OFFSETS), default=None), max(numbers(root / COMMITS), default=None)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -187,9 +195,10 @@ def _text(file: Path) -> str:
     return file.read_bytes().decode(errors="replace")
 
 
-def _numbers(folder: Path) -> list[int]:
+def numbers(folder: Path) -> list[int]:
+    """The batches that have a file in a folder, in order."""
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+    return sorted(int(name) for name in names if paths.is_number(name))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -198,7 +207,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _newest_ms(root: Path) -> int:
-    logs = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in _numbers(root / name))]
+    logs = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
     return max((file.stat().st_mtime_ns // 1_000_000 for file in logs if file.exists()), default=0)
 
 
@@ -219,7 +228,7 @@ def _query_id(root: Path, damaged: list[DamagedFile]) -> str | None:
 
 def _entries(root: Path, damaged: list[DamagedFile]) -> dict[int, Entry]:
     found: dict[int, Entry] = {}
-    for number in _numbers(root / OFFSETS):
+    for number in numbers(root / OFFSETS):
         name = f"{OFFSETS}/{number}"
         try:
             entry = offset_log.parse(_text(root / name), name)
@@ -227,7 +236,7 @@ def _entries(root: Path, damaged: list[DamagedFile]) -> dict[int, Entry]:
             entry = None
         if entry is None or not _is_object(entry.metadata) or not all(map(_is_whole, entry.offsets.values())):
             damaged.append(DamagedFile(Damage.TORN, name, "it ends too early, or is no file of Spark's offset log"))
-        elif found and len(entry.offsets) < len(found[max(found)].offsets):
+        elif found and entry.version == "v1" and len(entry.offsets) < len(found[max(found)].offsets):
             damaged.append(DamagedFile(Damage.TORN, name, "it lacks sources that the batch before has"))
         else:
             found[number] = entry
@@ -235,13 +244,13 @@ def _entries(root: Path, damaged: list[DamagedFile]) -> dict[int, Entry]:
 
 
 def _commits(root: Path, damaged: list[DamagedFile]) -> list[int]:
-    numbers = _numbers(root / COMMITS)
-    for number in numbers:
+    known = numbers(root / COMMITS)
+    for number in known:
         name = f"{COMMITS}/{number}"
         version, _, metadata = _text(root / name).partition("\n")
         if not re.fullmatch("v[0-9]+", version) or not _is_object(metadata):
             damaged.append(DamagedFile(Damage.TORN, name, "it ends too early, or is no file of Spark's commit log"))
-    return numbers
+    return known
 
 
 def _first_ids(folder: Path, root: Path, damaged: list[DamagedFile]) -> dict[str, str] | None:
@@ -332,7 +341,7 @@ def _check_numbers(planned: list[int], committed: list[int], damaged: list[Damag
 
 
 def _wrong_checksums(root: Path) -> Iterator[DamagedFile]:
-    files = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in _numbers(root / name))]
+    files = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
     for file in files:
         sums = file.with_name(f".{file.name}.crc")
         if file.is_file() and sums.is_file() and not _fits(file.read_bytes(), sums.read_bytes()):

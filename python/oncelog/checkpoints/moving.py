@@ -145,9 +145,13 @@ class _Renaming:
             raise UsageError("a new name belongs to another topic of the query: offsets would be mixed", taken=taken)
 
     def _check_kinds(self) -> None:
-        known = {one.kind for source in self._sources() if (one := self._newest(source))}
-        if self._elsewhere and not known & self._elsewhere.keys():
-            raise UsageError("no source of the query reads such a place", sources=sorted(known))
+        known = [one for source in self._sources() if (one := self._newest(source))]
+        there = [one for one in known if one.kind in self._elsewhere]
+        if self._elsewhere and not there:
+            raise UsageError("no source of the query reads such a place", sources=sorted({one.kind for one in known}))
+        logs = {one.cluster_id for one in there if one.cluster_id is not None}
+        if len(logs) > 1:
+            raise UsageError("the query reads several logs, and only one other is named", cluster_ids=sorted(logs))
 
     def _new_ids(self, source: str) -> dict[str, str]:
         """The first ids of the source's topics in the new folder."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oncelog.checkpoints.checking import program
-from oncelog.checkpoints.folder import COMMITS, FIRST_IDS, OFFSETS, Checkpoint
+from oncelog.checkpoints.folder import COMMITS, FIRST_IDS, OFFSETS, Checkpoint, numbers
 from oncelog.checkpoints.places import Extent, Place
 from oncelog.checkpoints.positions import Position, SourceKind
 from oncelog.checkpoints.standing import SinkLedger, Standing, is_ahead, is_behind, standing_of
@@ -181,7 +181,7 @@ def commit(checkpoint: Checkpoint, *, decided: bool) -> dict[str, str]:
 
 def left_out(checkpoint: Checkpoint, replaced: Mapping[str, str]) -> set[str]:
     """Entries of the offset log that the new one lacks, and files of ids that it has in one."""
-    entries = {f"{OFFSETS}/{file.name}" for file in (checkpoint.root / OFFSETS).iterdir() if file.name.isdecimal()}
+    entries = {f"{OFFSETS}/{number}" for number in numbers(checkpoint.root / OFFSETS)}
     changed = {name.rpartition("/")[0] for name in replaced if name.endswith(FIRST_IDS)}
     stem = FIRST_IDS.removesuffix(".json")
     ids = {f"{folder}/{file.name}" for folder in changed for file in (checkpoint.root / folder).glob(f"{stem}*.json")}

@@ -63,12 +63,15 @@ def _show_sources(found: Checkpoint) -> None:
         start, end = found.start(source), found.end(source)
         known = end or start
         show()
-        show_fields([("source", source), ("kind", None if known is None else known.kind)])
+        initial = [("initial", found.initial[source])] if source in found.initial else []
+        show_fields([("source", source), ("kind", None if known is None else known.kind), *initial])
         if known is not None and known.kind is SourceKind.OTHER:
             show_fields([("start", None if start is None else start.text), ("end", None if end is None else end.text)])
         elif known is not None:
-            rows = [(*row.values(),) for row in _rows(start, end)]
-            show_table(("topic", "partition>", "start>", "end>", "id of the topic"), rows, empty="no topic yet")
+            rows = [
+                (row["partition"], row["start"], row["end"], row["topic_id"], row["topic"]) for row in _rows(start, end)
+            ]
+            show_table(("partition>", "start>", "end>", "id of the topic", "topic"), rows, empty="no topic yet")
 
 
 def _rows(start: Position | None, end: Position | None) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from tests.support.log.checkpoints import QUERY, HandmadeCheckpoint, at, opened_round, plan_next
+from tests.support.log.checkpoints import QUERY, HandmadeCheckpoint, at, opened_round, plan_next, texts_in
 from tests.support.log.logs import TOPIC, partition
-from tests.support.log.shell import Shell
+from tests.support.log.shell import ANSI, Shell, on_terminal
 
 
 def problems(shell: Shell, made: HandmadeCheckpoint) -> list[tuple[str, str]]:
@@ -96,6 +96,53 @@ def test_show_reads_an_offset_log_with_named_sources(shell: Shell, log: oncelog.
 def test_a_checkpoint_elsewhere_is_refused_with_what_to_do(shell: Shell, tmp_path: Path) -> None:
     assert "copy it there" in shell.refused("checkpoint", "show", "hdfs://nn/ck", exit_code=2)
     assert "not the folder of a checkpoint" in shell.refused("checkpoint", "show", str(tmp_path / "no"), exit_code=2)
+
+
+def test_a_source_that_was_taken_out_of_named_ones_is_no_damage(shell: Shell, log: oncelog.Log, tmp_path: Path) -> None:
+    made = HandmadeCheckpoint(tmp_path / "ck")
+    made.write("offsets/0", "v2\n{}\na:-\nb:-")
+    made.write("offsets/1", "v2\n{}\na:-")
+    made.commit(0)
+
+    assert problems(shell, made) == []
+
+
+def test_a_checkpoint_of_which_nothing_is_planned_can_be_shown_and_copied(
+    shell: Shell, log: oncelog.Log, tmp_path: Path
+) -> None:
+    made = HandmadeCheckpoint(tmp_path / "ck")
+
+    shown = shell.json("checkpoint", "show", str(made.root))
+    assert (shown["checkpoint"]["planned_batch"], shown["standing"]) == (None, "no batch is planned")
+    shell.lines("checkpoint", "show", str(made.root))
+    shell.lines("checkpoint", "move", str(made.root), str(tmp_path / "new"))
+    assert texts_in(tmp_path / "new") == made.texts()
+
+
+def test_a_checkpoint_that_vanishes_is_an_error_of_one_line(
+    shell: Shell, made: HandmadeCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.checkpoints.folder.numbers", lambda folder: [7])
+
+    assert "cannot be read" in shell.refused("checkpoint", "show", str(made.root), exit_code=2)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_what_is_shown_fits_80_columns_and_names_are_whole(
+    shell: Shell, log: oncelog.Log, tmp_path: Path, command: str
+) -> None:
+    name = "topic-of-a-long-name-" * 8
+    log.create_topic(name)
+    made = HandmadeCheckpoint(tmp_path / "ck")
+    made.plan(0, at(log, **{name: {0: 7}}))
+
+    shown, said = on_terminal("checkpoint", command, made.root, "--path", shell.folder)
+
+    assert said == ""
+    lines = ANSI.sub("", shown).splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert name in "".join("".join(lines).split())
 
 
 # verify ---------------------------------------------------------------------------------------------------------------

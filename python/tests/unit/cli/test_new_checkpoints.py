@@ -162,6 +162,19 @@ def test_an_older_copy_of_the_checkpoint_or_of_the_log_is_not_moved(
     assert "older copy" in not_moved(shell, made, new)
 
 
+def test_a_query_of_two_logs_is_not_moved_to_one(
+    shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path, other: Path
+) -> None:
+    with oncelog.open(other) as opened:
+        for batch_id in (0, 1):
+            made.plan(batch_id, at(log, **{TOPIC: {0: 0}}), at(opened, **{TOPIC: {0: 0}}))
+
+    assert "several logs" in not_moved(shell, made, new, "--to-path", str(other))
+    for batch_id in (0, 1):
+        made.plan(batch_id, "7")
+    assert "no source of the query reads such a place" in not_moved(shell, made, new, "--to-path", str(other))
+
+
 def test_a_query_that_goes_on_during_the_copy_is_noticed(
     shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
