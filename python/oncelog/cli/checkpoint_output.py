@@ -68,10 +68,16 @@ def _show_sources(found: Checkpoint) -> None:
         if known is not None and known.kind is SourceKind.OTHER:
             show_fields([("start", None if start is None else start.text), ("end", None if end is None else end.text)])
         elif known is not None:
-            rows = [
-                (row["partition"], row["start"], row["end"], row["topic_id"], row["topic"]) for row in _rows(start, end)
-            ]
-            show_table(("partition>", "start>", "end>", "id of the topic", "topic"), rows, empty="no topic yet")
+            _show_rows(_rows(start, end))
+
+
+def _show_rows(rows: Sequence[dict[str, Any]]) -> None:
+    cells = [(row["partition"], row["start"], row["end"], row["topic"]) for row in rows]
+    show_table(("partition>", "start>", "end>", "topic"), cells, empty="no topic yet")
+    ids = {row["topic"]: row["topic_id"] for row in rows if row["topic_id"] is not None}
+    if ids:
+        show()
+        show_table(("id", "of the topic"), [(topic_id, name) for name, topic_id in ids.items()], empty="")
 
 
 def _rows(start: Position | None, end: Position | None) -> list[dict[str, Any]]:
