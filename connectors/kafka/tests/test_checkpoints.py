@@ -55,6 +55,13 @@ class World:
         assert isinstance(document, dict)
         return document
 
+    def refused(self, *words: str) -> str:
+        """The line that a command which is refused says."""
+        place = ["--brokers", self.broker.address, "--znodes", str(self.folder / "ledger")]
+        done = CliRunner().invoke(main, ["kafka", "checkpoint", *words, *place])
+        assert (done.exit_code, done.stdout) == (2, "")
+        return done.stderr
+
     def problems(self, checkpoint: Path) -> list[tuple[str, str]]:
         return [(one["problem"], one["where"]) for one in self.command("verify", str(checkpoint))["findings"]]
 
@@ -64,6 +71,7 @@ def world(kafka: KafkaBroker, spark: SparkSession, tmp_path: Path) -> World:
     return World(spark, kafka, tmp_path)
 
 
+@pytest.mark.every_spark
 def test_a_query_goes_on_in_a_topic_that_was_created_again_from_a_rebased_checkpoint(world: World) -> None:
     send(world.broker, world.name, "old 0", "old 1")
     world.copy(world.checkpoint)
@@ -110,6 +118,25 @@ def test_a_query_goes_on_in_a_topic_of_another_name_from_a_moved_checkpoint(worl
     send(world.broker, renamed, "3")
     world.copy(new, name=renamed)
     assert world.written() == ["0", "1", "2", "3"]
+
+
+@pytest.mark.in_turn("checkpoints on Kafka")
+def test_a_checkpoint_is_moved_to_another_cluster_that_has_the_offsets(world: World, kafka_tv1: KafkaBroker) -> None:
+    send(world.broker, world.name, "0", "1")
+    world.copy(world.checkpoint)
+    new, elsewhere = world.folder / "new", ["--to-brokers", kafka_tv1.address]
+    kafka_tv1.create_topic(world.name)
+    send(kafka_tv1, world.name, "0")
+    assert "lost or read twice" in world.refused("move", str(world.checkpoint), str(new), *elsewhere)
+    send(kafka_tv1, world.name, "1")
+
+    world.command("move", str(world.checkpoint), str(new), *elsewhere)
+
+    assert world.problems(new) == [("topic was created again", f"source 0, topic {world.name}")]
+    world.broker = kafka_tv1
+    assert world.problems(new) == []
+    (source,) = world.command("show", str(new))["checkpoint"]["sources"]
+    assert [row["start"] for row in source["partitions"]] == [2]
 
 
 def test_a_checkpoint_of_sparks_own_source_is_read_and_rebased(world: World) -> None:
