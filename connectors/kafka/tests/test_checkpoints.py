@@ -12,9 +12,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+import oncelog
 from oncelog.cli import main
 from reads import EARLIEST, Source, create_again
 from tests.support.connectors.kafka_sink import options, values
+from tests.support.log.checkpoints import HandmadeCheckpoint, opened_round
+from tests.support.log.logs import TOPIC
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.queries import forget_last_commit, run_available
 
@@ -118,6 +121,26 @@ def test_a_query_goes_on_in_a_topic_of_another_name_from_a_moved_checkpoint(worl
     send(world.broker, renamed, "3")
     world.copy(new, name=renamed)
     assert world.written() == ["0", "1", "2", "3"]
+
+
+def test_a_query_from_kafka_into_a_log_is_compared_with_both(kafka: KafkaBroker, tmp_path: Path) -> None:
+    name = kafka.create_topic(fresh_name("read"))
+    send(kafka, name, "0", "1")
+    made = HandmadeCheckpoint(tmp_path / "ck")
+    made.plan(0, json.dumps({name: {"0": 2}}))
+    with oncelog.open(tmp_path / "log") as log:
+        log.create_topic(TOPIC, partitions=2)
+        opened_round(log, made, 0, "run-1").decide()
+    words = ["kafka", "checkpoint", "verify", str(made.root), "--brokers", kafka.address, "--json"]
+
+    done = CliRunner().invoke(main, [*words, "--path", str(tmp_path / "log")])
+
+    document = json.loads(done.stdout)
+    assert (document["fits"], document["ledgers"], document["not_compared"]) == (True, ["copies"], [])
+    made.plan(0, json.dumps({name: {"0": 3}}))
+    done = CliRunner().invoke(main, [*words, "--path", str(tmp_path / "log")])
+    found = [one["problem"] for one in json.loads(done.stdout)["findings"]]
+    assert found == ["offset is beyond the end", "batch has other offsets"]
 
 
 @pytest.mark.in_turn("checkpoints on Kafka")
