@@ -125,18 +125,24 @@ class _Rebasing:
     def lost(self) -> Iterator[Range]:
         """What the planned batch would have read of the former topic."""
         for source, start in self._old.items():
-            end = self._checkpoint.end(source)
-            ends = {} if end is None or self._topic not in end.topics else end.topics[self._topic].offsets
-            for partition, offset in sorted(start.everywhere[self._topic].offsets.items()):
-                if ends.get(partition, 0) > offset:
-                    yield Range(self._topic, partition, offset, ends[partition])
+            former = start.everywhere[self._topic]
+            planned = self._planned(source, former)
+            for partition, offset in sorted(former.offsets.items()):
+                if planned.offsets.get(partition, 0) > offset:
+                    yield Range(self._topic, partition, offset, planned.offsets[partition])
 
     def left_behind(self) -> Iterator[Range]:
         """From where on the query had not read the former topic."""
         for source, start in self._old.items():
-            known = self._checkpoint.end(source) or start
-            for partition, offset in sorted(known.everywhere.get(self._topic, TopicPosition(None, {})).offsets.items()):
+            former = start.everywhere[self._topic]
+            for partition, offset in sorted(self._planned(source, former).offsets.items()):
                 yield Range(self._topic, partition, offset, None)
+
+    def _planned(self, source: str, former: TopicPosition) -> TopicPosition:
+        """How far the newest batch was to read of the former topic; no further if it was planned of the new one."""
+        end = self._checkpoint.end(source)
+        planned = None if end is None else end.topics.get(self._topic)
+        return former if planned is None or planned.topic_id != former.topic_id else planned
 
     def _ids(self, source: str) -> dict[str, str]:
         topic_id = self._new[source].topics[self._topic].topic_id

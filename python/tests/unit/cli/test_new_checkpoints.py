@@ -233,6 +233,18 @@ def test_a_decided_batch_is_committed_and_an_undecided_one_is_dropped_if_its_los
     assert topics_in(tmp_path / "second/offsets/2") == {TOPIC: {"0": 0, "1": 0}}
 
 
+def test_a_batch_that_was_planned_of_the_new_topic_loses_nothing(
+    shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path
+) -> None:
+    create_again(log, count=9)
+    made.plan(2, at(log, **{TOPIC: {0: 9, 1: 0}}))
+
+    done = rebased(shell, made, new)
+
+    assert (done["dropped_batch"], done["lost"]) == (2, [])
+    assert [(one["partition"], one["start"]) for one in done["left_behind"]] == [(0, 4), (1, 0)]
+
+
 def test_what_cannot_be_told_or_would_double_rows_is_not_rebased(
     shell: Shell, log: oncelog.Log, made: HandmadeCheckpoint, new: Path
 ) -> None:
