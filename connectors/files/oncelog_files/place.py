@@ -17,10 +17,8 @@ from pyspark.sql import DataFrame
 
 from oncelog.crash_points import reach
 from oncelog.errors import CorruptDataError, FileUnavailableError, FileWriteError
-from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
-from oncelog.spark.kit.spark_files import SparkFiles
 from oncelog.spark.kit.staging import StagingFolder
 from oncelog_files import jobs, manifests
 from oncelog_files.crash_points import FilesCrashPoint
@@ -45,11 +43,11 @@ class FolderPlace:
         self._prefix = prefix
         self._batch_id = batch_id
         self._spark = rows.sparkSession
-        self._staging = StagingFolder(self._spark, options.path)
+        self._staging = StagingFolder(self._spark, options.path, prefix)
 
     def has_batches(self) -> bool:
         """Whether a batch of this prefix is visible in the folder."""
-        return self._staging.has_batches(self._prefix)
+        return self._staging.has_batches()
 
     # Before the decision
 
@@ -97,17 +95,16 @@ class FolderPlace:
             return
         batch = manifests.of_names(decided)
         with _carrying_out(batch):
-            own = self._staging
-            staging = own if batch.path == own.files.root else StagingFolder(self._spark, batch.path)
+            staging = self._staging.of(batch.path, batch.prefix)
             reach(FilesCrashPoint.SHOW)
             text = staging.kept(batch.attempt)
             if text is not None:
-                staged = staging.files.path(staged_names.staged_manifest(batch.attempt))
-                _move(staging.files, batch, manifests.parse(text, batch.sha256, staged))
+                staged = staging.place_of(batch.attempt)
+                _move(staging, batch, manifests.parse(text, batch.sha256, staged))
                 reach(FilesCrashPoint.SHOWN)
-                staging.publish(batch.prefix, batch.batch_id, batch.attempt)
-            if not staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
-                raise _staging_is_gone(staging.files, batch)
+                staging.publish(batch.batch_id, batch.attempt)
+            if not staging.is_published(batch.batch_id, batch.attempt):
+                raise _staging_is_gone(staging, batch)
             reach(FilesCrashPoint.PUBLISHED)
             staging.remove(batch.attempt)
         reach(FilesCrashPoint.REMOVED)
@@ -116,20 +113,24 @@ class FolderPlace:
         """Remove what an attempt left."""
         self._staging.remove(attempt)
 
+    def attempts(self) -> list[str]:
+        """The attempts of this prefix that something is staged of."""
+        return self._staging.attempts()
+
 
 # Steps ----------------------------------------------------------------------------------------------------------------
 
 
-def _move(files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
+def _move(staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
     """Move the files that are not at their place yet. Others may do the same at this moment."""
+    files, data = staging.files, staging.data_of(batch.attempt)
     for folder in sorted({file.name.rpartition("/")[0] for file in manifest.files} - {""}):
         files.make_folder(folder)
-    data = staged_names.data(batch.attempt)
     sizes = {file.name: file.size for file in manifest.files}
     for _, name in files.move_all([(f"{data}/{name}", name) for name in sizes]):
         found = files.size(name)
         if found is None:
-            raise _staging_is_gone(files, batch, file=name)
+            raise _staging_is_gone(staging, batch, file=name)
         if found != sizes[name]:
             raise FolderChangedError(
                 "another file has the name of a file of a decided batch" + _DECIDED.format("remove it"),
@@ -140,11 +141,11 @@ def _move(files: SparkFiles, batch: Decided, manifest: Manifest) -> None:
     files.sync_names("", sizes)
 
 
-def _staging_is_gone(files: SparkFiles, batch: Decided, **fields: str) -> FolderChangedError:
+def _staging_is_gone(staging: StagingFolder, batch: Decided, **fields: str) -> FolderChangedError:
     return FolderChangedError(
         "files of a decided batch are neither in its staging folder nor at their place: somebody removed them, or the "
         "path leads elsewhere; if they are lost, restore the folder, the ledger and the checkpoint of the same moment",
-        staging=files.path(staged_names.staging(batch.attempt)),
+        staging=staging.place_of(batch.attempt),
         **fields,
     )
 

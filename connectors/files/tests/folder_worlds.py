@@ -15,6 +15,7 @@ from oncelog.testing.target_contract import BrokenJob, TargetWorld
 from oncelog_files import options as sink_options
 from oncelog_files.crash_points import FilesCrashPoint
 from oncelog_files.target import FilesTarget
+from tests.support.spark.staging import left_staging
 
 BEFORE_THE_DECISION = (
     CrashPoint.SINK_PLANNED,
@@ -46,12 +47,6 @@ def visible(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
 
 def is_visible(file: Path, folder: Path) -> bool:
     return not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
-
-
-def left_staging(folder: Path) -> list[str]:
-    """The attempts that have a staging folder."""
-    staging = folder / "_oncelog" / "staging"
-    return sorted(path.name for path in staging.iterdir()) if staging.exists() else []
 
 
 class FilesWorld(TargetWorld):

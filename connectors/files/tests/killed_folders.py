@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from folder_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging, visible
+from folder_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, visible
 from oncelog.crash_points import CrashPoint
 from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.harness.waiting import until
 from tests.support.spark.lives import Lives
 from tests.support.spark.processes import Program
+from tests.support.spark.staging import left_staging
 
 PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
 """Every point that a batch passes."""

@@ -12,17 +12,20 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import oncelog_files
-from folder_worlds import FilesWorld, left_staging, visible
+from folder_worlds import FilesWorld, visible
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import UnknownPrefixError, UsageError
 from oncelog.ledger import overview
+from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.spark import together
+from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.kit.receipts_sink import Completion
 from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files.crash_points import FilesCrashPoint
+from tests.support.spark.staging import left_staging
 
 
 @pytest.fixture
@@ -68,6 +71,28 @@ def test_an_undecided_batch_is_given_up_and_then_removed(world: FilesWorld, spar
 
     assert sink.complete(spark) == Completion(world.prefix, (), 1, None)
     assert left_staging(world.out) == []
+
+
+def test_what_a_task_writes_when_the_ledger_has_forgotten_its_round_is_removed(
+    world: FilesWorld, spark: SparkSession
+) -> None:
+    die(world, FilesCrashPoint.LISTED)
+    (dead,) = left_staging(world.out)
+    overview.abort(world.store, world.prefix)
+    for batch_id in range(REMEMBERED_ROUNDS + 2):
+        world.run(batch_id, [str(batch_id)], "run-2")
+    late = world.out / staged_names.data(world.prefix, dead) / "part-0"
+    late.parent.mkdir(parents=True)
+    late.write_text("late")
+    of_another = world.out / staged_names.data("another", dead)
+    of_another.mkdir(parents=True)
+    sink = oncelog_files.sink(path=str(world.out), znodes=world.ledger, transactionalIdPrefix=world.prefix)
+
+    told = [sink.complete(spark), sink.complete(spark)]
+
+    assert [one.discarded for one in told] == [1, 0]
+    assert (late.exists(), of_another.exists()) == (False, True)
+    assert world.holds(*([str(batch_id)] for batch_id in range(REMEMBERED_ROUNDS + 2)))
 
 
 def test_sinks_that_decide_together_are_completed_together(world: FilesWorld, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
     assert set(FilesCrashPoint) <= set(PASSED)
 
 
-@pytest.mark.walk("a killed driver leaves one copy in a folder")
+@pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_folder(world: World) -> None:
     world.write()
     for point in PASSED:

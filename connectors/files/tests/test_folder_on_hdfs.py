@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from folder_worlds import FilesWorld, visible
 from oncelog.errors import FileUnavailableError
 from oncelog.spark.kit.spark_files import SparkFiles
+from oncelog.spark.kit.staged_names import STAGING
 from oncelog.testing.target_contract import FIRST, SECOND, TargetContract, at
 from oncelog_files import options as sink_options
 from oncelog_files.crash_points import FilesCrashPoint
@@ -51,7 +52,7 @@ class HdfsWorld(FilesWorld):
         return [value for (value,) in visible(copy, "value")]
 
     def left(self) -> list[str]:
-        return self.files.names("_oncelog/staging")
+        return [left for of in self.files.names(STAGING) for left in self.files.names(f"{STAGING}/{of}")]
 
 
 class TestFilesTargetOnHdfs(TargetContract):

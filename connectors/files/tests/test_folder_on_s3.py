@@ -61,7 +61,7 @@ def world(tmp_path: Path) -> Iterator[BucketWorld]:
 
 
 @pytest.mark.servers
-@pytest.mark.walk("a killed driver leaves one copy in a folder")
+@pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_among_copies_leaves_exactly_one_copy_in_the_bucket(world: BucketWorld) -> None:
     world.write()
     for point in POINTS:

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import oncelog_files
-from folder_worlds import is_visible, left_staging, visible
+from folder_worlds import is_visible, visible
 from oncelog.cli import main
 from oncelog.errors import UsageError
 from oncelog.spark.kit.ledgers import close_ledgers
@@ -24,6 +24,7 @@ from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.spark.faults import failing_once
 from tests.support.spark.json_queries import JsonQuery
 from tests.support.spark.queries import forget_last_commit, run_available
+from tests.support.spark.staging import left_staging
 
 ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 

@@ -74,7 +74,7 @@ def test_a_server_without_the_jar_names_the_command_line_that_brings_it(folder: 
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("what", [pytest.param("nowhere", marks=pytest.mark.walk), "empty"])
+@pytest.mark.parametrize("what", [pytest.param("nowhere", marks=pytest.mark.walk("Spark Connect")), "empty"])
 def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: str, folder: Path) -> None:
     python = folder / what / "bin" / "python"
     if what == "empty":
@@ -95,7 +95,7 @@ def test_a_server_whose_python_has_no_oncelog_says_which_python_that_is(what: st
 
 
 @pytest.mark.programs
-@pytest.mark.walk
+@pytest.mark.walk("Spark Connect")
 def test_a_server_with_jars_of_two_versions_names_both(folder: Path) -> None:
     other = jar_of("0.0.9", folder)
     with running_server(folder, [*all_jars(), other]) as server:

@@ -12,7 +12,7 @@ from tests.support.spark.processes import start_job
 from tests.support.spark.standalone import standalone_cluster
 
 
-@pytest.mark.walk
+@pytest.mark.walk("executors of a real cluster")
 def test_each_partition_is_read_by_one_executor_which_keeps_its_consumer(kafka: KafkaBroker, tmp_path: Path) -> None:
     require_shims()
     partitions = 4

@@ -125,7 +125,7 @@ def world(shared_broker: KafkaBroker, postgres: PostgresServer, tmp_path: Path) 
     found.end()
 
 
-@pytest.mark.walk("a killed driver leaves one copy in each target of a decision")
+@pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_at_any_point_leaves_one_copy_in_each_target(world: World) -> None:
     world.write()
     for point in (*BEFORE_THE_DECISION, *BEHIND_THE_DECISION):

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from oncelog.spark.kit.receipts import told
 from oncelog.strict_json import without_duplicates
 from oncelog.znodes import fields
 from oncelog_postgres.options import TableName
 from oncelog_postgres.staging import Copied
+
+STAGING: Final = "staging_"
+"""What the names of staging tables begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Insertion:
 
 def staging_table(attempt: str) -> str:
     """The name of an attempt's staging table."""
-    return f"staging_{attempt}"
+    return f"{STAGING}{attempt}"
 
 
 def of_names(names: Sequence[str]) -> Insertion:

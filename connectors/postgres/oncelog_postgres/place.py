@@ -23,7 +23,7 @@ from oncelog_postgres.crash_points import PostgresCrashPoint
 from oncelog_postgres.database import Database, Sql, conninfo, listed, name, text, type_name
 from oncelog_postgres.errors import DatabaseAccessError, DatabaseUnavailableError, TableChangedError
 from oncelog_postgres.failures import KeyTwiceError, OvertakenError, staging_is_gone
-from oncelog_postgres.insertion import Insertion, of_names, staging_table
+from oncelog_postgres.insertion import STAGING, Insertion, of_names, staging_table
 from oncelog_postgres.jobs import Job
 from oncelog_postgres.options import SinkOptions
 from oncelog_postgres.staging import TOKEN, CopyTask
@@ -160,6 +160,19 @@ class BatchPlace:
             self.database.rollback()
             self._prepared = None
         self._drop(self._schema, staging_table(attempt))
+
+    def attempts(self) -> list[str]:
+        """The attempts of this prefix that have a staging table."""
+        found = self.database.rows(
+            text(
+                "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = {schema} "
+                "AND starts_with(relname, {staging}) AND obj_description(c.oid, 'pg_class') = {prefix} ORDER BY 1",
+                schema=self._schema,
+                staging=STAGING,
+                prefix=self._prefix,
+            )
+        )
+        return [str(table).removeprefix(STAGING) for (table,) in found]
 
     # Steps
 

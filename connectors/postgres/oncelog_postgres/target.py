@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oncelog.ports import Clock, ZnodeStore
 from oncelog.spark.kit.receipts import ReceiptsAttempt, ReceiptsRound
 from oncelog.spark.kit.target import Batch, BatchReport
@@ -56,7 +58,10 @@ class PostgresAttempt(ReceiptsAttempt[Job]):
             self._rows.close()
             raise
 
-    def complete(self) -> list[ReceiptsRound]:
+    def staged(self) -> Sequence[str]:
+        return self._rows.attempts()
+
+    def complete(self) -> tuple[list[ReceiptsRound], int]:
         try:
             return super().complete()
         finally:

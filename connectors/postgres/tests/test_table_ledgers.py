@@ -16,7 +16,7 @@ from oncelog.crash_points import CrashPoint
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_postgres.crash_points import PostgresCrashPoint
 from tests.support.servers.postgres import PostgresServer
-from worlds import PostgresWorld, left_staging
+from worlds import PostgresWorld, left_staging, schema_of
 
 
 @pytest.fixture(params=["in the database", "beside it"])
@@ -96,3 +96,19 @@ def test_a_batch_is_completed_without_its_query(world: PostgresWorld, point: str
     assert left_staging(world.server, world.url) == []
     (found,) = asked(world, "show", world.prefix)
     assert found["is_over"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_staging_table_that_the_ledger_has_forgotten_is_dropped(world: PostgresWorld) -> None:
+    world.run(0, FIRST)
+    schema = schema_of(world.url)
+    for number, prefix in enumerate((world.prefix, "another")):
+        staged = f"{schema}.staging_late{number}"
+        world.server.ask(f"CREATE TABLE {staged} (); COMMENT ON TABLE {staged} IS '{prefix}'")
+    words = ["batch", "complete", world.prefix, "--option", f"url={world.url}", "--option", f"table={world.table}"]
+
+    done = CliRunner().invoke(main, ["--znodes", world.ledger, *words])
+
+    assert (done.exit_code, done.stdout) == (0, f"removed what 1 aborted round of {world.prefix} had left\n")
+    assert left_staging(world.server, world.url) == ["staging_late1"]
+    assert world.holds(FIRST)

@@ -20,7 +20,6 @@ from oncelog.errors import (
     InvalidRecordError,
     OncelogError,
 )
-from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.manifests import hash_of
 from oncelog.spark.kit.receipts import Receipts
 from oncelog.spark.kit.spark_files import FAILURES
@@ -66,17 +65,17 @@ class IndexPlace:
         self._prefix = prefix
         self._batch_id = batch_id
         self._job = job
-        self._staging = StagingFolder(job.spark, options.staging)
+        self._staging = StagingFolder(job.spark, options.staging, prefix)
         self.last_version = 0
         """Of the batches that are decided."""
 
     def has_batches(self) -> bool:
         """Whether the staging folder knows a batch of this prefix."""
-        return self._staging.has_batches(self._prefix)
+        return self._staging.has_batches()
 
     def forget(self) -> None:
         """Remove the manifests of old batches."""
-        self._staging.forget(self._prefix, KEPT)
+        self._staging.forget(KEPT)
 
     # Before the decision
 
@@ -132,16 +131,15 @@ class IndexPlace:
         if not batch.sha256:
             return
         with _carrying_out(batch):
-            own = self._staging
-            staging = own if batch.path == own.files.root else StagingFolder(self._job.spark, batch.path)
+            staging = self._staging.of(batch.path, batch.prefix)
             reach(SearchCrashPoint.SEND)
             text = staging.kept(batch.attempt)
             if text is not None:
-                staged = staging.files.path(staged_names.staged_manifest(batch.attempt))
+                staged = staging.place_of(batch.attempt)
                 self._send(staging, batch, manifests.parse(text, batch.sha256, staged))
                 reach(SearchCrashPoint.SENT)
-                staging.publish(batch.prefix, batch.batch_id, batch.attempt)
-            if not staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+                staging.publish(batch.batch_id, batch.attempt)
+            if not staging.is_published(batch.batch_id, batch.attempt):
                 raise _staging_is_gone(staging, batch)
             reach(SearchCrashPoint.PUBLISHED)
             staging.remove(batch.attempt)
@@ -150,6 +148,10 @@ class IndexPlace:
     def discard(self, attempt: str) -> None:
         """Remove what an attempt left."""
         self._staging.remove(attempt)
+
+    def attempts(self) -> list[str]:
+        """The attempts of this prefix that something is staged of."""
+        return self._staging.attempts()
 
     # Steps
 
@@ -175,7 +177,7 @@ class IndexPlace:
 
     @staticmethod
     def _path(staging: StagingFolder, attempt: str, name: str) -> str:
-        return staging.files.path(f"{staged_names.data(attempt)}/{name}")
+        return staging.files.path(f"{staging.data_of(attempt)}/{name}")
 
     def _send(self, staging: StagingFolder, batch: Decided, manifest: Manifest) -> None:
         """Have the store take all documents of a batch."""
@@ -218,9 +220,9 @@ def _is_whole(staging: StagingFolder, batch: Decided, manifest: Manifest) -> boo
     Raises:
         StagingChangedError: they are gone, or others than were decided, and were not sent.
     """
-    if tuple(staging.files.files(staged_names.data(batch.attempt))) == manifest.files:
+    if tuple(staging.files.files(staging.data_of(batch.attempt))) == manifest.files:
         return True
-    if staging.is_published(batch.prefix, batch.batch_id, batch.attempt):
+    if staging.is_published(batch.batch_id, batch.attempt):
         return False
     raise _staging_is_gone(staging, batch)
 
@@ -236,7 +238,7 @@ def _staging_is_gone(staging: StagingFolder, batch: Decided) -> StagingChangedEr
         "documents of a decided batch are not in its staging folder, and were not all sent: somebody removed or "
         "changed files, or the path leads elsewhere; if they are lost, restore the folder, the ledger and the "
         "checkpoint of the same moment",
-        staging=staging.files.path(staged_names.staging(batch.attempt)),
+        staging=staging.place_of(batch.attempt),
     )
 
 

@@ -22,6 +22,7 @@ from oncelog_search.jobs import Written
 from oncelog_search.sending import SendTask, Sent, send
 from oncelog_search.target import SearchTarget
 from tests.support.servers.opensearch import OpenSearch
+from tests.support.spark.staging import left_staging
 
 BEFORE_THE_DECISION = (
     CrashPoint.SINK_PLANNED,
@@ -140,9 +141,3 @@ class SearchWorld(TargetWorld):
 
     def close(self) -> None:
         self.store.close()
-
-
-def left_staging(folder: Path) -> list[str]:
-    """The attempts that have a folder in the staging folder."""
-    staging = folder / "_oncelog" / "staging"
-    return sorted(path.name for path in staging.iterdir()) if staging.exists() else []

@@ -13,13 +13,14 @@ import pytest
 
 from oncelog.crash_points import CrashPoint
 from oncelog_search.crash_points import SearchCrashPoint
-from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging
+from search_worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION
 from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.opensearch import OpenSearch
 from tests.support.spark.lives import Lives
 from tests.support.spark.processes import Program
+from tests.support.spark.staging import left_staging
 
 PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
 """Every point that a batch passes."""
@@ -84,7 +85,7 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
     assert set(SearchCrashPoint) <= set(PASSED)
 
 
-@pytest.mark.walk("a killed driver leaves one copy in an index")
+@pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_index(world: World) -> None:
     world.write()
     for point in PASSED:

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 import oncelog_search
 from oncelog.errors import InvalidRecordError
 from oncelog.spark.kit.ledgers import close_ledgers
-from search_worlds import left_staging
 from tests.support.servers.opensearch import OpenSearch
 from tests.support.spark.faults import failing_once
 from tests.support.spark.json_queries import JsonQuery
 from tests.support.spark.queries import forget_last_commit
+from tests.support.spark.staging import left_staging
 
 KEYED = {"id": {"type": "integer"}, "value": {"type": "keyword"}}
 

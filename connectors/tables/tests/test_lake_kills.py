@@ -118,7 +118,7 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
     assert set(TablesCrashPoint) <= set(PASSED)
 
 
-@pytest.mark.walk("a killed driver leaves one copy in a table of a lake")
+@pytest.mark.walk("a killed driver leaves one copy in a target")
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
     world.write()

@@ -104,7 +104,7 @@ def test_the_sinks_of_foreach_batch_point_to_the_sink_by_name(connect_server: Co
     assert "uses the jars of its server" in jar
 
 
-@pytest.mark.walk
+@pytest.mark.walk("Spark Connect")
 def test_a_copy_is_exact_though_the_server_is_killed_in_the_middle_again_and_again(log: Log, tmp_path: Path) -> None:
     with log.producer() as producer:
         for number in range(SIZE):

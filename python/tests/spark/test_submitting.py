@@ -22,7 +22,7 @@ from tests.support.spark.processes import Program
 from tests.support.spark.readers import require_jar
 from tests.support.spark.standalone import standalone_cluster
 
-pytestmark = pytest.mark.walk("programs run where oncelog is not installed")
+pytestmark = pytest.mark.walk("executors of a real cluster")
 
 HERE = str(spark_home.BUILD.parent)
 PACKED = "./environment/bin/python"

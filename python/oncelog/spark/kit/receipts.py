@@ -171,6 +171,10 @@ class ReceiptsAttempt(Generic[J]):
         """Whether the place itself shows that the ledger should know this query; False if it keeps no record."""
         return False
 
+    def staged(self) -> Sequence[str]:
+        """The attempts of this prefix that the place has invisible pieces of; none if it cannot tell."""
+        return ()
+
     def begin(self) -> bool:
         asked = self._batch.request
         self._check_ledger()
@@ -205,14 +209,23 @@ class ReceiptsAttempt(Generic[J]):
     def finish(self) -> None:
         self._steps.forget(lambda record: record.is_over)
 
-    def complete(self) -> list[ReceiptsRound]:
+    def complete(self) -> tuple[list[ReceiptsRound], int]:
         """Do what a restart of the query would do first: show what is decided, and remove what aborted rounds left.
 
-        Anybody may do this, at any time, without `begin`. Returns the rounds that were not over.
+        Also remove what tasks of dead drivers wrote so late that the ledger has forgotten their rounds. Anybody may do
+        this, at any time, without `begin`.
+
+        Returns:
+            The rounds that were not over, and the number of forgotten ones that had left something.
         """
+        staged = self.staged()  # before the ledger is read, which has a round before anything is staged for it
         carried_out = self._carry_out()
         self._discard_again()
-        return carried_out
+        known = {record.nonce for record in self._rounds().values()}
+        forgotten = [attempt for attempt in staged if attempt not in known]
+        for attempt in forgotten:
+            self._place.discard(attempt)
+        return carried_out, len(forgotten)
 
     def _check_ledger(self) -> None:
         """Refuse a ledger that lacks the history of this query: its batch may have been decided in another one."""

@@ -83,12 +83,12 @@ class ReceiptsSink(ForeachBatchSink[O, T]):
         found = target.ledgers.require(target.store, named)
         last = -1 if found.last is None else found.last.batch_id
         asked = BatchRequest(named, found.query_id, found.sink_name, found.run_id, last, "")
-        carried_out = target.attempt(Batch(asked, self._job(rows))).complete()
+        carried_out, forgotten = target.attempt(Batch(asked, self._job(rows))).complete()
         newest = target.ledgers.read_round(target.store, named, found.current_round)
         return Completion(
             named,
             tuple(one.batch_id for one in carried_out if one.outcome is Outcome.COMMIT),
-            sum(one.outcome is Outcome.ABORT for one in carried_out),
+            sum(one.outcome is Outcome.ABORT for one in carried_out) + forgotten,
             newest.batch_id if newest is not None and newest.outcome is Outcome.OPEN else None,
         )
 

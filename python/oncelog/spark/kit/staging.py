@@ -32,22 +32,43 @@ _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|\w*Quota
 
 
 class StagingFolder:
-    """Such a folder; see `SparkFiles`, which it is made of.
+    """What such a folder has of one prefix; see `SparkFiles`, which it is made of.
 
     Args:
         spark: whose JVM, settings and credentials are used.
         root: a path or a URI, as Spark's readers take it.
+        prefix: of the batches.
 
     Attributes:
         files: all that is below the root.
     """
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, prefix: str) -> None:
         self.files = SparkFiles(spark, root)
+        self._spark = spark
+        self._prefix = prefix
 
-    def has_batches(self, prefix: str) -> bool:
-        """Whether a batch of this prefix is visible."""
-        return bool(self.files.names(staged_names.manifests(prefix)))
+    def of(self, root: str, prefix: str) -> StagingFolder:
+        """The folder in which a decided batch was staged: this one, unless options or names were others then."""
+        if (root, prefix) == (self.files.root, self._prefix):
+            return self
+        return StagingFolder(self._spark, root, prefix)
+
+    def has_batches(self) -> bool:
+        """Whether a batch is visible."""
+        return bool(self.files.names(staged_names.manifests(self._prefix)))
+
+    def attempts(self) -> list[str]:
+        """The attempts that something is left of."""
+        return self.files.names(staged_names.attempts(self._prefix))
+
+    def place_of(self, attempt: str) -> str:
+        """The whole path of an attempt's folder."""
+        return self.files.path(staged_names.staging(self._prefix, attempt))
+
+    def data_of(self, attempt: str) -> str:
+        """The folder of what Spark wrote, below the root."""
+        return staged_names.data(self._prefix, attempt)
 
     # Before the decision
 
@@ -60,8 +81,8 @@ class StagingFolder:
         """
         if self.files.is_folder("") is False:
             raise UsageError("the path of the sink must be a folder, and this is a file", path=self.files.root)
-        self.files.make_folder(staged_names.staging(attempt))
-        return self.files.path(staged_names.data(attempt))
+        self.files.make_folder(staged_names.staging(self._prefix, attempt))
+        return self.files.path(self.data_of(attempt))
 
     def written(self, attempt: str, rows: int) -> list[FoundFile]:
         """Make durable what Spark wrote, which is `rows` rows, and list it.
@@ -70,7 +91,7 @@ class StagingFolder:
             RoundAbortedError: others removed it, because they aborted the batch.
             FileWriteError: the driver does not see it, or the disk does not confirm it.
         """
-        data = staged_names.data(attempt)
+        data = self.data_of(attempt)
         found = self.files.files(data)
         if not found:
             raise self._nothing_is_there(data, rows)
@@ -79,7 +100,7 @@ class StagingFolder:
 
     def keep(self, attempt: str, manifest: str) -> None:
         """Write the manifest of an attempt, durably."""
-        self.files.write_text(staged_names.staged_manifest(attempt), manifest)
+        self.files.write_text(staged_names.staged_manifest(self._prefix, attempt), manifest)
 
     def check(self, attempt: str) -> None:
         """Make sure that what is to be decided is there.
@@ -87,34 +108,34 @@ class StagingFolder:
         Raises:
             RoundAbortedError: it is gone.
         """
-        if self.files.size(staged_names.staged_manifest(attempt)) is None:
+        if self.files.size(staged_names.staged_manifest(self._prefix, attempt)) is None:
             raise self._is_aborted()
 
     def remove(self, attempt: str) -> None:
         """Remove what an attempt left."""
-        self.files.remove(staged_names.staging(attempt))
+        self.files.remove(staged_names.staging(self._prefix, attempt))
 
     # Behind the decision
 
     def kept(self, attempt: str) -> str | None:
         """The manifest of a decided attempt; None if it was published, or is gone."""
-        return self.files.read_text(staged_names.staged_manifest(attempt))
+        return self.files.read_text(staged_names.staged_manifest(self._prefix, attempt))
 
-    def publish(self, prefix: str, batch_id: int, attempt: str) -> None:
+    def publish(self, batch_id: int, attempt: str) -> None:
         """Move the manifest of a batch that is visible to its place; others may do so at this moment."""
-        folder = staged_names.manifests(prefix)
+        folder = staged_names.manifests(self._prefix)
         self.files.make_folder(folder)
-        manifest = staged_names.manifest(prefix, batch_id, attempt)
-        self.files.move(staged_names.staged_manifest(attempt), manifest)
+        manifest = staged_names.manifest(self._prefix, batch_id, attempt)
+        self.files.move(staged_names.staged_manifest(self._prefix, attempt), manifest)
         self.files.sync_names(folder, [manifest.rpartition("/")[2]])
 
-    def is_published(self, prefix: str, batch_id: int, attempt: str) -> bool:
+    def is_published(self, batch_id: int, attempt: str) -> bool:
         """Whether somebody has made the batch visible."""
-        return self.files.size(staged_names.manifest(prefix, batch_id, attempt)) is not None
+        return self.files.size(staged_names.manifest(self._prefix, batch_id, attempt)) is not None
 
-    def forget(self, prefix: str, kept: int) -> None:
-        """Remove the manifests of all batches of a prefix but the newest ones."""
-        folder = staged_names.manifests(prefix)
+    def forget(self, kept: int) -> None:
+        """Remove the manifests of all batches but the newest ones."""
+        folder = staged_names.manifests(self._prefix)
         for old in self.files.names(folder)[:-kept]:
             self.files.remove(f"{folder}/{old}")
 
@@ -146,6 +167,9 @@ class StagingPlace(Place[J_contra], Protocol[J_contra]):
     def has_batches(self) -> bool:
         """See `StagingFolder`."""
 
+    def attempts(self) -> Sequence[str]:
+        """See `StagingFolder`."""
+
 
 class StagingAttempt(ReceiptsAttempt[J]):
     """One round on its way to such a place; see `Attempt`."""
@@ -165,6 +189,9 @@ class StagingAttempt(ReceiptsAttempt[J]):
 
     def has_history(self) -> bool:
         return self._batch.request.batch_id > 0 and self._staging_place.has_batches()
+
+    def staged(self) -> Sequence[str]:
+        return self._staging_place.attempts()
 
 
 @contextmanager

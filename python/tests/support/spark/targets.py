@@ -11,7 +11,8 @@ from oncelog.ledger.kinds import LedgerKind
 from oncelog.metadata import open_metadata
 from oncelog.ports import ZnodeStore
 from oncelog.spark.kit.options import Use
-from oncelog.spark.kit.receipts import Receipts, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.spark.kit.receipts import Receipts, ReceiptsAttempt, ReceiptsRound, ReceiptsTarget, receipts_ledgers
+from oncelog.spark.kit.target import Batch
 from oncelog.spark.log_target import Job, LogTarget
 from oncelog.spark.options import parse_sink_options
 from oncelog.spark.writing import WriteTask, Written
@@ -87,6 +88,18 @@ class TextFolder:
 TEXTS: LedgerKind[ReceiptsRound] = receipts_ledgers("/texts")
 
 
+class TextTarget(ReceiptsTarget[Any]):
+    """A target that can tell what is staged."""
+
+    def attempt(self, batch: Batch[Any]) -> ReceiptsAttempt[Any]:
+        return TextAttempt(self.store, self.ledgers, self.place, batch)
+
+
+class TextAttempt(ReceiptsAttempt[Any]):
+    def staged(self) -> list[str]:
+        return sorted({path.parent.name for path in self._place.left_over})  # type: ignore[attr-defined]
+
+
 class TextFolderWorld(TargetWorld):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -94,7 +107,7 @@ class TextFolderWorld(TargetWorld):
         self.store: ZnodeStore = open_metadata(str(folder / "ledger"))
 
     def target(self) -> ReceiptsTarget[Any]:
-        return ReceiptsTarget(self.store, TEXTS, self.place)
+        return TextTarget(self.store, TEXTS, self.place)
 
     def job(self, values: Sequence[str]) -> Callable[[], Sequence[str]]:
         return lambda: values

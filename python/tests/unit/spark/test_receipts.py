@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.crash_points import CrashPoint
 from oncelog.ledger import overview
+from oncelog.ledger.batches import REMEMBERED_ROUNDS
 from oncelog.ledger.kinds import LOG, PLUGGED_IN, LedgerKind, all_kinds
 from oncelog.ledger.overview import LedgerOverview
 from oncelog.protocol.batch_ledger import BatchRequest
@@ -41,10 +42,14 @@ def die(world: TextFolderWorld, point: str, batch_id: int) -> None:
         world.run(batch_id, SECOND)
 
 
-def complete(world: TextFolderWorld) -> list[ReceiptsRound]:
+def completed(world: TextFolderWorld) -> tuple[list[ReceiptsRound], int]:
     """As a process that knows nothing of the batch and its rows."""
     asked = BatchRequest(world.prefix, "query", "sink", "run", -1, "")
     return world.target().attempt(Batch(asked, None)).complete()
+
+
+def complete(world: TextFolderWorld) -> list[ReceiptsRound]:
+    return completed(world)[0]
 
 
 def known(world: TextFolderWorld) -> LedgerOverview:
@@ -106,6 +111,20 @@ def test_what_a_task_of_a_dead_driver_writes_later_is_removed_too(world: TextFol
     assert complete(world) == []
 
     assert world.place.left_over == []
+
+
+def test_what_is_staged_is_removed_once_the_ledger_has_forgotten_it(world: TextFolderWorld) -> None:
+    for batch_id in range(REMEMBERED_ROUNDS + 2):
+        world.run(batch_id, [f"row-{batch_id}"])
+    die(world, CrashPoint.ROUND_DECIDE, REMEMBERED_ROUNDS + 2)
+    under_way = world.place.left_over
+    (world.place.hidden / "late").mkdir()
+    (world.place.hidden / "late" / "late").write_text("late")
+
+    assert completed(world) == ([], 1)
+
+    assert world.place.left_over == under_way
+    assert completed(world) == ([], 0)
 
 
 def test_the_kinds_of_ledgers_have_the_names_of_their_targets() -> None:
