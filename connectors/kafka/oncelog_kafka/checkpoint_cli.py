@@ -13,7 +13,9 @@ from oncelog.checkpoints.positions import SourceKind
 from oncelog.cli.checkpoint import (
     PREFIX,
     TO_PATH,
+    TO_ZNODES,
     TOPICS,
+    Opened,
     Surroundings,
     add_commands,
     move_checkpoint,
@@ -65,19 +67,19 @@ def _ledgers(stack: ExitStack, settings: Settings, driver: ledger_store.Settings
 
 
 @contextmanager
-def _there(settings: Settings, to_path: str | None, to_brokers: str | None) -> Iterator[Surroundings]:
+def _there(settings: Settings, log: Opened, to_brokers: str | None) -> Iterator[Surroundings]:
     """Another log or another cluster, with the ledgers in it."""
     with ExitStack() as stack:
-        log = stack.enter_context(of_log(to_path))
+        opened = stack.enter_context(log)
         if to_brokers is None:
-            yield log
+            yield opened
             return
         driver = cluster_options.driver()
         if not isinstance(driver, JavaClient):
             driver = {**driver, "bootstrap_servers": to_brokers.split(",")}
         places = _places(stack, driver)
         stores = [] if settings.znodes_uri is not None else _ledgers(stack, settings, driver)
-        yield Surroundings({**log.places, **places}, [*log.stores, *stores])
+        yield Surroundings({**opened.places, **places}, [*opened.stores, *stores])
 
 
 @click.group(cls=ClusterGroup, example="oncelog kafka checkpoint show /data/ck/delayed --brokers h1:9092")
@@ -89,13 +91,12 @@ def checkpoint() -> None:
     """
 
 
-@checkpoint.command(
-    example="oncelog kafka checkpoint move /data/ck/delayed /new/ck --topic flights=flights-2 --brokers h1:9092"
-)
+@checkpoint.command(example="oncelog kafka checkpoint move /ck/delayed /ck/delayed-2 --topic flights=new")
 @click.argument("directory", metavar="DIR")
 @click.argument("new_directory", metavar="NEW_DIR")
 @TOPICS
 @TO_PATH
+@TO_ZNODES
 @click.option(
     "--to-brokers", metavar="HOST:PORT,...", help="Another cluster with the same records at the same offsets."
 )
@@ -107,6 +108,7 @@ def move(
     new_directory: str,
     topics: Sequence[tuple[str, str]],
     to_path: str | None,
+    to_znodes: str | None,
     to_brokers: str | None,
     prefix: str | None,
 ) -> None:
@@ -115,7 +117,7 @@ def move(
     With --topic, --to-path or --to-brokers the offsets are kept, and are for topics of other names, for another log, or
     for another cluster. Stop the query first, and start it only from NEW_DIR afterwards.
     """
-    with _of_cluster(settings) as around, _there(settings, to_path, to_brokers) as there:
+    with _of_cluster(settings) as around, _there(settings, of_log(to_path, to_znodes), to_brokers) as there:
         move_checkpoint(settings, (directory, new_directory), topics, around, there, prefix)
 
 

@@ -56,12 +56,12 @@ def of_settings(settings: Settings) -> Iterator[Surroundings]:
 
 
 @contextmanager
-def of_log(path: str | None) -> Iterator[Surroundings]:
+def of_log(path: str | None, znodes: str | None) -> Iterator[Surroundings]:
     """Another log, with the ledgers in it."""
     if path is None:
         yield Surroundings()
         return
-    with runtime.open(path, create=False) as log:
+    with runtime.open(path, znodes, create=False) as log:
         yield Surroundings({SourceKind.LOG: LogPlace(log)}, [log.services.store])
 
 
@@ -85,7 +85,7 @@ Starts = Callable[[TopicExtent], Mapping[int, int]]
 class Beginning(click.ParamType[Starts]):
     """Where to begin in a topic: ``earliest``, ``latest``, or ``0=42,1=7``."""
 
-    name = "earliest|latest|partition=offset,..."
+    name = "earliest|latest|offsets"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Starts:
         if callable(value):
@@ -105,6 +105,7 @@ PREFIX = click.option("--prefix", help="Only the ledger of the sink with this pr
 TOPICS = click.option(
     "--topic", "topics", type=Renamed(), multiple=True, help="A topic that was renamed, as OLD=NEW; may be repeated."
 )
+TO_ZNODES = click.option("--to-znodes", metavar="URI", help="Its metadata; by default a SQLite file in the folder.")
 TO_PATH = click.option("--to-path", metavar="DIR", help="Another log with the same records at the same offsets.")
 
 
@@ -167,7 +168,7 @@ def _add_verify(group: click.Group, program: str, surroundings: Callable[[Settin
 
 
 def _add_rebase(group: click.Group, program: str, surroundings: Callable[[Settings], Opened]) -> None:
-    @group.command("rebase", example=f"{program} rebase /data/ck/delayed /data/ck/delayed-2 --topic flights")
+    @group.command("rebase", example=f"{program} rebase /ck/delayed /ck/delayed-2 --topic flights")
     @click.argument("directory", metavar="DIR")
     @click.argument("new_directory", metavar="NEW_DIR")
     @click.option("--topic", required=True, help="The topic that was deleted and created again.")
@@ -240,6 +241,7 @@ def move_checkpoint(
 @click.argument("new_directory", metavar="NEW_DIR")
 @TOPICS
 @TO_PATH
+@TO_ZNODES
 @PREFIX
 @click.pass_obj
 def move(
@@ -248,6 +250,7 @@ def move(
     new_directory: str,
     topics: Sequence[tuple[str, str]],
     to_path: str | None,
+    to_znodes: str | None,
     prefix: str | None,
 ) -> None:
     """Write a copy of a checkpoint, for another place.
@@ -255,7 +258,7 @@ def move(
     With --topic or --to-path the offsets are kept, and are for topics of other names, or for another log. Stop the
     query first, and start it only from NEW_DIR afterwards.
     """
-    with of_settings(settings) as around, of_log(to_path) as there:
+    with of_settings(settings) as around, of_log(to_path, to_znodes) as there:
         move_checkpoint(settings, (directory, new_directory), topics, around, there, prefix)
 
 

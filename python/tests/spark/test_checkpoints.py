@@ -21,7 +21,9 @@ OPTIONS = {"transactionalIdPrefix": "copies"}
 
 
 @pytest.fixture
-def shell(log: Log) -> Shell:
+def shell(log: Log, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    if log.znodes is not None:
+        monkeypatch.setenv("ONCELOG_ZNODES", log.znodes)
     return Shell(Path(log.path))
 
 
@@ -42,9 +44,11 @@ def written(log: Log) -> list[int]:
     return sorted(int(value or b"") for value in values(log, topic="out"))
 
 
-def copy_numbers(spark: SparkSession, log: Log, checkpoint: Path, *, to: Log | None = None, topic: str = "in") -> None:
+def copy_numbers(
+    spark: SparkSession, log: Log, checkpoint: Path, *, into: Log | None = None, topic: str = "in"
+) -> None:
     df = stream(spark, log, topic).select("value")
-    copy(df, to or log, "foreachBatch", checkpoint, **OPTIONS)
+    copy(df, into or log, "foreachBatch", checkpoint, **OPTIONS)
 
 
 def fail_in_the_next_batch(spark: SparkSession, log: Log, checkpoint: Path) -> None:
@@ -85,10 +89,14 @@ def test_what_a_query_leaves_fits_in_each_state_of_its_newest_batch(
 @pytest.fixture
 def copied(tmp_path: Path) -> Iterator[Log]:
     """Another log, to which the records of the first one are copied."""
-    with oncelog.open(tmp_path / "copied") as opened:
+    with oncelog.open(tmp_path / "copied", f"sqlite:{tmp_path}/copied.sqlite") as opened:
         opened.create_topic("in", partitions=2)
         yield opened
         close_logs()
+
+
+def to(other: Log) -> list[str]:
+    return ["--to-path", other.path, "--to-znodes", other.znodes or ""]
 
 
 @pytest.mark.sampled
@@ -108,9 +116,9 @@ def test_a_query_goes_on_in_another_log_from_a_moved_checkpoint(
     if state == "decided":
         forget_last_commit(checkpoint)
 
-    shell.json("checkpoint", "move", str(checkpoint), str(tmp_path / "new"), "--to-path", copied.path)
+    shell.json("checkpoint", "move", str(checkpoint), str(tmp_path / "new"), *to(copied))
     write(copied, 4)
-    copy_numbers(spark, copied, tmp_path / "new", to=log)
+    copy_numbers(spark, copied, tmp_path / "new", into=log)
 
     assert written(log) == [1, 2, 3, 4]
 
@@ -154,7 +162,7 @@ def test_a_query_with_state_goes_on_with_it_from_a_moved_checkpoint(
         write(one, 1, 2)
     copy(distinct(log), log, "foreachBatch", checkpoint, **OPTIONS)
 
-    done = shell.json("checkpoint", "move", str(checkpoint), str(tmp_path / "new"), "--to-path", copied.path)
+    done = shell.json("checkpoint", "move", str(checkpoint), str(tmp_path / "new"), *to(copied))
     write(copied, 2, 3)
     copy(distinct(copied), log, "foreachBatch", tmp_path / "new", **OPTIONS)
 
