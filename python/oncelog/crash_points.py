@@ -33,6 +33,7 @@ class CrashPoint(StrEnum):
     ROUND_DECIDED = "round.decided"
     SINK_DONE = "sink.done"
     SOURCE_COMMIT = "source.commit"
+    CHECKPOINT_COPIED = "checkpoint.copied"
     PRODUCER_INIT = "producer.init"
     PRODUCER_APPEND = "producer.append"
     PRODUCER_APPENDED = "producer.appended"

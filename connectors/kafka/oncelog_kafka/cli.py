@@ -6,118 +6,30 @@ inspection.py, and prints the answer.
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
-from typing import Any
 
 import click
 
 from oncelog import metadata
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
-from oncelog.cli.parameters import shared
-from oncelog.cli.shell import Command, ExitCode, Group, Settings
+from oncelog.cli.shell import ExitCode, Settings
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import Place
-from oncelog_kafka import admin_settings, inspection, ledger_store
-from oncelog_kafka import options as sink_options
-from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
-from oncelog_kafka.brokers import Brokers
+from oncelog_kafka import cluster_options, inspection, ledger_store
+from oncelog_kafka.checkpoint_cli import checkpoint
+from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
-
-BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
-
-_CLIENT = "oncelog_kafka.client"
-"""The key in click's context for the client's settings: those for the tasks' client, and those for the driver's."""
-
-
-_LEDGER_TOPIC = "oncelog_kafka.ledger_topic"
-"""The key of the topic with the ledger."""
 
 _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092\n"
 """Names the cluster in examples."""
 
 
-def _given(context: click.Context) -> tuple[dict[str, str], dict[str, str]]:
-    client, admin = context.meta.setdefault(_CLIENT, ({}, {}))
-    return client, admin
-
-
-def _remember_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value:
-        _given(context)[0]["bootstrap.servers"] = value
-
-
-def _remember_settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
-    client, admin = _given(context)
-    for setting in values:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise click.UsageError(f"{setting!r} is not a setting; write it like security.protocol=SSL")
-        known = name.removeprefix(KAFKA)
-        if name.startswith(ADMIN):
-            admin[name.removeprefix(ADMIN)] = value
-        elif known in CONNECTION or known.startswith(CONNECTION_PREFIXES):
-            client[known] = value
-        else:
-            raise click.UsageError(
-                f"this command does not use the setting {name!r}; give {ADMIN}<kafka-python's name>, "
-                f"one of {', '.join(sorted(CONNECTION))}, or one that begins with "
-                f"{' or '.join(CONNECTION_PREFIXES)}"
-            )
-
-
-def _remember_topic(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value:
-        try:
-            context.meta[_LEDGER_TOPIC] = sink_options.topic_name(value)
-        except ValueError as problem:
-            raise click.BadParameter(f"expected {problem}") from None
-
-
-def _cluster_options() -> list[click.Parameter]:
-    """The options that name the cluster and its ledger. The groups and each command have them, to be given anywhere."""
-    return [
-        shared("--brokers", _remember_brokers, metavar="HOST:PORT,...", help=f"The cluster. [env: {BROKERS_VARIABLE}]"),
-        shared(
-            "--config",
-            _remember_settings,
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
-        ),
-        shared(
-            "--ledger-topic",
-            _remember_topic,
-            metavar="TOPIC",
-            help=f"Where the ledger is, without --znodes. [default: {DEFAULT_LEDGER_TOPIC}]",
-        ),
-    ]
-
-
-class _Command(Command):
-    """A command that also has the options of the cluster."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.params = [*self.params, *_cluster_options()]
-
-
-class _Group(Group):
-    """A group of such commands."""
-
-    command_class = _Command
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.params = [*self.params, *_cluster_options()]
-
-
-@click.group(cls=_Group, example="oncelog kafka --brokers h1:9092 txn find-hanging")
+@click.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 txn find-hanging")
 def kafka() -> None:
     """Transactions of a Kafka cluster, and its sinks' batches.
 
@@ -126,32 +38,10 @@ def kafka() -> None:
     """
 
 
-def _driver() -> ledger_store.Settings:
-    """The settings of the client that asks the brokers."""
-    client, admin = _given(click.get_current_context())
-    named = {"bootstrap.servers": os.environ.get(BROKERS_VARIABLE, ""), **client}
-    if not named["bootstrap.servers"]:
-        raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
-    return admin_settings.derive(named, admin)
-
-
-def _cluster() -> closing[Brokers]:
-    return closing(Brokers(_driver()))
-
-
-def _ledger(settings: Settings) -> closing[ZnodeStore]:
-    topic = click.get_current_context().meta.get(_LEDGER_TOPIC)
-    if topic and settings.znodes:
-        raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
-    if topic is None and settings.znodes_uri is not None:
-        return closing(metadata.open_metadata(settings.znodes_uri, create=False))
-    return closing(ledger_store.open_ledger(_driver(), topic or DEFAULT_LEDGER_TOPIC, create=False))
-
-
 # Transactions ---------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 txn list")
+@kafka.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 txn list")
 def txn() -> None:
     """Transactions of the cluster."""
 
@@ -162,7 +52,7 @@ def txn() -> None:
 @click.pass_obj
 def list_transactions(settings: Settings, prefix: str | None, states: tuple[str, ...]) -> None:
     """List transactional ids with their states."""
-    with _cluster() as brokers:
+    with cluster() as brokers:
         found = inspection.list_transactions(brokers, prefix, states)
     if settings.as_json:
         show_json({"transactions": found})
@@ -176,7 +66,7 @@ def list_transactions(settings: Settings, prefix: str | None, states: tuple[str,
 @click.pass_obj
 def describe(settings: Settings, transactional_id: str) -> None:
     """Show everything about one transactional id."""
-    with _cluster() as brokers:
+    with cluster() as brokers:
         (found,) = inspection.describe_transactions(brokers, [transactional_id])
     if settings.as_json:
         show_json({"transaction": found})
@@ -198,7 +88,7 @@ def describe(settings: Settings, transactional_id: str) -> None:
 @click.pass_obj
 def find_hanging(settings: Settings) -> ExitCode:
     """Find transactions that are open beyond their time-out. Exit code 1 if there are any."""
-    with _cluster() as brokers:
+    with cluster() as brokers:
         found = inspection.find_hanging(brokers)
     if settings.as_json:
         show_json({"hanging": found})
@@ -216,7 +106,7 @@ def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
 @click.pass_obj
 def abort(settings: Settings, prefix: str) -> None:
     """Abort what a sink has left open and undecided. Decided batches are never aborted."""
-    with _ledger(settings) as store, _cluster() as brokers:
+    with cluster_options.ledger(settings) as store, cluster() as brokers:
         aborted = inspection.abort_open(brokers, store, prefix)
     if settings.as_json:
         show_json({"prefix": prefix, "aborted": aborted})
@@ -227,7 +117,7 @@ def abort(settings: Settings, prefix: str) -> None:
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 batch list")
+@kafka.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 batch list")
 def batch() -> None:
     """Micro-batches of sinks."""
 
@@ -236,7 +126,7 @@ def batch() -> None:
 @click.pass_obj
 def list_prefixes(settings: Settings) -> None:
     """List the prefixes of all sinks that keep their ledger here."""
-    with _ledger(settings) as store:
+    with cluster_options.ledger(settings) as store:
         found = KAFKA_LEDGERS.prefixes(store)
     if settings.as_json:
         show_json({"prefixes": found})
@@ -254,7 +144,7 @@ def show_batch(settings: Settings, query: str) -> None:
 
     QUERY is the sink's prefix: its transactionalIdPrefix, or the id of the query.
     """
-    with _ledger(settings) as store, _cluster() as brokers:
+    with cluster_options.ledger(settings) as store, cluster() as brokers:
         found = inspection.describe_batch(brokers, store, query)
     if settings.as_json:
         show_json({"batch": found})
@@ -297,7 +187,7 @@ def complete(settings: Settings, query: str) -> None:
 
     Commits what can still be committed of the batch, and lists the rest, which the sink never writes again.
     """
-    with _ledger(settings) as store, _cluster() as brokers:
+    with cluster_options.ledger(settings) as store, cluster() as brokers:
         found = inspection.accept_loss(brokers, store, query)
     if settings.as_json:
         show_json({"prefix": query, "completed": found})
@@ -314,7 +204,7 @@ def complete(settings: Settings, query: str) -> None:
 # Ledgers --------------------------------------------------------------------------------------------------------------
 
 
-@kafka.group(cls=_Group, example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
+@kafka.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 ledger copy --from /data/ledger")
 def ledger() -> None:
     """The ledgers of sinks."""
 
@@ -332,7 +222,7 @@ def copy(settings: Settings, source: str | None, to: str | None) -> None:
     """
     if (source is None) == (to is None):
         raise click.UsageError("From where to where? Give --from or --to; the other place is the cluster's topic.")
-    topic = click.get_current_context().meta.get(_LEDGER_TOPIC, DEFAULT_LEDGER_TOPIC)
+    topic = named_ledger_topic() or DEFAULT_LEDGER_TOPIC
     with (
         closing(_source(source, topic)) as read,
         closing(_target(to, topic)) as written,
@@ -346,14 +236,17 @@ def copy(settings: Settings, source: str | None, to: str | None) -> None:
 def _source(place: str | None, topic: str) -> ZnodeStore:
     if place is not None:
         return metadata.open_metadata(place, create=False)
-    return ledger_store.open_ledger(_driver(), topic, create=False)
+    return ledger_store.open_ledger(driver(), topic, create=False)
 
 
 def _target(place: str | None, topic: str) -> ZnodeStore:
     if place is not None:
         return metadata.open_target(_place(place), place)
-    return ledger_store.store(_driver(), topic, create=True)
+    return ledger_store.store(driver(), topic, create=True)
 
 
 def _place(place: str) -> Place:
     return metadata.place_of(str(absolute(".")), place)
+
+
+kafka.add_command(checkpoint)

@@ -48,7 +48,7 @@ def store(settings: Settings, topic: str, *, create: bool, rights: Sequence[str]
     open_store = partial(ReplicatedZnodeStore, partial(opened, settings, topic, rights), recent_ms=RECENT_MS)
     try:
         return open_store()
-    except _MissingTopicError:
+    except MissingTopicError:
         if not create:
             raise
     requests = requests_of(settings)
@@ -73,14 +73,14 @@ def opened(settings: Settings, topic: str, rights: Sequence[str] = ledger_topic.
     try:
         topic_id = ledger_topic.id_of(requests, topic, rights=rights)
         if topic_id is None:
-            raise _MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
+            raise MissingTopicError("there is no such topic, so there is no metadata in it", topic=topic)
     except BaseException:
         requests.close()
         raise
     return PartitionLog(requests, topic, topic_id)
 
 
-class _MissingTopicError(UsageError):
+class MissingTopicError(UsageError):
     """A store without its topic."""
 
 

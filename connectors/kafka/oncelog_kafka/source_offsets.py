@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from oncelog.checkpoints.positions import kafka_offsets
 from oncelog.ledger.progress import GroupProgress
 from oncelog.spark.kit.progress import Foreign, parse_ends, progress
 from oncelog.spark.offsets import is_source_offset
-from oncelog.strict_json import without_duplicates
-from oncelog.types import MAX_LONG, TopicPartition
+from oncelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from oncelog.spark.kit.context import BatchContext  # needs PySpark
-
-_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
-"""As Kafka's sources write it; Python's `int` would also accept `٣` and `007`."""
-
-_NO_TOPICS = ("@absent", "@topicIds")
-"""What `oncelog-kafka` writes next to the offsets: where it continues in topics that are out of sight now, and the ids
-of topics that were created again since the query began. Neither belongs to a group's offsets."""
 
 _OF_A_LOG = Foreign(
     is_source_offset,
@@ -55,23 +46,10 @@ def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]
 def parse_offsets(text: str | None) -> KafkaOffsets | None:
     """The offsets that a Kafka source logged, ``{"topic":{"0":12}}``; None if they are another source's.
 
-    They are empty if no topic matches the source's pattern yet. Entries that are not topics are left out.
+    They are empty if no topic matches the source's pattern yet. Where `oncelog-kafka` continues in topics
+    that are out of sight now, and the ids of topics that were created again, do not belong to a group's offsets.
     """
-    try:
-        fields = json.loads(text or "", object_pairs_hook=without_duplicates)
-    except (ValueError, RecursionError):
+    found = kafka_offsets(text)
+    if found is None:
         return None
-    if not isinstance(fields, dict):
-        return None
-    for name in _NO_TOPICS:
-        fields.pop(name, None)
-    found: KafkaOffsets = {}
-    for topic, partitions in fields.items():
-        if not isinstance(partitions, dict) or not all(_is_offset(*one) for one in partitions.items()):
-            return None
-        found |= {TopicPartition(topic, int(number)): offset for number, offset in partitions.items()}
-    return found
-
-
-def _is_offset(number: str, offset: object) -> bool:
-    return _PARTITION.fullmatch(number) is not None and type(offset) is int and 0 <= offset <= MAX_LONG
+    return {TopicPartition(topic, number): offset for topic, some in found.items() for number, offset in some.items()}

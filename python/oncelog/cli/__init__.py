@@ -6,7 +6,22 @@ progress). Commands contain no logic: they open the log, call its admin client, 
 
 from __future__ import annotations
 
-from oncelog.cli import batch, completion, consume, doctor, gc, group, jars, log, meta, produce, tail, topic, txn
+from oncelog.cli import (
+    batch,
+    checkpoint,
+    completion,
+    consume,
+    doctor,
+    gc,
+    group,
+    jars,
+    log,
+    meta,
+    produce,
+    tail,
+    topic,
+    txn,
+)
 from oncelog.cli.shell import root
 
 main = root
@@ -18,6 +33,7 @@ for _command in (
     group.group,
     log.log,
     batch.batch,
+    checkpoint.checkpoint,
     meta.meta,
     gc.gc,
     jars.jars,

@@ -12,6 +12,7 @@ from typing import Any
 from oncelog.errors import UnknownPrefixError, UsageError
 from oncelog.ledger.kinds import LOG, LedgerKind, RoundRecord, all_kinds
 from oncelog.ports import ZnodeReader, ZnodeStore
+from oncelog.protocol.batch_ledger import LastBatch
 from oncelog.types import Outcome
 
 
@@ -71,6 +72,17 @@ def find_ledgers(reader: ZnodeReader, prefix: str) -> list[LedgerOverview]:
             known=sorted({known for _, _, prefixes in kinds for known in prefixes}),
         )
     return sorted(found, key=lambda one: one.target)
+
+
+def of_query(reader: ZnodeReader, query_id: str) -> list[tuple[LedgerOverview, LastBatch | None]]:
+    """The ledgers of one query, each with its last decided batch; several if it has, or had, several sinks."""
+    found: list[tuple[LedgerOverview, LastBatch | None]] = []
+    for target, kind in all_kinds().items():
+        for prefix in kind.prefixes(reader):
+            ledger = kind.read(reader, prefix)
+            if ledger is not None and ledger.query_id == query_id:
+                found += [(one, ledger.last) for one in _overview(reader, target, kind, prefix)]
+    return sorted(found, key=lambda pair: (pair[0].target, pair[0].prefix))
 
 
 def abort(store: ZnodeStore, prefix: str) -> dict[str, int]:

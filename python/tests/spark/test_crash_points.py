@@ -259,6 +259,6 @@ def die_at(world: World, point: CrashPoint) -> None:
 
 
 def test_every_crash_point_of_a_query_is_walked_through() -> None:
-    elsewhere = {point for point in CrashPoint if point.startswith(("producer.", "collect"))}
+    elsewhere = {point for point in CrashPoint if point.startswith(("producer.", "collect", "checkpoint."))}
 
     assert set(CrashPoint) == elsewhere | set(PASSED)

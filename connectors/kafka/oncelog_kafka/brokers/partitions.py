@@ -85,7 +85,7 @@ class KafkaPartitions:
             (found,) = self._client.describe_topics([topic])
         leaders = [one["leader_id"] for one in found["partitions"] if one["partition_index"] == PARTITION]
         operations = frozenset(found["authorized_operations"] or ())
-        topic_id = _as_kafka_writes(found["topic_id"])
+        topic_id = as_kafka_writes(found["topic_id"])
         return LedgerTopic(name_of(found["error_code"]), topic_id, max(leaders, default=-1), operations)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
@@ -142,7 +142,7 @@ class KafkaPartitions:
         return self._leaders[topic]
 
 
-def _as_kafka_writes(topic_id: str | None) -> str:
+def as_kafka_writes(topic_id: str | None) -> str:
     """A topic's id as Kafka's own tools write it; empty for a topic that does not exist."""
     return urlsafe_b64encode(UUID(topic_id).bytes).decode().rstrip("=") if topic_id else ""
 

@@ -23,13 +23,11 @@ import pyspark
 from pyarrow import ArrowException
 from pyarrow import fs as arrow_fs
 
-from oncelog.errors import CorruptDataError, InvalidOptionError, SparkInternalsError, UsageError
+from oncelog.errors import InvalidOptionError, SparkInternalsError, UsageError
+from oncelog.spark.kit import offset_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_NO_OFFSET = "-"
-"""What the offset log contains for a source that has no offset yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ _Entry = Mapping[str, str | None]
 def _context(
     query_id: str, run_id: str, root: str, batch_id: int, start: _Entry, end: _Entry, state: bool
 ) -> BatchContext:
-    names = sorted(end, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    names = offset_log.in_order(end)
     starts, ends = tuple(start.get(name) for name in names), tuple(end[name] for name in names)
     return BatchContext(query_id, run_id, root, batch_id, starts, ends, state)
 
@@ -232,8 +230,9 @@ def of_facts(facts: Mapping[str, Any] | None) -> BatchContext:
     _refuse_late_offset_logs(facts["execution"], facts["trigger"])
     root, batch_id = facts["checkpointRoot"], facts["batchId"]
     _refuse_passing_checkpoint(root, facts["defaultPlace"], has_name=facts["hasName"])
-    end = _parse_entry(facts["entry"] or "", f"{root}/offsets/{batch_id}")
-    start = _parse_entry(facts["entryBefore"] or "", f"{root}/offsets/{batch_id - 1}") if batch_id > 0 else {}
+    end = offset_log.parse(facts["entry"] or "", f"{root}/offsets/{batch_id}").offsets
+    before = f"{root}/offsets/{batch_id - 1}"
+    start = offset_log.parse(facts["entryBefore"] or "", before).offsets if batch_id > 0 else {}
     return _context(facts["queryId"], facts["runId"], root, batch_id, start, end, facts["hasState"])
 
 
@@ -279,11 +278,11 @@ class _CheckpointFolder:
         try:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise _corrupt(f"{self._location}/metadata", text) from None
+            raise offset_log.corrupt(f"{self._location}/metadata", text) from None
 
     def logged(self, batch_id: int) -> _Entry:
         name = f"offsets/{batch_id}"
-        return _parse_entry(self._text(name), f"{self._location}/{name}")
+        return offset_log.parse(self._text(name), f"{self._location}/{name}").offsets
 
     def has(self, name: str) -> bool:
         with self._readable():
@@ -305,20 +304,3 @@ class _CheckpointFolder:
                 value=self._location,
                 problem=str(problem),
             ) from problem
-
-
-def _parse_entry(text: str, file: str) -> _Entry:
-    """An entry of the offset log: one line with its version, one with metadata, then one for each source."""
-    version, *lines = text.split("\n")
-    sources = lines[1:]
-    if version == "v1" and sources:
-        by_name = {str(position): line for position, line in enumerate(sources)}
-    elif version == "v2" and sources and all(":" in line for line in sources):
-        by_name = {source: offset for source, _, offset in (line.partition(":") for line in sources)}
-    else:
-        raise _corrupt(file, version)
-    return {source: None if offset == _NO_OFFSET else offset for source, offset in by_name.items()}
-
-
-def _corrupt(file: str, found: str) -> CorruptDataError:
-    return CorruptDataError("a file of the checkpoint is not as Spark writes it", file=file, found=found)

@@ -6,10 +6,14 @@ import json
 from collections.abc import Callable, Iterable
 from random import Random
 
+from oncelog.checkpoints import positions
 from oncelog.errors import CorruptDataError, UnsupportedFormatError
+from oncelog.spark.kit import offset_log
 from oncelog.spark.kit.fingerprint import fingerprint
+from oncelog.spark.kit.offset_log import Entry
 from oncelog.spark.offsets import SourceOffset, TopicOffsets, is_source_offset, parse_offset
-from tests.fuzz.mutators import Pairs, mutated_json, parsed
+from oncelog.types import MAX_LONG
+from tests.fuzz.mutators import Pairs, mutated, mutated_json, parsed
 from tests.fuzz.target import Target, Verdict, expect, expect_typed
 from tests.fuzz.targets.znode_payloads import canonical
 
@@ -103,4 +107,57 @@ class Fingerprint(Target):
         return Verdict.CORRECT
 
 
-TARGETS: dict[str, Callable[[], Target]] = {kind.name: kind for kind in (SourceOffsetText, Fingerprint)}
+class OffsetLogFile(Target):
+    """A file of a checkpoint's offset log, and what the offsets in it mean.
+
+    Oracle: what is read is the same file when it is written again. An offset on Kafka or of a log is read alike when it
+    is written for another checkpoint; every offset of it is a number that a source writes.
+    """
+
+    name = "offset-log-file"
+
+    def prepare(self) -> None:
+        own = [offset.to_json() for offset in OFFSETS]
+        kafka = ['{"a":{"0":5,"10":0},"@absent":{"b":{"1":7}},"@topicIds":{"a":"i"}}', '{"a":{"0":5}}', "{}", "-", "7"]
+        entries = [
+            Entry("v1", "{}", dict(enumerate_texts([*own, *kafka]))),
+            Entry("v2", "{}", {"a": own[1], "b:": None}),
+        ]
+        self.written = [entry.to_text().encode() for entry in entries]
+
+    def valid(self) -> Iterable[bytes]:
+        return self.written
+
+    def make(self, chance: Random) -> bytes:
+        return mutated(chance, chance.choice(self.written), self.written)
+
+    def check(self, data: bytes) -> Verdict:
+        text = data.decode(errors="replace")
+        try:
+            entry = offset_log.parse(text, "offsets/0")
+            found = [positions.read(one, {"a": "first"}) for one in entry.offsets.values() if one is not None]
+        except CorruptDataError:
+            return Verdict.REFUSED
+        except UnsupportedFormatError as error:
+            expect(error.fields["version"] > 1, "a version that is not newer is refused as newer", **error.fields)
+            return Verdict.REFUSED
+        expect(entry.to_text() == text, "an entry was converted", again=entry.to_text())
+        for position in found:
+            again = positions.read(positions.written(position, {}), {})
+            where = [(name, dict(topic.offsets)) for name, topic in sorted(position.everywhere.items())]
+            expect(
+                where == [(name, dict(topic.offsets)) for name, topic in sorted(again.everywhere.items())],
+                "a position was converted",
+                again=again,
+            )
+            numbers = [number for _, offsets in where for pair in offsets.items() for number in pair]
+            expect(all(0 <= number <= MAX_LONG for number in numbers), "an offset that no source writes")
+        return Verdict.CORRECT
+
+
+def enumerate_texts(texts: Iterable[str]) -> Iterable[tuple[str, str | None]]:
+    """Offsets by their position in a plan."""
+    return ((str(position), None if text == "-" else text) for position, text in enumerate(texts))
+
+
+TARGETS: dict[str, Callable[[], Target]] = {kind.name: kind for kind in (SourceOffsetText, Fingerprint, OffsetLogFile)}

@@ -9,6 +9,7 @@ import pytest
 
 import oncelog
 from oncelog import limits
+from tests.support.log.checkpoints import HandmadeCheckpoint, two_batches
 from tests.support.log.copies import open_round
 from tests.support.log.logs import TOPIC, send, started, tp, write_aborted, write_open
 from tests.support.log.shell import Shell
@@ -42,3 +43,9 @@ def busy(log: oncelog.Log) -> Iterator[oncelog.Log]:
     write_open(blocker := started(log, "blocker-0"), b"d", number=1)
     yield log
     blocker.abort_transaction()
+
+
+@pytest.fixture
+def made(log: oncelog.Log, tmp_path: Path) -> HandmadeCheckpoint:
+    """The checkpoint of a query that copies from the log into it, and has committed two batches."""
+    return two_batches(log, tmp_path / "ck")

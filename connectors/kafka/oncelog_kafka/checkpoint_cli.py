@@ -1,0 +1,124 @@
+"""``oncelog kafka checkpoint``: the commands of ``oncelog checkpoint``, for queries that read or write Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+import click
+
+from oncelog import runtime
+from oncelog.checkpoints.places import LogPlace, Place
+from oncelog.checkpoints.positions import SourceKind
+from oncelog.cli.checkpoint import (
+    PREFIX,
+    TO_PATH,
+    TO_ZNODES,
+    TOPICS,
+    Opened,
+    Surroundings,
+    add_commands,
+    move_checkpoint,
+    of_log,
+)
+from oncelog.cli.shell import Settings
+from oncelog.errors import UsageError
+from oncelog.ports import ZnodeStore
+from oncelog_kafka import cluster_options, ledger_store
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.brokers.topics import KafkaTopics
+from oncelog_kafka.cluster_options import ClusterGroup, named_ledger_topic
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+
+
+@contextmanager
+def _of_cluster(settings: Settings) -> Iterator[Surroundings]:
+    """The cluster and its ledgers; with --path also a log, whose metadata is in its folder."""
+    driver = cluster_options.driver()
+    with ExitStack() as stack:
+        places = _places(stack, driver)
+        stores = _ledgers(stack, settings, driver)
+        if settings.named_place is not None:
+            log = stack.enter_context(runtime.open(settings.named_place, create=False))
+            places[SourceKind.LOG] = LogPlace(log)
+            stores.append(log.services.store)
+        yield Surroundings(places, stores)
+
+
+def _places(stack: ExitStack, driver: ledger_store.Settings) -> dict[SourceKind, Place]:
+    if isinstance(driver, JavaClient):
+        raise UsageError(
+            "this command asks the brokers through kafka-python, which cannot do what these settings say; give a login "
+            "that it can do"
+        )
+    topics = stack.enter_context(closing(KafkaTopics(driver)))
+    return {SourceKind.KAFKA: topics, SourceKind.SPARKS_KAFKA: topics}
+
+
+def _ledgers(stack: ExitStack, settings: Settings, driver: ledger_store.Settings) -> list[ZnodeStore]:
+    """The place of the ledgers; none if there is no topic of the default name."""
+    if settings.znodes_uri is not None or named_ledger_topic() is not None:
+        return [stack.enter_context(cluster_options.ledger(settings))]
+    try:
+        opened = ledger_store.open_ledger(driver, DEFAULT_LEDGER_TOPIC, create=False)
+    except ledger_store.MissingTopicError:
+        return []
+    return [stack.enter_context(closing(opened))]
+
+
+@contextmanager
+def _there(settings: Settings, log: Opened, to_brokers: str | None) -> Iterator[Surroundings]:
+    """Another log or another cluster, with the ledgers in it."""
+    with ExitStack() as stack:
+        opened = stack.enter_context(log)
+        if to_brokers is None:
+            yield opened
+            return
+        driver = cluster_options.driver()
+        if not isinstance(driver, JavaClient):
+            driver = {**driver, "bootstrap_servers": to_brokers.split(",")}
+        places = _places(stack, driver)
+        stores = [] if settings.znodes_uri is not None else _ledgers(stack, settings, driver)
+        yield Surroundings({**opened.places, **places}, [*opened.stores, *stores])
+
+
+@click.group(cls=ClusterGroup, example="oncelog kafka checkpoint show /data/ck/delayed --brokers h1:9092")
+def checkpoint() -> None:
+    """Checkpoints of queries that read or write Kafka.
+
+    They are compared with the cluster and with the ledgers in it, or where --znodes says; with --path also with a log.
+    Checkpoints of Spark's own Kafka source are read too. See also `oncelog checkpoint`.
+    """
+
+
+@checkpoint.command(example="oncelog kafka checkpoint move /ck/delayed /ck/delayed-2 --topic flights=new")
+@click.argument("directory", metavar="DIR")
+@click.argument("new_directory", metavar="NEW_DIR")
+@TOPICS
+@TO_PATH
+@TO_ZNODES
+@click.option(
+    "--to-brokers", metavar="HOST:PORT,...", help="Another cluster with the same records at the same offsets."
+)
+@PREFIX
+@click.pass_obj
+def move(
+    settings: Settings,
+    directory: str,
+    new_directory: str,
+    topics: Sequence[tuple[str, str]],
+    to_path: str | None,
+    to_znodes: str | None,
+    to_brokers: str | None,
+    prefix: str | None,
+) -> None:
+    """Write a copy of a checkpoint, for another place.
+
+    With --topic, --to-path or --to-brokers the offsets are kept, and are for topics of other names, for another log, or
+    for another cluster. Stop the query first, and start it only from NEW_DIR afterwards.
+    """
+    with _of_cluster(settings) as around, _there(settings, of_log(to_path, to_znodes), to_brokers) as there:
+        move_checkpoint(settings, (directory, new_directory), topics, around, there, prefix)
+
+
+add_commands(checkpoint, "oncelog kafka checkpoint", _of_cluster)

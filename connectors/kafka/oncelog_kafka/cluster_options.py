@@ -1,0 +1,132 @@
+"""The options by which the commands of ``oncelog kafka`` name the cluster and its ledger, and what they open."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import Any
+
+import click
+
+from oncelog import metadata
+from oncelog.cli.parameters import shared
+from oncelog.cli.shell import Command, Group, Settings
+from oncelog.ports import ZnodeStore
+from oncelog_kafka import admin_settings, ledger_store
+from oncelog_kafka import options as sink_options
+from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
+from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+
+BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
+
+_CLIENT = "oncelog_kafka.client"
+"""The key in click's context for the client's settings: those for the tasks' client, and those for the driver's."""
+
+_LEDGER_TOPIC = "oncelog_kafka.ledger_topic"
+"""The key of the topic with the ledger."""
+
+
+def _given(context: click.Context) -> tuple[dict[str, str], dict[str, str]]:
+    client, admin = context.meta.setdefault(_CLIENT, ({}, {}))
+    return client, admin
+
+
+def _remember_brokers(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        _given(context)[0]["bootstrap.servers"] = value
+
+
+def _remember_settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    client, admin = _given(context)
+    for setting in values:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"{setting!r} is not a setting; write it like security.protocol=SSL")
+        known = name.removeprefix(KAFKA)
+        if name.startswith(ADMIN):
+            admin[name.removeprefix(ADMIN)] = value
+        elif known in CONNECTION or known.startswith(CONNECTION_PREFIXES):
+            client[known] = value
+        else:
+            raise click.UsageError(
+                f"this command does not use the setting {name!r}; give {ADMIN}<kafka-python's name>, "
+                f"one of {', '.join(sorted(CONNECTION))}, or one that begins with "
+                f"{' or '.join(CONNECTION_PREFIXES)}"
+            )
+
+
+def _remember_topic(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        try:
+            context.meta[_LEDGER_TOPIC] = sink_options.topic_name(value)
+        except ValueError as problem:
+            raise click.BadParameter(f"expected {problem}") from None
+
+
+def _cluster_options() -> list[click.Parameter]:
+    """The options that name the cluster and its ledger. The groups and each command have them, to be given anywhere."""
+    return [
+        shared("--brokers", _remember_brokers, metavar="HOST:PORT,...", help=f"The cluster. [env: {BROKERS_VARIABLE}]"),
+        shared(
+            "--config",
+            _remember_settings,
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting of the client, like the sink's options kafka.* and admin.*; may be repeated.",
+        ),
+        shared(
+            "--ledger-topic",
+            _remember_topic,
+            metavar="TOPIC",
+            help=f"Where the ledger is, without --znodes. [default: {DEFAULT_LEDGER_TOPIC}]",
+        ),
+    ]
+
+
+class ClusterCommand(Command):
+    """A command that also has the options of the cluster."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *_cluster_options()]
+
+
+class ClusterGroup(Group):
+    """A group of such commands."""
+
+    command_class = ClusterCommand
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [*self.params, *_cluster_options()]
+
+
+def driver() -> ledger_store.Settings:
+    """The settings of the client that asks the brokers."""
+    client, admin = _given(click.get_current_context())
+    named = {"bootstrap.servers": os.environ.get(BROKERS_VARIABLE, ""), **client}
+    if not named["bootstrap.servers"]:
+        raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
+    return admin_settings.derive(named, admin)
+
+
+def cluster() -> closing[Brokers]:
+    """A connection to the cluster."""
+    return closing(Brokers(driver()))
+
+
+def ledger(settings: Settings) -> closing[ZnodeStore]:
+    """Where the options say that the ledgers are."""
+    topic = named_ledger_topic()
+    if topic and settings.znodes:
+        raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
+    if topic is None and settings.znodes_uri is not None:
+        return closing(metadata.open_metadata(settings.znodes_uri, create=False))
+    return closing(ledger_store.open_ledger(driver(), topic or DEFAULT_LEDGER_TOPIC, create=False))
+
+
+def named_ledger_topic() -> str | None:
+    """The topic that --ledger-topic names."""
+    found: str | None = click.get_current_context().meta.get(_LEDGER_TOPIC)
+    return found
