@@ -15,6 +15,7 @@ from pathlib import Path
 
 import curves
 from drawings import DRAWINGS
+from oncelog.metrics import catalogue
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
 from oncelog.spark.option_table import OPTIONS

@@ -6,7 +6,22 @@ progress). Commands contain no logic: they open the log, call its admin client, 
 
 from __future__ import annotations
 
-from oncelog.cli import batch, completion, consume, doctor, gc, group, jars, log, meta, produce, tail, topic, txn
+from oncelog.cli import (
+    batch,
+    completion,
+    consume,
+    doctor,
+    exporter,
+    gc,
+    group,
+    jars,
+    log,
+    meta,
+    produce,
+    tail,
+    topic,
+    txn,
+)
 from oncelog.cli.shell import root
 
 main = root
@@ -24,6 +39,7 @@ for _command in (
     produce.produce,
     consume.consume,
     doctor.doctor,
+    exporter.exporter,
     completion.completion,
 ):
     main.add_command(_command)

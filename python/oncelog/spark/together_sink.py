@@ -42,6 +42,14 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
     def __repr__(self) -> str:
         return f"together({', '.join(map(repr, self.sinks))})"
 
+    @property
+    def parts(self) -> tuple[AnySink, ...]:
+        return self.sinks
+
+    @property
+    def target_name(self) -> str:
+        return "together"
+
     @checked
     def complete(self, spark: SparkSession) -> list[Completion]:
         """Complete what is decided and not visible in each sink, except logs and Kafka; see `ReceiptsSink.complete`."""

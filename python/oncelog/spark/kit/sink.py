@@ -17,10 +17,11 @@ with extras("spark", part="oncelog.spark.kit"):
     from pyspark.sql import DataFrame
 
 from oncelog.errors import BatchRefusedError
+from oncelog.ledger.kinds import all_kinds
 from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
-from oncelog.spark.kit import context
+from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
 from oncelog.spark.kit.options import HistoryOptions
@@ -61,7 +62,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             UsageError: `df` does not belong to a running query, or belongs to a Spark Connect session.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
-        with context.short_when_stopped(df):
+        with context.short_when_stopped(df), watching.told(self, df):
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
@@ -70,6 +71,17 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         target = self._open()
         self.last_report = BatchDriver(target).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
+
+    @property
+    def parts(self) -> tuple[ForeachBatchSink[Any, Any], ...]:
+        """The sinks that write with this one: it alone, unless it is made of several."""
+        return (self,)
+
+    @property
+    def target_name(self) -> str:
+        """What it writes to, by the name of its kind of ledger, such as ``postgres``."""
+        ledgers = getattr(self._target, "ledgers", None)
+        return next((name for name, kind in all_kinds().items() if kind is ledgers), type(self).__name__)
 
     # What `together` calls, too
 
