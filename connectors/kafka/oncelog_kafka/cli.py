@@ -7,16 +7,20 @@ inspection.py, and prints the answer.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import click
 
 from oncelog import metadata
+from oncelog.cli.exporter import listen_option, serve
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
 from oncelog.cli.parameters import shared
 from oncelog.cli.shell import Command, ExitCode, Group, Settings
+from oncelog.errors import UsageError
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
@@ -27,6 +31,7 @@ from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES,
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.metrics import KafkaSource
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
@@ -140,12 +145,47 @@ def _cluster() -> closing[Brokers]:
 
 
 def _ledger(settings: Settings) -> closing[ZnodeStore]:
+    return closing(_ledger_opener(settings)())
+
+
+def _ledger_opener(settings: Settings) -> Callable[[], ZnodeStore]:
+    """What opens the ledger that the options name, in any thread."""
     topic = click.get_current_context().meta.get(_LEDGER_TOPIC)
     if topic and settings.znodes:
         raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
     if topic is None and settings.znodes_uri is not None:
-        return closing(metadata.open_metadata(settings.znodes_uri, create=False))
-    return closing(ledger_store.open_ledger(_driver(), topic or DEFAULT_LEDGER_TOPIC, create=False))
+        return partial(metadata.open_metadata, settings.znodes_uri, create=False)
+    return partial(ledger_store.open_ledger, _driver(), topic or DEFAULT_LEDGER_TOPIC, create=False)
+
+
+# Metrics --------------------------------------------------------------------------------------------------------------
+
+
+@kafka.command(example="oncelog kafka --brokers h1:9092 exporter --listen 127.0.0.1:9464")
+@listen_option
+@click.pass_obj
+def exporter(settings: Settings, listen: str) -> None:
+    """Serve metrics for Prometheus until it is interrupted.
+
+    Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
+    It only reads.
+    """
+    driver, open_ledger = _driver(), _ledger_opener(settings)
+    is_named = _LEDGER_TOPIC in click.get_current_context().meta or settings.znodes_uri is not None
+
+    def open_source() -> KafkaSource:
+        with ExitStack() as opening:
+            brokers = opening.enter_context(closing(Brokers(driver)))
+            try:
+                store = open_ledger()
+            except UsageError:
+                if is_named:
+                    raise
+                store = None  # no sink has its ledger in this cluster
+            opening.pop_all()
+            return KafkaSource(brokers, store)
+
+    serve(settings, open_source, listen)
 
 
 # Transactions ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from oncelog.spark.kit.sink import ForeachBatchSink
 from oncelog.spark.kit.target import BatchReport
 from oncelog.spark.versions import require_classic
 
-
 DEFAULT_ADDRESS: Final = "127.0.0.1:9465"
 
 QUERIES_MOST: Final = 200
@@ -110,7 +109,7 @@ def _hear(spark: SparkSession, ears: _Ears, closing: ExitStack) -> None:
 
     with known_internals():
         gateway: Any = spark.sparkContext._gateway
-        ensure_callback_server_started(gateway)
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         listener = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(ears)
         manager: Any = spark.streams._jsqm
         manager.addListener(listener)

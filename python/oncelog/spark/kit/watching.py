@@ -44,5 +44,5 @@ def told(sink: ForeachBatchSink[Any, Any], df: DataFrame) -> Iterator[None]:
 
 
 def _tell(query_id: str, sink: ForeachBatchSink[Any, Any], problem: BaseException | None) -> None:
-    for watcher in list(WATCHERS):
+    for watcher in WATCHERS:
         watcher.batch_ended(query_id, sink, problem)

@@ -1,0 +1,105 @@
+"""What ``oncelog kafka exporter`` serves of a real broker, beside a sink that stopped somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from driven_batches import FIRST, SECOND, World
+from oncelog.cli import main
+from oncelog.crash_points import CrashPoint
+from oncelog.metrics import catalogue as c
+from oncelog.metrics.reading import Labels, Reading
+from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog_kafka import metrics as k
+from oncelog_kafka.crash_points import KafkaCrashPoint
+from oncelog_kafka.metrics import KafkaSource
+from tests.support.log.pages import Page, check_catalogued, page_at, value
+from tests.support.log.shell import started_command
+from tests.support.servers.kafka import KafkaBroker, fresh_name
+
+
+def read(world: World) -> Reading:
+    """Everything, as an exporter reads it; the world closes what it opened."""
+    return KafkaSource(world.brokers, world.store).read()
+
+
+def of(reading: Reading, metric: c.Metric, *labels: str) -> float | None:
+    found: dict[Labels, float] = dict(reading.values[metric])
+    return found.get(labels)
+
+
+@contextmanager
+def serving(*arguments: str | Path) -> Iterator[str]:
+    process = started_command("kafka", "exporter", "--listen", "127.0.0.1:0", *arguments)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
+        yield line.removeprefix("serving ").strip()
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+def test_a_batch_before_its_decision_is_open_and_undecided(world: World) -> None:
+    readings: list[Reading] = []
+    world.run(0, FIRST)
+    with at(KafkaCrashPoint.WRITTEN, lambda: readings.append(read(world))):
+        world.run(1, SECOND)
+
+    reading, ledger = readings[0], ("kafka", world.prefix)
+    assert of(reading, c.BATCH_LAST, *ledger) == 0
+    assert of(reading, c.BATCH_NEWEST, *ledger) == 1
+    assert of(reading, c.BATCH_STATE, *ledger, "undecided") == 1
+    assert (of(reading, k.SINK_OPEN, world.prefix) or 0) >= 1
+    assert of(reading, k.TIME_LEFT, world.prefix) is None
+
+
+def test_a_decided_batch_that_is_not_complete_has_so_much_time_left(world: World) -> None:
+    world.run(0, FIRST)
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(1, SECOND)
+
+    reading = read(world)
+
+    ledger = ("kafka", world.prefix)
+    assert of(reading, c.BATCH_STATE, *ledger, "decided") == 1
+    assert (of(reading, k.SINK_OPEN, world.prefix) or 0) >= 1
+    assert 0 < (of(reading, k.TIME_LEFT, world.prefix) or 0) < 24 * 3600
+    assert of(reading, k.UNDECIDED_AGE, world.topic) is not None
+    assert (of(reading, k.TRANSACTIONS, "Ongoing") or 0) >= 1
+
+    assert world.run(1, SECOND, run="run-2").is_replay
+    after = read(world)
+    assert of(after, c.BATCH_STATE, *ledger, "visible") == 1
+    assert of(after, k.SINK_OPEN, world.prefix) == 0
+    assert of(after, k.UNDECIDED_AGE, world.topic) is None
+
+
+@pytest.mark.programs
+def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, tmp_path: Path) -> None:
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(0, FIRST)
+
+    with serving("--brokers", world.broker.address, "--znodes", tmp_path / "ledger") as url:
+        page: Page = page_at(url)
+
+    assert value(page, c.UP) == 1
+    assert value(page, c.BATCH_STATE, target="kafka", prefix=world.prefix, state="decided") == 1
+    check_catalogued(page, {*c.EXPORTER, *k.KAFKA, *c.LEDGER} - {c.READ_ERRORS})
+    assert world.run(0, FIRST, run="run-2").is_replay
+
+
+def test_a_ledger_that_is_named_must_be_there(kafka: KafkaBroker, tmp_path: Path) -> None:
+    command = ["kafka", "--brokers", kafka.address, "exporter", "--listen", "127.0.0.1:0"]
+
+    done = CliRunner().invoke(main, [*command, "--ledger-topic", fresh_name("none")])
+    assert (done.exit_code, "there is no such topic" in done.stderr) == (2, True)
+
+    elsewhere = CliRunner().invoke(main, [*command, "--znodes", str(tmp_path / "none")])
+    assert (elsewhere.exit_code, "there is no log or ledger" in elsewhere.stderr) == (2, True)
