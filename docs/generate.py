@@ -15,7 +15,7 @@ from pathlib import Path
 
 import curves
 from drawings import DRAWINGS
-from oncelog.metrics import catalogue
+from oncelog.metrics import alerts, catalogue
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
 from oncelog.spark.observing import QUERIES_MOST
 from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
@@ -139,7 +139,12 @@ Both exporters. `target` is the kind of the sink, such as `log`, `kafka` or `pos
 the query. The first {QUERIES_MOST} queries of a driver have series of their own, all others share `query="(others)"`.
 Metrics of sinks are those of `foreachBatch`; a sink by `format` only shows in its query.
 
-{catalogue.render_markdown_table(catalogue.QUERY)}"""
+{catalogue.render_markdown_table(catalogue.QUERY)}
+## Alerts
+`oncelog exporter --rules` prints them as a file of rules, and `oncelog kafka exporter --rules` also those on Kafka.
+Change the numbers to your own.
+
+{alerts.render_markdown_table((*alerts.ALERTS, *kafka_metrics.ALERTS))}"""
 
 
 def kafka_source_table() -> str:

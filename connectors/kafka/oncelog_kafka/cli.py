@@ -15,13 +15,14 @@ from typing import Any
 import click
 
 from oncelog import metadata
-from oncelog.cli.exporter import listen_option, serve
+from oncelog.cli.exporter import listen_option, rules_option, serve
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
 from oncelog.cli.parameters import shared
 from oncelog.cli.shell import Command, ExitCode, Group, Settings
 from oncelog.errors import UsageError
 from oncelog.folders import absolute
+from oncelog.metrics.alerts import ALERTS
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
 from oncelog.znodes.schemes import Place
@@ -31,6 +32,7 @@ from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES,
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
 from oncelog_kafka.metrics import KafkaSource
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 
@@ -163,6 +165,7 @@ def _ledger_opener(settings: Settings) -> Callable[[], ZnodeStore]:
 
 @kafka.command(example="oncelog kafka --brokers h1:9092 exporter --listen 127.0.0.1:9464")
 @listen_option
+@rules_option((*ALERTS, *KAFKA_ALERTS))
 @click.pass_obj
 def exporter(settings: Settings, listen: str) -> None:
     """Serve metrics for Prometheus until it is interrupted.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from oncelog.metrics import catalogue
+from oncelog.metrics.alerts import Alert
 from oncelog.metrics.catalogue import Metric, gauge
 from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Reading
@@ -33,7 +34,7 @@ TRANSACTIONS = gauge("oncelog_kafka_transactions", "Transactional ids by state, 
 HANGING = gauge(
     "oncelog_kafka_transactions_hanging",
     "Transactions that are open beyond their time-out, so that their coordinator should have aborted them",
-    alert="OncelogTransactionHangs",
+    alert="OncelogKafkaTransactionHangs",
 )
 OLDEST_OPEN = gauge(
     "oncelog_kafka_transactions_oldest_open_age_seconds", "Age of the oldest open transaction; 0 for none"
@@ -42,19 +43,44 @@ UNDECIDED_AGE = gauge(
     "oncelog_kafka_topic_undecided_age_seconds",
     "Age of the oldest open transaction with data in the topic, which holds its readers back; absent for none",
     "topic",
-    alert="OncelogReadersStandStill",
+    alert="OncelogKafkaReadersStandStill",
 )
 SINK_OPEN = gauge("oncelog_kafka_sink_open_transactions", "Open transactions of the sink with this prefix", "prefix")
 TIME_LEFT = gauge(
     "oncelog_kafka_batch_time_left_seconds",
     "Time until the brokers abort an open transaction of a batch that is decided and not complete; absent for none",
     "prefix",
-    alert="OncelogBatchNotVisible",
+    alert="OncelogKafkaBatchRunsOutOfTime",
 )
 
 CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
 SINKS: Final = (SINK_OPEN, TIME_LEFT)
 KAFKA: Final = (*CLUSTER, *SINKS)
+
+
+ALERTS: Final = (
+    Alert(
+        "OncelogKafkaReadersStandStill",
+        "oncelog_kafka_topic_undecided_age_seconds > 900",
+        "1m",
+        "page",
+        "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog kafka txn list.",
+    ),
+    Alert(
+        "OncelogKafkaTransactionHangs",
+        "oncelog_kafka_transactions_hanging > 0",
+        "5m",
+        "page",
+        "A transaction is beyond its time-out, and its coordinator has not aborted it: oncelog kafka txn find-hanging.",
+    ),
+    Alert(
+        "OncelogKafkaBatchRunsOutOfTime",
+        "oncelog_kafka_batch_time_left_seconds < 3600",
+        "1m",
+        "page",
+        "The brokers will abort parts of a decided batch of {{ $labels.prefix }}: start its query before.",
+    ),
+)
 
 
 class KafkaSource:

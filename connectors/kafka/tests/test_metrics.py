@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from driven_batches import FIRST, SECOND, World
 from oncelog.cli import main
 from oncelog.crash_points import CrashPoint
 from oncelog.metrics import catalogue as c
+from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog_kafka import metrics as k
@@ -103,3 +105,18 @@ def test_a_ledger_that_is_named_must_be_there(kafka: KafkaBroker, tmp_path: Path
 
     elsewhere = CliRunner().invoke(main, [*command, "--znodes", str(tmp_path / "none")])
     assert (elsewhere.exit_code, "there is no log or ledger" in elsewhere.stderr) == (2, True)
+
+
+def test_every_alert_is_on_metrics_that_name_it() -> None:
+    metrics = {one.name: one for one in k.KAFKA}
+    for alert in k.ALERTS:
+        names = re.findall(r"oncelog_\w+", alert.expr)
+        assert [metrics[name].alert for name in names] == [alert.name]
+        assert set(re.findall(r"\$labels\.(\w+)", alert.summary)) <= set(metrics[names[0]].labels)
+    assert {one.alert for one in k.KAFKA} - {None} == {alert.name for alert in k.ALERTS}
+
+
+def test_the_command_prints_the_rules_of_both() -> None:
+    printed = CliRunner().invoke(main, ["kafka", "exporter", "--rules"]).stdout
+
+    assert re.findall(r"- alert: (\w+)", printed) == [alert.name for alert in (*ALERTS, *k.ALERTS)]

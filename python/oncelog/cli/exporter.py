@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
 from oncelog import metadata
 from oncelog.cli.output import show, show_json
 from oncelog.cli.shell import Command, Settings
+from oncelog.metrics.alerts import ALERTS, Alert, render_rules
 from oncelog.metrics.sources import LedgerSource, LogSource, Reopening, Source
 
 DEFAULT_ADDRESS = "127.0.0.1:9464"
@@ -24,8 +25,27 @@ listen_option = click.option(
 )
 
 
+def rules_option(alerts: Sequence[Alert]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option that prints alert rules, and ends the command."""
+
+    def show_rules(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
+            show(render_rules(alerts).rstrip())
+            context.exit()
+
+    return click.option(
+        "--rules",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show_rules,
+        help="Print alert rules for Prometheus, as a file of rules, and end.",
+    )
+
+
 @click.command(cls=Command, example="oncelog exporter --path /data/log --listen 127.0.0.1:9464")
 @listen_option
+@rules_option(ALERTS)
 @click.pass_obj
 def exporter(settings: Settings, listen: str) -> None:
     """Serve metrics for Prometheus until it is interrupted.

@@ -80,7 +80,6 @@ LAST_STABLE = gauge(
     "oncelog_partition_last_stable_offset",
     "Where a read_committed reader of this partition alone ends",
     *_PARTITION,
-    alert="OncelogReadersStandStill",
 )
 LOG_END = gauge("oncelog_partition_log_end_offset", "The offset of the next record", *_PARTITION)
 SIZE = gauge("oncelog_partition_size_bytes", "Size of the partition's record batches, compressed", *_PARTITION)
