@@ -10,11 +10,12 @@ import json
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pyspark.sql import SparkSession
 
 from oncelog.errors import BatchRefusedError, GroupOwnedError, RunSupersededError, UsageError
+from oncelog.habits import Guided
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.exposition import CollectorRegistry, Instruments, parse_address, served
 from oncelog.signatures import checked
@@ -35,7 +36,7 @@ _REFUSALS = (BatchRefusedError, RunSupersededError, GroupOwnedError)
 _PHASES = ("write", "prepare", "decide", "commit")
 
 
-class Observation:
+class Observation(Guided):
     """What `observe` began. Close it, or use it as a context manager; otherwise it lasts as long as the process.
 
     Attributes:
@@ -43,21 +44,11 @@ class Observation:
     """
 
     @checked
-    def __init__(self, spark: SparkSession, registry: CollectorRegistry, listen: str | None) -> None:
-        self.url: str | None = None
-        self._closing = ExitStack()
-        with ExitStack() as opening:
-            instruments = Instruments(c.QUERY)
-            registry.register(instruments)
-            opening.callback(registry.unregister, instruments)
-            if listen is not None:
-                self.url = opening.enter_context(served(registry, parse_address(listen)))
-            names = _Names()
-            watcher = _SinkWatcher(instruments, names)
-            watching.WATCHERS.append(watcher)
-            opening.callback(watching.WATCHERS.remove, watcher)
-            _hear(spark, _Ears(instruments, names), opening)
-            self._closing = opening.pop_all()
+    def __init__(
+        self, url: str | None, closing: Annotated[ExitStack, "oncelog.spark.observe(...) makes an observation"]
+    ) -> None:
+        self.url = url
+        self._closing = closing
 
     def __repr__(self) -> str:
         return f"Observation(url={self.url!r})"
@@ -96,11 +87,20 @@ def observe(
         query = df.writeStream.foreachBatch(sink).option("checkpointLocation", "/data/ck").start()
     """
     require_classic()
-    if registry is None:
-        return Observation(spark, CollectorRegistry(auto_describe=False), listen or DEFAULT_ADDRESS)
-    if listen is not None:
+    if registry is not None and listen is not None:
         raise UsageError("a registry is served by whoever made it; give listen or registry, not both", listen=listen)
-    return Observation(spark, registry, None)
+    instruments, names, url = Instruments(c.QUERY), _Names(), None
+    with ExitStack() as opening:
+        collected = registry or CollectorRegistry(auto_describe=False)
+        collected.register(instruments)
+        opening.callback(collected.unregister, instruments)
+        if registry is None:
+            url = opening.enter_context(served(collected, parse_address(listen or DEFAULT_ADDRESS)))
+        watcher = _SinkWatcher(instruments, names)
+        watching.WATCHERS.append(watcher)
+        opening.callback(watching.WATCHERS.remove, watcher)
+        _hear(spark, _Ears(instruments, names), opening)
+        return Observation(url, opening.pop_all())
 
 
 def _hear(spark: SparkSession, ears: _Ears, closing: ExitStack) -> None:
