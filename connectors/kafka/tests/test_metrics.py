@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from driven_batches import FIRST, SECOND, World
 from oncelog.cli import main
@@ -16,13 +17,16 @@ from oncelog.crash_points import CrashPoint
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.reading import Labels, Reading
+from oncelog.spark.observing import observe
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.metrics import KafkaSource
+from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
 from tests.support.log.shell import started_command
-from tests.support.servers.kafka import KafkaBroker, fresh_name
+from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
 
 
 def read(world: World) -> Reading:
@@ -95,6 +99,21 @@ def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, 
     assert value(page, c.BATCH_STATE, target="kafka", prefix=world.prefix, state="decided") == 1
     check_catalogued(page, {*c.EXPORTER, *k.KAFKA, *c.LEDGER} - {c.READ_ERRORS})
     assert world.run(0, FIRST, run="run-2").is_replay
+
+
+def test_what_open_transactions_hold_back_is_a_metric_of_the_source(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    held = Transaction(kafka).send(topic, "held", "held")
+    options = {"kafka.bootstrap.servers": kafka.address, "subscribe": topic, "startingOffsets": "earliest"}
+    df = spark.readStream.format(FORMAT_NAME).options(**options).load()
+    with observe(spark, listen="127.0.0.1:0") as observation:
+        query = df.writeStream.format("noop").queryName("held").option("checkpointLocation", str(tmp_path)).start()
+        url = observation.url or ""
+        until(lambda: value(page_at(url), c.SOURCE_HELD, query="held", source=0) == 2)
+        held.commit()
+        until(lambda: value(page_at(url), c.SOURCE_HELD, query="held", source=0) == 0)
+        query.stop()
 
 
 def test_a_ledger_that_is_named_must_be_there(kafka: KafkaBroker, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class ReadingCollector(Collector):
         except TimeoutError as problem:
             with self._lock:
                 is_first, self._overdue = self._overdue is not current, current
-            if is_first:
+            if is_first and not current.done():  # else it is the read's own error
                 self._failed(problem)
         except Exception:  # noqa: BLE001 - `_read` has counted it, and the page says that there are no values
             pass

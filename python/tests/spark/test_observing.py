@@ -21,7 +21,7 @@ from oncelog.spark import observing
 from oncelog.spark.kit import watching
 from oncelog.spark.observing import Observation, observe
 from tests.support.harness.waiting import until
-from tests.support.log.logs import send
+from tests.support.log.logs import send, values
 from tests.support.log.pages import Page, check_catalogued, page_at, page_of, value
 from tests.support.spark.queries import forget_last_commit, into, place, run_available, stream
 
@@ -169,6 +169,22 @@ def test_a_registry_of_the_callers_gets_the_metrics_until_it_is_closed(
     assert watching.WATCHERS == []
     with observe(spark, registry=registry):  # the names are free again
         pass
+
+
+def test_a_watcher_that_fails_does_not_fail_the_batch(
+    spark: SparkSession, log: Log, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("the test's watcher")
+
+    monkeypatch.setattr(observing._SinkWatcher, "batch_ended", fail)
+    send(log.producer(), b"a", topic="in")
+
+    copy(spark, log, tmp_path / "ck")
+
+    page = ended(url)
+    assert values(log, topic="out") == [b"a"]
+    assert (value(page, c.QUERY_FAILURES, query=QUERY), counted(page, "failed")) == (0, 0)
 
 
 def test_a_page_ends_with_its_observation(spark: SparkSession) -> None:

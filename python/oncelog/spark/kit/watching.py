@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
     from oncelog.spark.kit.sink import ForeachBatchSink
 
 
+_log = logging.getLogger(__name__)
+
+
 class Watcher(Protocol):
-    """Hears of batches. It must not raise, and costs a part of each batch's time."""
+    """Hears of batches. What it takes is a part of each batch's time."""
 
     def batch_ended(self, query_id: str, sink: ForeachBatchSink[Any, Any], problem: BaseException | None) -> None:
         """A call of a sink ended.
@@ -34,15 +38,18 @@ def told(sink: ForeachBatchSink[Any, Any], df: DataFrame) -> Iterator[None]:
     if not WATCHERS:
         yield
         return
-    query_id = str(df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "")
     try:
         yield
     except BaseException as problem:
-        _tell(query_id, sink, problem)
+        _tell(sink, df, problem)
         raise
-    _tell(query_id, sink, None)
+    _tell(sink, df, None)
 
 
-def _tell(query_id: str, sink: ForeachBatchSink[Any, Any], problem: BaseException | None) -> None:
-    for watcher in WATCHERS:
-        watcher.batch_ended(query_id, sink, problem)
+def _tell(sink: ForeachBatchSink[Any, Any], df: DataFrame, problem: BaseException | None) -> None:
+    try:
+        query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        for watcher in WATCHERS:
+            watcher.batch_ended(query_id or "", sink, problem)
+    except Exception:  # noqa: BLE001 - who watches must not decide what becomes of a batch
+        _log.exception("a watcher of sinks failed; the batch goes on")

@@ -18,7 +18,8 @@ from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollec
 from oncelog.metrics.reading import Reading
 from oncelog.metrics.sources import LogSource, Reopening
 from oncelog.ports import ZnodeStore
-from tests.support.log.logs import TOPIC, LogWorld, log_world, send, tp
+from oncelog.znodes import paths
+from tests.support.log.logs import TOPIC, LogWorld, log_world, partition, send, tp
 from tests.support.log.pages import check_catalogued, page_at, page_of, value
 from tests.support.log.wrapped import WrappedStore
 
@@ -191,6 +192,26 @@ def test_a_log_is_served_over_http_and_a_source_that_failed_is_opened_again(worl
     assert [value(page, c.GROUP_LAG, **lag) for page in (before, *away, after)] == [1, None, None, 1]
     check_catalogued(away[0], [c.UP, c.READS, c.READ_ERRORS, c.BUILD_INFO])
     assert len(opened) >= 2
+
+
+@pytest.mark.usefixtures("always_anew")
+def test_damaged_metadata_is_an_error_that_is_counted_and_no_page_without_an_answer(world: LogWorld) -> None:
+    world.is_checked = False
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector := ReadingCollector(LogSource(world.log).read))
+    before = page_of(registry)
+    store, path = world.log.services.store, paths.partition(partition(world.log))
+    sound = store.get(path)
+    assert sound is not None
+    store.transact(lambda view: view.set(path, b"{"))
+
+    damaged = page_of(registry)
+
+    store.transact(lambda view: view.set(path, sound.data))
+    after = page_of(registry)
+    collector.close()
+    assert [value(page, c.UP) for page in (before, damaged, after)] == [1, 0, 1]
+    assert value(damaged, c.READ_ERRORS, error="CorruptDataError") == 1
 
 
 def test_a_port_that_is_taken_is_named(registry: CollectorRegistry) -> None:

@@ -18,6 +18,7 @@ from oncelog.spark.kit.once import OnceTarget
 from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.clock import wall_ms
+from tests.support.log.counted import CountedStore
 from tests.support.log.logs import (
     TOPIC,
     DrivenTime,
@@ -241,6 +242,24 @@ def test_collection_tells_of_dead_files_and_of_missing_upkeep(world: LogWorld, r
     assert values(reading, c.GENERATION_AGE) == {(): 0}
     world.time.sleep_ms(MINUTE_MS)
     assert values(reader.read(), c.GENERATION_AGE) == {(): 60}
+
+
+def test_what_a_reading_costs_does_not_depend_on_the_number_of_ids_and_lags_are_not_looked_up_again(
+    world: LogWorld,
+) -> None:
+    send(world.log.producer(), b"a", b"b")
+    world.log.admin.alter_offsets("readers", {tp(): 0})
+    store = CountedStore(world.store())
+    reader = LogReader(world.open(store).services)
+    costs = [store.cost_of(reader.read), store.cost_of(reader.read)]
+
+    for number in range(50):
+        started(world.log, f"id-{number}")
+    counted_anew = store.cost_of(reader.read)
+
+    assert costs[1] < costs[0]
+    assert counted_anew == costs[1] + 1 + 50  # one list of their names
+    assert store.cost_of(reader.read) == costs[1]
 
 
 def test_reading_writes_nothing(world: LogWorld, reader: LogReader) -> None:
