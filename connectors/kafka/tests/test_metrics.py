@@ -19,14 +19,18 @@ from oncelog.metrics.alerts import ALERTS
 from oncelog.metrics.reading import Labels, Reading
 from oncelog.spark.observing import observe
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
+from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
+from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.metrics import KafkaSource
 from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
 from tests.support.log.shell import started_command
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
+
+HOUR_MS = 3_600_000
 
 
 def read(world: World) -> Reading:
@@ -85,6 +89,33 @@ def test_a_decided_batch_that_is_not_complete_has_so_much_time_left(world: World
     assert of(after, c.BATCH_STATE, *ledger, "visible") == 1
     assert of(after, k.SINK_OPEN, world.prefix) == 0
     assert of(after, k.UNDECIDED_AGE, world.topic) is None
+
+
+class LaterClock(SystemClock):
+    """A clock that is an hour ahead: a coordinator of a sound cluster leaves no transaction open for so long."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + HOUR_MS
+
+
+def test_a_transaction_beyond_its_time_out_hangs(kafka: KafkaBroker, topic: str) -> None:
+    hanging = Transaction(kafka).send(topic, "held")
+    present, later = (Brokers({"bootstrap_servers": kafka.address}, clock) for clock in (SystemClock(), LaterClock()))
+
+    readings = [KafkaSource(brokers, None).read() for brokers in (present, later)]
+
+    hanging.abort()
+    for brokers in (present, later):
+        brokers.close()
+    assert of(readings[0], k.HANGING) == 0
+    assert (of(readings[1], k.HANGING) or 0) >= 1
+    assert (of(readings[1], k.OLDEST_OPEN) or 0) >= HOUR_MS / 1000
+    assert (
+        (of(readings[1], k.UNDECIDED_AGE, topic) or 0)
+        >= HOUR_MS / 1000
+        > (of(readings[0], k.UNDECIDED_AGE, topic) or 0)
+    )
+    assert dict(readings[1].values[c.BATCH_LAST]) == {}  # there is no ledger
 
 
 @pytest.mark.programs
