@@ -208,3 +208,36 @@ def test_what_cannot_be_served_is_refused_and_nothing_listens(spark: SparkSessio
         observe(spark, listen="127.0.0.1:0", registry=CollectorRegistry())
 
     assert watchers == watching.WATCHERS
+
+
+def test_jobs_say_in_sparks_ui_which_phase_of_which_sink_they_are(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    descriptions: list[str | None] = []
+    tokens: list[str] = []
+
+    def write(df: DataFrame, token: str) -> None:
+        df.count()
+        tokens.append(token)
+
+    send(log.producer(), b"a", topic="in")
+    both = oncelog.spark.together(
+        oncelog.spark.sink(**place(log), topic="out", transactionalIdPrefix="out"),
+        oncelog.spark.once(write, tokens.__contains__, transactionalIdPrefix="mine"),
+    )
+
+    def handle(df: DataFrame, batch_id: int) -> None:
+        both(df, batch_id)
+        descriptions.append(df.sparkSession.sparkContext.getLocalProperty("spark.job.description"))
+
+    query = run_available(stream(spark, log).writeStream.foreachBatch(handle).queryName("named"), tmp_path / "ck")
+
+    jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    shown = [str(jobs.apply(at).description().getOrElse(None)) for at in range(jobs.size())]
+    ours = [text for text in shown if query.runId in text and "oncelog: " in text]
+    assert {text.rpartition("<br/>")[2] for text in ours} >= {
+        "oncelog: write of TogetherSink",
+        "oncelog: commit of TogetherSink",
+    }
+    assert all("named" in text and "batch = " in text for text in ours)
+    assert ["oncelog" in (text or "") for text in descriptions] == [False] * len(descriptions)

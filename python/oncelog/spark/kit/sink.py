@@ -24,6 +24,7 @@ from oncelog.signatures import checked
 from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
+from oncelog.spark.kit.jvm import named_jobs
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
 from oncelog.spark.versions import refuse_connect
@@ -69,7 +70,7 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         rows = self._columns(df)
         batch = self._context(df, batch_id)
         target = self._open()
-        self.last_report = BatchDriver(target).run(self._asked(rows, batch, target))
+        self.last_report = self._driver(target, df).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
 
     @property
@@ -82,6 +83,11 @@ class ForeachBatchSink(ABC, Generic[O, T]):
         """What it writes to, by the name of its kind of ledger, such as ``postgres``."""
         ledgers = getattr(self._target, "ledgers", None)
         return next((name for name, kind in all_kinds().items() if kind is ledgers), type(self).__name__)
+
+    def _driver(self, target: T, df: DataFrame) -> BatchDriver[Any]:
+        """The driver of a batch, whose jobs say in Spark's UI what they are for."""
+        spark, kind = df.sparkSession.sparkContext, type(self).__name__
+        return BatchDriver(target, lambda phase: named_jobs(spark, f"oncelog: {phase} of {kind}"))
 
     # What `together` calls, too
 
