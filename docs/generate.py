@@ -15,10 +15,13 @@ from pathlib import Path
 
 import curves
 from drawings import DRAWINGS
+from oncelog.metrics import alerts, catalogue
 from oncelog.spark.kit.options import SINKS, SOURCE, render_markdown_table
+from oncelog.spark.observing import QUERIES_MOST
 from oncelog.spark.once_sink import OPTIONS as ONCE_OPTIONS
 from oncelog.spark.option_table import OPTIONS
 from oncelog_files import options as files_sink
+from oncelog_kafka import metrics as kafka_metrics
 from oncelog_kafka import options as kafka_sink
 from oncelog_postgres import options as postgres_sink
 from oncelog_search import options as search_sink
@@ -30,6 +33,7 @@ STORE_TEST = DOCS.parent / "python" / "tests" / "unit" / "examples" / "test_json
 CONFORMANCE_PAGE = DOCS / "concepts" / "conformance.md"
 STORE_PAGE = DOCS / "guides" / "extending-store.md"
 TARGET_PAGE = DOCS / "guides" / "extending-target.md"
+METRICS_PAGE = DOCS / "reference" / "metrics.md"
 OPTIONS_PAGE = DOCS / "reference" / "options.md"
 CONFORMANCE = DOCS.parent / "jvm_shims/conformance/expected.toml"
 KAFKA_SOURCE_OPTIONS = DOCS.parent / "jvm_shims/kafka/src/main/resources/io/oncelog/kafka/source/options.json"
@@ -103,6 +107,44 @@ are never shown.
 own](../guides/together.md#a-store-of-your-own).
 
 {render_markdown_table(ONCE_OPTIONS)}"""
+
+
+def metrics_page() -> str:
+    """The page of all metrics."""
+    return f"""# Metrics
+
+What `oncelog exporter`, `oncelog kafka exporter` and `oncelog.spark.observe` serve to Prometheus; how to start them is
+[on a page of its own](../operations/metrics.md). `make docs` generates this page from the code. The last column names
+the alert that a metric is for.
+
+## Exporters
+Both exporters serve these of themselves.
+
+{catalogue.render_markdown_table(catalogue.EXPORTER)}
+## Logs
+`oncelog exporter` with a log. Ages are by the exporter's clock.
+
+{catalogue.render_markdown_table(catalogue.LOG)}
+## Ledgers
+Both exporters. `target` is the kind of the sink, such as `log`, `kafka` or `postgres`; `prefix` is its
+`transactionalIdPrefix` (or the query's id), with `.<sinkName>` if it has one.
+
+{catalogue.render_markdown_table(catalogue.LEDGER)}
+## Kafka
+`oncelog kafka exporter`.
+
+{catalogue.render_markdown_table(kafka_metrics.KAFKA)}
+## Queries
+`oncelog.spark.observe`, in the driver. `query` is the query's name, or its id; `source` is the number of the source in
+the query. The first {QUERIES_MOST} queries of a driver have series of their own, all others share `query="(others)"`.
+Metrics of sinks are those of `foreachBatch`; a sink by `format` only shows in its query.
+
+{catalogue.render_markdown_table(catalogue.QUERY)}
+## Alerts
+`oncelog exporter --rules` prints them as a file of rules, and `oncelog kafka exporter --rules` also those on Kafka.
+Change the numbers to your own.
+
+{alerts.render_markdown_table((*alerts.ALERTS, *kafka_metrics.ALERTS))}"""
 
 
 def kafka_source_table() -> str:
@@ -183,6 +225,7 @@ def pages() -> dict[Path, str]:
         STORE_PAGE: store_page(),
         TARGET_PAGE: target_page(),
         OPTIONS_PAGE: options_page(),
+        METRICS_PAGE: metrics_page(),
     }
 
 

@@ -21,6 +21,7 @@ from oncelog.znodes.schemes import Place
 from oncelog_kafka import cluster_options, inspection, ledger_store
 from oncelog_kafka.checkpoint_cli import checkpoint
 from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
+from oncelog_kafka.exporter_cli import exporter
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
@@ -250,3 +251,4 @@ def _place(place: str) -> Place:
 
 
 kafka.add_command(checkpoint)
+kafka.add_command(exporter)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
@@ -118,12 +120,17 @@ def cluster() -> closing[Brokers]:
 
 def ledger(settings: Settings) -> closing[ZnodeStore]:
     """Where the options say that the ledgers are."""
+    return closing(ledger_opener(settings)())
+
+
+def ledger_opener(settings: Settings) -> Callable[[], ZnodeStore]:
+    """The same, for any thread to open."""
     topic = named_ledger_topic()
     if topic and settings.znodes:
         raise click.UsageError("--znodes and --ledger-topic exclude each other; give one of them.")
     if topic is None and settings.znodes_uri is not None:
-        return closing(metadata.open_metadata(settings.znodes_uri, create=False))
-    return closing(ledger_store.open_ledger(driver(), topic or DEFAULT_LEDGER_TOPIC, create=False))
+        return partial(metadata.open_metadata, settings.znodes_uri, create=False)
+    return partial(ledger_store.open_ledger, driver(), topic or DEFAULT_LEDGER_TOPIC, create=False)
 
 
 def named_ledger_topic() -> str | None:

@@ -87,6 +87,8 @@ class KafkaTarget:
         producer: settings of the tasks' producers.
     """
 
+    ledgers = KAFKA_LEDGERS
+
     def __init__(self, store: ZnodeStore, brokers: Brokers, options: SinkOptions) -> None:
         self.store = store
         self.brokers = brokers

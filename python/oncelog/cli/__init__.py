@@ -12,6 +12,7 @@ from oncelog.cli import (
     completion,
     consume,
     doctor,
+    exporter,
     gc,
     group,
     jars,
@@ -40,6 +41,7 @@ for _command in (
     produce.produce,
     consume.consume,
     doctor.doctor,
+    exporter.exporter,
     completion.completion,
 ):
     main.add_command(_command)

@@ -273,9 +273,15 @@ def describe(store: ZnodeStore, group_id: str) -> GroupDescription | None:
         record = read_group(reader, group_id)
         if record is None:
             return None
-        partitions = partitions_of(reader, group_id)
-        offsets = fetch(reader, group_id, partitions, require_stable=False)
-        undecided = {p: owners for p in partitions if (owners := undecided_owners(reader, group_id, p))}
+        states, owners = _read_together(reader, group_id, partitions_of(reader, group_id))
+        is_open = {name for name, owner in owners.items() if owner.outcome is Outcome.OPEN}
+        offsets, undecided = {}, {}
+        for partition, state in states.items():
+            value = group_offsets.resolve(state, owners, require_stable=False)
+            if value is not None:
+                offsets[partition] = value
+            if held := tuple(pending.owner for pending in state.pending if pending.owner in is_open):
+                undecided[partition] = held
         return GroupDescription(group_id, record.owning_prefix, offsets, undecided)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -216,6 +217,10 @@ LOG: Final = "log"
 """The name of the kind whose ledgers a log has for itself."""
 
 
+@cache
 def all_kinds() -> Mapping[str, LedgerKind[Any]]:
-    """All kinds of ledgers whose packages are installed, by the names of their targets, such as ``postgres``."""
+    """All kinds of ledgers whose packages are installed, by the names of their targets, such as ``postgres``.
+
+    Looking for packages takes some tens of milliseconds, so a process looks once.
+    """
     return {LOG: EMBEDDED, **{found.name: found.load() for found in entry_points(group=PLUGGED_IN)}}

@@ -13,17 +13,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oncelog.spark.batch_sink import Sink, sink
     from oncelog.spark.data_source import OncelogDataSource
+    from oncelog.spark.observing import Observation, observe
     from oncelog.spark.once_sink import once
     from oncelog.spark.packaging import configure, jars
     from oncelog.spark.together_sink import together
 
-__all__ = ["OncelogDataSource", "Sink", "configure", "jars", "once", "sink", "together"]
+__all__ = [
+    "Observation",
+    "OncelogDataSource",
+    "Sink",
+    "configure",
+    "jars",
+    "observe",
+    "once",
+    "sink",
+    "together",
+]
 
 _HOMES = {
+    "Observation": "observing",
     "OncelogDataSource": "data_source",
     "Sink": "batch_sink",
     "configure": "packaging",
     "jars": "packaging",
+    "observe": "observing",
     "once": "once_sink",
     "sink": "batch_sink",
     "together": "together_sink",

@@ -18,6 +18,7 @@ from oncelog.errors import (
     UnknownPartitionError,
     ensure,
 )
+from oncelog.ledger.kinds import EMBEDDED
 from oncelog.log import generations, topics
 from oncelog.ports import ZnodeReader
 from oncelog.randomness import random_id
@@ -39,6 +40,8 @@ Job = Callable[[WriteTask], Iterable[Written]]
 
 class LogTarget:
     """A log that batches are written to; see `Target`."""
+
+    ledgers = EMBEDDED
 
     def __init__(self, log: Log, options: SinkOptions) -> None:
         self.log = log

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.errors import InvalidOptionError, UsageError
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
-from oncelog.spark.kit.driver import BatchDriver
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.receipts_sink import Completion, ReceiptsSink
 from oncelog.spark.kit.sink import ForeachBatchSink, finish_replay
@@ -42,6 +41,14 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
     def __repr__(self) -> str:
         return f"together({', '.join(map(repr, self.sinks))})"
 
+    @property
+    def parts(self) -> tuple[AnySink, ...]:
+        return self.sinks
+
+    @property
+    def target_name(self) -> str:
+        return "together"
+
     @checked
     def complete(self, spark: SparkSession) -> list[Completion]:
         """Complete what is decided and not visible in each sink, except logs and Kafka; see `ReceiptsSink.complete`."""
@@ -65,7 +72,7 @@ class TogetherSink(ForeachBatchSink[HistoryOptions, TogetherTarget]):
         target = self._open()
         asked = zip(self.sinks, rows, target.targets, strict=True)
         job = [sink._asked(some, batch, one) for sink, some, one in asked]
-        self.last_report = BatchDriver(target).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
+        self.last_report = self._driver(target, df).run(Batch(job[0].request, job, is_repeatable=not batch.has_state))
         for sink, report in zip(self.sinks, target.reports, strict=True):
             sink.last_report = report
         finish_replay(df, batch, self.last_report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from oncelog import runtime
 from oncelog.clients import admin
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import InvalidOptionError, OncelogError, UsageError, WrongArgumentsError
+from oncelog.metrics.exposition import CollectorRegistry
 from oncelog.spark.kit.options import Use
 from oncelog.spark.option_table import OPTIONS
 from oncelog.testing import faults, invariants, kafka_broker, zookeeper_server
@@ -55,9 +56,10 @@ class Objects:
             return known[kind]
         once = oncelog.spark.once(print, bool)
         sink = oncelog.spark.sink(path=str(folder), topic=TOPIC)
-        sinks = {type(one): one for one in (once, sink, oncelog.spark.together(sink, once))}
-        if kind in sinks:
-            return sinks[kind]
+        observation = oncelog.spark.Observation(None, ExitStack())
+        of_spark = {type(one): one for one in (once, sink, oncelog.spark.together(sink, once), observation)}
+        if kind in of_spark:
+            return of_spark[kind]
         return {KafkaBroker: KafkaBroker, ZookeeperServer: ZookeeperServer, ZookeeperEnsemble: ZookeeperEnsemble}[kind](
             folder / kind.__name__
         )
@@ -71,6 +73,7 @@ class Objects:
             *(self.token, columns(b"after"), ProducerIdAndEpoch(1, 0), CrashPoint.SETTLE, self.world.folder / "new"),
             # None of these has a call that comes to look at it.
             *(SparkSession.builder, object.__new__(ClassicDataFrame), object.__new__(SparkSession)),
+            *(CollectorRegistry(), ExitStack()),
             {},
         ]
 

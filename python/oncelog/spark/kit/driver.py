@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Generic
 
 from oncelog.crash_points import CrashPoint, reach
@@ -32,11 +32,19 @@ def batch_request(options: HistoryOptions, batch: BatchContext, run_id: str) -> 
 
 
 class BatchDriver(Generic[J]):
-    """Writes the batches of one sink to one target."""
+    """Writes the batches of one sink to one target.
 
-    def __init__(self, target: Target[J]) -> None:
+    Args:
+        target: of the sink.
+        named: held during the phases that may run jobs, so that who looks at these sees which phase it is.
+    """
+
+    def __init__(
+        self, target: Target[J], named: Callable[[str], AbstractContextManager[None]] = lambda phase: nullcontext()
+    ) -> None:
         self._target = target
         self._clock = target.clock
+        self._named = named
 
     def run(self, batch: Batch[J]) -> BatchReport:
         """Write one batch, exactly once.
@@ -58,13 +66,19 @@ class BatchDriver(Generic[J]):
         if attempt.begin():
             return True
         report.is_replay = True
-        attempt.commit(report)
+        with self._named("commit"):
+            attempt.commit(report)
         attempt.finish()
         return False
 
     def write(self, attempt: Attempt, report: BatchReport) -> None:
         """Run the job of a batch that was begun."""
-        with self.undone_if_it_fails(attempt), attempt.kept_alive(), self._timed(report, "write_ms"):
+        with (
+            self.undone_if_it_fails(attempt),
+            attempt.kept_alive(),
+            self._timed(report, "write_ms"),
+            self._named("write"),
+        ):
             attempt.write(report)
 
     def complete(self, attempt: Attempt, report: BatchReport) -> None:
@@ -74,7 +88,7 @@ class BatchDriver(Generic[J]):
                 attempt.prepare(report)
             with self._timed(report, "decide_ms"):
                 attempt.decide(report)
-            with self._timed(report, "commit_ms"):
+            with self._timed(report, "commit_ms"), self._named("commit"):
                 attempt.commit(report)
         attempt.finish()
         reach(CrashPoint.SINK_DONE)

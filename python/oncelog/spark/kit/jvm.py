@@ -1,9 +1,16 @@
-"""Classes of oncelog's jars, as the driver calls them."""
+"""What the driver asks of the JVM beside Spark's own API for Python."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_DESCRIPTION = "spark.job.description"
 
 
 def find_class(jvm: Any, name: str) -> Any | None:
@@ -21,3 +28,14 @@ def find_class(jvm: Any, name: str) -> Any | None:
     except Py4JError:
         return None
     return reduce(getattr, name.split("."), jvm)
+
+
+@contextmanager
+def named_jobs(spark: SparkContext, name: str) -> Iterator[None]:
+    """Add a line to the description of the jobs that this thread runs, below Spark's own of the query and its batch."""
+    before = spark.getLocalProperty(_DESCRIPTION)
+    spark.setLocalProperty(_DESCRIPTION, f"{before}<br/>{name}" if before else name)
+    try:
+        yield
+    finally:
+        spark.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it

@@ -17,12 +17,14 @@ with extras("spark", part="oncelog.spark.kit"):
     from pyspark.sql import DataFrame
 
 from oncelog.errors import BatchRefusedError
+from oncelog.ledger.kinds import all_kinds
 from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
 from oncelog.signatures import checked
-from oncelog.spark.kit import context
+from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
+from oncelog.spark.kit.jvm import named_jobs
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
 from oncelog.spark.versions import refuse_connect
@@ -61,15 +63,31 @@ class ForeachBatchSink(ABC, Generic[O, T]):
             UsageError: `df` does not belong to a running query, or belongs to a Spark Connect session.
         """
         refuse_connect(self.format_name, is_connect=type(df).__module__.startswith("pyspark.sql.connect."))
-        with context.short_when_stopped(df):
+        with context.short_when_stopped(df), watching.told(self, df):
             self._write(df, batch_id)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         rows = self._columns(df)
         batch = self._context(df, batch_id)
         target = self._open()
-        self.last_report = BatchDriver(target).run(self._asked(rows, batch, target))
+        self.last_report = self._driver(target, df).run(self._asked(rows, batch, target))
         finish_replay(df, batch, self.last_report)
+
+    @property
+    def parts(self) -> tuple[ForeachBatchSink[Any, Any], ...]:
+        """The sinks that write with this one: it alone, unless it is made of several."""
+        return (self,)
+
+    @property
+    def target_name(self) -> str:
+        """What it writes to, by the name of its kind of ledger, such as ``postgres``."""
+        ledgers = getattr(self._target, "ledgers", None)
+        return next((name for name, kind in all_kinds().items() if kind is ledgers), type(self).__name__)
+
+    def _driver(self, target: T, df: DataFrame) -> BatchDriver[Any]:
+        """The driver of a batch, whose jobs say in Spark's UI what they are for."""
+        spark, kind = df.sparkSession.sparkContext, type(self).__name__
+        return BatchDriver(target, lambda phase: named_jobs(spark, f"oncelog: {phase} of {kind}"))
 
     # What `together` calls, too
 

@@ -1,0 +1,155 @@
+"""Metrics of a cluster's transactions and of the sinks that write to it: what ``oncelog kafka exporter`` serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog.metrics import catalogue
+from oncelog.metrics.alerts import Alert
+from oncelog.metrics.catalogue import Metric, gauge
+from oncelog.metrics.ledgers import read_ledgers
+from oncelog.metrics.reading import Reading
+from oncelog.ports import ZnodeStore
+from oncelog_kafka.brokers import Brokers as OpenBrokers
+from oncelog_kafka.inspection import HANGING_BEYOND_MS
+from oncelog_kafka.ledger import KAFKA_LEDGERS
+from oncelog_kafka.participants import ONGOING, Listed, Transaction, of_prefix
+from oncelog_kafka.ports import Brokers
+
+STATES: Final = (
+    "Empty",
+    ONGOING,
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+"""Kafka's names. One that a newer broker has is shown, too."""
+
+TRANSACTIONS = gauge("oncelog_kafka_transactions", "Transactional ids by state, as the coordinators list them", "state")
+HANGING = gauge(
+    "oncelog_kafka_transactions_hanging",
+    "Transactions that are open beyond their time-out, so that their coordinator should have aborted them",
+    alert="OncelogKafkaTransactionHangs",
+)
+OLDEST_OPEN = gauge(
+    "oncelog_kafka_transactions_oldest_open_age_seconds", "Age of the oldest open transaction; 0 for none"
+)
+UNDECIDED_AGE = gauge(
+    "oncelog_kafka_topic_undecided_age_seconds",
+    "Age of the oldest open transaction with data in the topic, which holds its readers back; absent for none",
+    "topic",
+    alert="OncelogKafkaReadersStandStill",
+)
+SINK_OPEN = gauge("oncelog_kafka_sink_open_transactions", "Open transactions of the sink with this prefix", "prefix")
+TIME_LEFT = gauge(
+    "oncelog_kafka_batch_time_left_seconds",
+    "Time until the brokers abort an open transaction of a batch that is decided and not complete; absent for none",
+    "prefix",
+    alert="OncelogKafkaBatchRunsOutOfTime",
+)
+
+CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
+SINKS: Final = (SINK_OPEN, TIME_LEFT)
+KAFKA: Final = (*CLUSTER, *SINKS)
+
+
+ALERTS: Final = (
+    Alert(
+        "OncelogKafkaReadersStandStill",
+        "oncelog_kafka_topic_undecided_age_seconds > 900",
+        "1m",
+        "page",
+        "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog kafka txn list.",
+    ),
+    Alert(
+        "OncelogKafkaTransactionHangs",
+        "oncelog_kafka_transactions_hanging > 0",
+        "5m",
+        "page",
+        "A transaction is beyond its time-out, and its coordinator has not aborted it: oncelog kafka txn find-hanging.",
+    ),
+    Alert(
+        "OncelogKafkaBatchRunsOutOfTime",
+        "oncelog_kafka_batch_time_left_seconds < 3600",
+        "1m",
+        "page",
+        "The brokers will abort parts of a decided batch of {{ $labels.prefix }}: start its query before.",
+    ),
+)
+
+
+class KafkaSource:
+    """A cluster, with the ledgers of its sinks; see `oncelog.metrics.sources.Source`.
+
+    Args:
+        brokers: of the cluster.
+        store: where the ledgers are; None if there are none yet.
+    """
+
+    metrics: Final[Sequence[Metric]] = (*KAFKA, *catalogue.LEDGER)
+
+    def __init__(self, brokers: OpenBrokers, store: ZnodeStore | None) -> None:
+        self._brokers = brokers
+        self._store = store
+
+    def read(self) -> Reading:
+        """Everything at about one moment.
+
+        Raises:
+            OncelogError: the brokers or the ledger are away, or do not allow it.
+        """
+        reading = Reading(self.metrics)
+        listed = self._brokers.list_ids()
+        read_transactions(reading, self._brokers, listed)
+        if self._store is not None:
+            now_ms = self._brokers.clock.now_ms()
+            with self._store.snapshot() as reader:
+                read_ledgers(reader, reading, now_ms)
+            read_sinks(reading, self._brokers, self._store, [one for one in listed if one[1] == ONGOING])
+        return reading
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._brokers.close()
+        if self._store is not None:
+            self._store.close()
+
+
+def read_transactions(reading: Reading, brokers: Brokers, listed: Iterable[Listed]) -> None:
+    """Count all ids by state, and look at those that are open."""
+    states = Counter(state for _, state in listed)
+    for state in {*STATES, *states}:
+        reading.put(TRANSACTIONS, states[state], state)
+    found = brokers.describe(name for name, state in listed if state == ONGOING).values()
+    now_ms = brokers.clock.now_ms()
+    still_open = [
+        (one, max(now_ms - one.started_ms, 0)) for one in found if one.state == ONGOING and one.started_ms > 0
+    ]
+    reading.put(HANGING, sum(age_ms > one.timeout_ms + HANGING_BEYOND_MS for one, age_ms in still_open))
+    reading.put(OLDEST_OPEN, max((age_ms for _, age_ms in still_open), default=0) / 1000)
+    oldest_ms: dict[str, int] = {}
+    for one, age_ms in still_open:
+        for topic in {name.rpartition("-")[0] for name in one.partitions}:
+            oldest_ms[topic] = max(oldest_ms.get(topic, 0), age_ms)
+    for topic, age_ms in oldest_ms.items():
+        reading.put(UNDECIDED_AGE, age_ms / 1000, topic)
+
+
+def read_sinks(reading: Reading, brokers: Brokers, store: ZnodeStore, still_open: Sequence[Listed]) -> None:
+    """What is open of each sink, and how long what it has decided can still be committed."""
+    for prefix in KAFKA_LEDGERS.prefixes(store):
+        reading.put(SINK_OPEN, len(of_prefix(prefix, still_open)), prefix)
+        rounds = KAFKA_LEDGERS.read_rounds(store, prefix).values()
+        named = [p.transactional_id for one in rounds if one.is_unfinished for p in one.participants]
+        left_ms = _least_left_ms(brokers.describe(named).values(), brokers.clock.now_ms()) if named else None
+        if left_ms is not None:
+            reading.put(TIME_LEFT, left_ms / 1000, prefix)
+
+
+def _least_left_ms(found: Iterable[Transaction], now_ms: int) -> int | None:
+    return min((one.started_ms + one.timeout_ms - now_ms for one in found if one.state == ONGOING), default=None)

@@ -1,0 +1,96 @@
+"""``oncelog exporter``: serves the metrics of a log, or of the ledgers of a place, to Prometheus."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+import click
+
+from oncelog import metadata
+from oncelog.cli.output import show, show_json
+from oncelog.cli.shell import Command, Settings
+from oncelog.metrics.alerts import ALERTS, Alert, render_rules
+from oncelog.metrics.sources import LedgerSource, LogSource, Reopening, Source
+
+DEFAULT_ADDRESS = "127.0.0.1:9464"
+
+listen_option = click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    help="Where to serve /metrics. Beyond loopback, everybody who reaches it sees the names of topics and groups.",
+)
+
+
+def rules_option(alerts: Sequence[Alert]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option that prints alert rules, and ends the command."""
+
+    def show_rules(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
+            show(render_rules(alerts).rstrip())
+            context.exit()
+
+    return click.option(
+        "--rules",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show_rules,
+        help="Print alert rules for Prometheus, as a file of rules, and end.",
+    )
+
+
+@click.command(cls=Command, example="oncelog exporter --path /data/log --listen 127.0.0.1:9464")
+@listen_option
+@rules_option(ALERTS)
+@click.pass_obj
+def exporter(settings: Settings, listen: str) -> None:
+    """Serve metrics for Prometheus until it is interrupted.
+
+    Shows what a log is doing: offsets, open transactions, groups with their lag, ledgers of sinks, collection. With
+    --znodes and without --path, it shows all ledgers of that place. It only reads.
+    """
+    serve(settings, lambda: _open(settings), listen)
+
+
+def _open(settings: Settings) -> Source:
+    if settings.named_place is None and settings.znodes_uri is not None:
+        return LedgerSource(metadata.open_metadata(settings.znodes_uri, create=False))
+    return LogSource(settings.open())
+
+
+def serve(settings: Settings, open_source: Callable[[], Source], listen: str) -> None:
+    """Serve a source until the process is interrupted.
+
+    Args:
+        open_source: opens it, and opens it again after a read that failed.
+        listen: the address, as the user wrote it.
+    """
+    try:
+        from oncelog.metrics.exposition import CollectorRegistry, ReadingCollector, parse_address, served
+    except ModuleNotFoundError as missing:  # the message names the extra to install
+        raise click.ClickException(str(missing)) from None
+    address = parse_address(listen)
+    source = Reopening(open_source)
+    collector = ReadingCollector(source.read)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    try:
+        with served(registry, address) as url:
+            if not address.is_loopback:
+                click.echo(
+                    f"oncelog: everybody who reaches {address} sees the names of topics, groups and sinks; no records",
+                    err=True,
+                )
+            if settings.as_json:
+                show_json({"url": url})
+            else:
+                show(f"serving {url}")
+            sys.stdout.flush()
+            threading.Event().wait()
+    finally:
+        collector.close()
+        source.close()

@@ -1,0 +1,142 @@
+"""Alerts on the metrics of the catalogue, and the file of rules that Prometheus reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        name: as the catalogue's metrics name it.
+        expr: in PromQL; true where something is wrong.
+        lasts: how long it must be true.
+        severity: ``page`` for what loses time or data now, ``ticket`` for what can wait until morning.
+        summary: what is wrong, and what to do first. Prometheus fills in labels.
+    """
+
+    name: str
+    expr: str
+    lasts: str
+    severity: str
+    summary: str
+
+
+def grown(counter: str, window: str) -> str:
+    """The expression that a counter grew, also if it was not there before: `increase` does not see its first value."""
+    return f"(({counter} - {counter} offset {window}) or {counter}) > 0"
+
+
+ALERTS: Final = (
+    Alert(
+        "OncelogExporterCannotRead",
+        "oncelog_up == 0",
+        "2m",
+        "page",
+        "The exporter cannot read what it watches; its log says why.",
+    ),
+    Alert(
+        "OncelogReadersStandStill",
+        "oncelog_topic_undecided_age_seconds > 900",
+        "1m",
+        "page",
+        "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog topic describe.",
+    ),
+    Alert(
+        "OncelogTransactionHangs",
+        'oncelog_transactions{state="overdue"} > 0 or oncelog_rounds{state="overdue"} > 0',
+        "5m",
+        "page",
+        "A transaction is beyond its time-out and nobody has aborted it: oncelog txn find-hanging, and run oncelog gc.",
+    ),
+    Alert(
+        "OncelogPreparedForLong",
+        "oncelog_transactions_oldest_prepared_age_seconds > 3600",
+        "5m",
+        "page",
+        "A prepared transaction never times out: find who holds its token.",
+    ),
+    Alert(
+        "OncelogLagGrows",
+        "(min_over_time(oncelog_group_lag_offsets[15m]) > 0 and delta(oncelog_group_lag_offsets[15m]) > 0) or "
+        "(min_over_time(oncelog_source_offsets_behind[15m]) > 0 and delta(oncelog_source_offsets_behind[15m]) > 0)",
+        "15m",
+        "ticket",
+        "{{ $labels.group }}{{ $labels.query }} falls further behind.",
+    ),
+    Alert(
+        "OncelogGroupBeyondLog",
+        "oncelog_group_partitions_beyond_log > 0",
+        "5m",
+        "page",
+        "{{ $labels.group }} has read further than the log goes: was the log restored from an older copy?",
+    ),
+    Alert(
+        "OncelogUpkeepMissing",
+        "oncelog_collection_generation_age_seconds > 86400",
+        "1h",
+        "ticket",
+        "Nobody has run oncelog gc for a day, or a writer holds the files: oncelog gc says which.",
+    ),
+    Alert(
+        "OncelogBatchUndecided",
+        "oncelog_batch_undecided_age_seconds > 3600",
+        "5m",
+        "ticket",
+        "A batch of {{ $labels.prefix }} is not decided: is its query alive? oncelog batch show.",
+    ),
+    Alert(
+        "OncelogBatchNotVisible",
+        "oncelog_batch_decided_not_visible_age_seconds > 300",
+        "1m",
+        "page",
+        "A batch of {{ $labels.prefix }} is decided and not visible: start its query, or oncelog batch complete.",
+    ),
+    Alert(
+        "OncelogQueryFailed",
+        grown("oncelog_query_failures_total", "10m"),
+        "0m",
+        "page",
+        "The query {{ $labels.query }} ended with an error.",
+    ),
+    Alert(
+        "OncelogBatchRefused",
+        grown('oncelog_sink_batches_total{result="refused"}', "10m"),
+        "0m",
+        "page",
+        "The ledger refuses batches of {{ $labels.prefix }}: the error of the query says the way out.",
+    ),
+    Alert(
+        "OncelogParticipantsLost",
+        grown("oncelog_sink_participants_rewritten_total", "1h"),
+        "0m",
+        "ticket",
+        "Parts of decided batches of {{ $labels.prefix }} were lost and written again: raise the time-out.",
+    ),
+)
+
+
+def render_rules(alerts: Iterable[Alert], group: str = "oncelog") -> str:
+    """The file of rules, in YAML: texts are quoted as in JSON, which YAML reads."""
+    lines = ["groups:", f"  - name: {group}", "    rules:"]
+    for one in alerts:
+        lines += [
+            f"      - alert: {one.name}",
+            f"        expr: {json.dumps(one.expr)}",
+            f"        for: {one.lasts}",
+            f"        labels: {{severity: {one.severity}}}",
+            f"        annotations: {{summary: {json.dumps(one.summary)}}}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def render_markdown_table(alerts: Iterable[Alert]) -> str:
+    """The alerts as a Markdown table."""
+    lines = ["| alert | severity | true for | expression |", "|---|---|---|---|"]
+    lines += [f"| `{one.name}` | {one.severity} | {one.lasts} | `{one.expr}` |" for one in alerts]
+    return "\n".join(lines) + "\n"

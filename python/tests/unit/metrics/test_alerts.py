@@ -1,0 +1,108 @@
+"""The alerts: they name metrics that exist, Prometheus takes them, and one fires when a transaction hangs."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog.metrics import catalogue
+from oncelog.metrics.alerts import ALERTS, render_rules
+from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
+from oncelog.metrics.sources import LogSource
+from tests.support.harness.waiting import until
+from tests.support.log.logs import TOPIC, started, write_open
+from tests.support.log.shell import Shell
+from tests.support.servers.prometheus import promtool, require_prometheus, running_prometheus
+
+METRICS = {one.name: one for one in (*catalogue.EXPORTER, *catalogue.LOG, *catalogue.LEDGER, *catalogue.QUERY)}
+
+
+def test_every_alert_is_on_metrics_that_name_it_and_the_other_way_round() -> None:
+    named = {alert.name: set(re.findall(r"oncelog_\w+", alert.expr)) for alert in ALERTS}
+
+    assert {metric for metrics in named.values() for metric in metrics} <= METRICS.keys()
+    for_it = {alert: {one.name for one in METRICS.values() if one.alert == alert} for alert in named}
+    assert for_it == named
+    assert {one.alert for one in METRICS.values()} - {None} == named.keys()
+
+
+def test_an_alert_speaks_of_labels_that_its_metrics_have() -> None:
+    for alert in ALERTS:
+        labels = {label for name in re.findall(r"oncelog_\w+", alert.expr) for label in METRICS[name].labels}
+        assert set(re.findall(r"\$labels\.(\w+)", alert.summary)) <= labels, alert.name
+
+
+def test_the_catalogue_keeps_to_prometheus_conventions() -> None:
+    assert len(METRICS) >= 30
+    for name, metric in METRICS.items():
+        assert re.fullmatch(r"oncelog(_[a-z]+)+", name), name
+        assert name.endswith("_total") == (metric.kind is catalogue.MetricKind.COUNTER), name
+        assert not re.search(r"_(ms|millis\w*|minutes|kib|mib)\b", name), name
+
+
+@pytest.mark.programs
+def test_prometheus_takes_the_rules_that_the_command_prints(tmp_path: Path) -> None:
+    require_prometheus()
+    printed = Shell(tmp_path / "no log")("exporter", "--rules")
+    (tmp_path / "rules.yml").write_text(printed.stdout)
+
+    checked = promtool("check", "rules", tmp_path / "rules.yml")
+
+    assert printed.exit_code == 0
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"{len(ALERTS)} rules found" in checked.stdout
+
+
+@pytest.mark.programs
+def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tmp_path: Path) -> None:
+    require_prometheus()
+    (tmp_path / "rules.yml").write_text(render_rules(ALERTS))
+    series = 'oncelog_sink_batches_total{query="q",target="log",prefix="p",result="refused"}'
+    labels = {"severity": "page", "query": "q", "target": "log", "prefix": "p", "result": "refused"}
+    fires = {"exp_labels": labels, "exp_annotations": {"summary": _summary("OncelogBatchRefused", prefix="p")}}
+
+    def at(minute: int, *alerts: object) -> dict[str, object]:
+        return {"eval_time": f"{minute}m", "alertname": "OncelogBatchRefused", "exp_alerts": alerts}
+
+    values = {"series": series, "values": "_x3 1x40"}  # nothing for three minutes, and then 1 for forty more
+    test = {"interval": "1m", "input_series": [values], "alert_rule_test": [at(2), at(5, fires), at(30)]}
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
+
+    tested = promtool("test", "rules", tmp_path / "test.yml")
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def _summary(name: str, **labels: str) -> str:
+    (text,) = [alert.summary for alert in ALERTS if alert.name == name]
+    for label, value in labels.items():
+        text = text.replace(f"{{{{ $labels.{label} }}}}", value)
+    return text
+
+
+@pytest.mark.programs
+@pytest.mark.servers
+def test_a_transaction_that_hangs_fires_the_alert_until_it_is_aborted(tmp_path: Path) -> None:
+    at_once = [replace(alert, lasts="0s") for alert in ALERTS]
+    with oncelog.open(tmp_path / "log") as log:
+        log.create_topic(TOPIC)
+        collector = ReadingCollector(LogSource(log).read)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        with served(registry, Address("127.0.0.1", 0)) as url:
+            target = url.removeprefix("http://").removesuffix("/metrics")
+            with running_prometheus(tmp_path / "prometheus", [target], render_rules(at_once)) as prometheus:
+                until(prometheus.is_scraping)
+                before = prometheus.firing()
+                write_open(started(log, "hanging", transaction_timeout_ms=1), b"nobody decides this")
+                until(lambda: prometheus.firing() == {"OncelogTransactionHangs"}, tell=prometheus.firing)
+                log.admin.abort_transaction("hanging")
+                until(lambda: not prometheus.firing(), tell=prometheus.firing)
+        collector.close()
+
+    assert before == set()
