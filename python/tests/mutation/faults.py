@@ -1435,7 +1435,7 @@ LEDGER = [
     Fault(
         "a replayed batch is not carried out",
         "spark/kit/driver.py",
-        "        report.is_replay = True\n        attempt.commit(report)\n",
+        '        report.is_replay = True\n        with self._named("commit"):\n            attempt.commit(report)\n',
         "        report.is_replay = True\n",
         ("unit/spark/test_target_contracts.py",),
     ),
@@ -1449,8 +1449,8 @@ LEDGER = [
     Fault(
         "a decided batch is not carried out",
         "spark/kit/driver.py",
-        '            with self._timed(report, "commit_ms"):\n                attempt.commit(report)\n',
-        "",
+        'self._named("commit"):\n                attempt.commit(report)\n',
+        'self._named("commit"):\n                pass\n',
         ("unit/spark/test_target_contracts.py",),
     ),
     Fault(
