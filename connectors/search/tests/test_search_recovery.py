@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import BatchRefusedError, CorruptDataError, RoundAbortedError, RunSupersededError
 from oncelog.metadata import open_metadata
+from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_search import manifests
@@ -59,7 +60,7 @@ def die(world: SearchWorld, point: str, batch_id: int = 0) -> None:
 def staged(world: SearchWorld) -> Path:
     """The staging folder of the only attempt that has one."""
     (attempt,) = world.left()
-    return world.staging / "_oncelog" / "staging" / attempt
+    return world.staging / staged_names.staging(world.prefix, attempt)
 
 
 def manifest_files(world: SearchWorld) -> list[Path]:
