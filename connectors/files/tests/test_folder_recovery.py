@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from oncelog.errors import (
     RunSupersededError,
 )
 from oncelog.metadata import open_metadata
+from oncelog.spark.kit import staged_names
 from oncelog.spark.kit.staging import StagingAttempt
 from oncelog.testing.target_contract import FIRST, SECOND, StoppedOnPurposeError, at, stop
 from oncelog_files import manifests
@@ -66,7 +68,7 @@ def manifest_files(world: FilesWorld) -> list[Path]:
 def staged(world: FilesWorld) -> Path:
     """The staging folder of the only attempt that has one."""
     (attempt,) = world.left()
-    return world.out / "_oncelog" / "staging" / attempt
+    return world.out / staged_names.staging(world.prefix, attempt)
 
 
 @pytest.mark.usefixtures("_stands_still")
@@ -143,7 +145,7 @@ def test_what_tasks_of_a_dead_driver_write_late_is_removed(world: FilesWorld) ->
     die(world, FilesCrashPoint.WRITTEN)
     (attempt,) = [record.nonce for record in FILES_LEDGERS.read_rounds(world.store, world.prefix).values()]
     world.run(0, FIRST, "run-2")
-    late = world.out / "_oncelog" / "staging" / attempt / "data" / "_temporary" / "0" / "part-00000.parquet"
+    late = world.out / staged_names.data(world.prefix, attempt) / "_temporary" / "0" / "part-00000.parquet"
     late.parent.mkdir(parents=True)
     late.write_text("late")
 
@@ -164,9 +166,10 @@ def test_what_is_decided_is_on_the_disk_and_so_are_the_names_of_what_is_shown(
         sync(descriptor)
 
     def check_files() -> None:
-        (files,) = (world.out / "_oncelog" / "staging").glob("*/data")
-        expected = {*files.glob("*.parquet"), *files.glob(".*.parquet.crc"), files, files.parent, files.parent.parent}
-        assert len(expected) > 6
+        files = staged(world) / "data"
+        above = itertools.takewhile(lambda folder: folder != world.out.parent, files.parents)
+        expected = {*files.glob("*.parquet"), *files.glob(".*.parquet.crc"), files, *above}
+        assert len(expected) > 8
         assert expected <= synced
         synced.clear()
 
