@@ -50,7 +50,8 @@ PASSED = (
 """Every point that a streaming query passes. Those of producers and of collection are elsewhere (tests/spec), and those
 of the Kafka sink in its own tests."""
 
-HALF = len(PASSED) // 2
+WALK = 5
+"""Points that one walk passes; the walks go side by side."""
 
 OF_TASKS = (CrashPoint.TASK_WRITE, CrashPoint.FILE_FINISH, CrashPoint.FILE_FINISHED)
 """Those that tasks pass when they write, also tasks in the JVM."""
@@ -198,10 +199,9 @@ def test_the_guarantees_say_how_many_points_there_are() -> None:
 
 @pytest.mark.walk("a killed driver leaves one copy")
 @pytest.mark.parametrize(
-    "points",  # in two walks, which go side by side, and a short one
+    "points",
     [
-        pytest.param(PASSED[:HALF], id="first half"),
-        pytest.param(PASSED[HALF:], id="second half"),
+        *(pytest.param(PASSED[at : at + WALK], id=f"from {PASSED[at]}") for at in range(0, len(PASSED), WALK)),
         pytest.param((CrashPoint.ROUND_DECIDE, CrashPoint.SINK_DONE), id="short", marks=pytest.mark.every_spark),
     ],
 )
