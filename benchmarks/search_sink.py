@@ -45,7 +45,7 @@ Write = Callable[[str], None]
 
 def run(*, quick: bool) -> list[Finding]:
     """Measure in turns, after one round that counts for nothing."""
-    rows, rounds = (100_000, 3) if quick else (1_000_000, 5)
+    rows, rounds = (100_000, 2) if quick else (500_000, 3)
     with tempfile.TemporaryDirectory() as place, running_server(Path(place, "server")) as server:
         folder, opensearch = Path(place), OpenSearch(server.url)
         spark = (

@@ -99,7 +99,7 @@ AS_THEY_ARE["kafka"] = as_records
 
 def run(*, quick: bool) -> list[Finding]:
     """Measure in turns, after one round that counts for nothing."""
-    rows, batches, rounds = (20_000, 3, 3) if quick else (100_000, 4, 5)
+    rows, batches, rounds = (20_000, 3, 2) if quick else (50_000, 4, 3)
     with tempfile.TemporaryDirectory() as place, running(Path(place)) as (world, stores):
         source = world.fresh("in")
         numbers = world.spark.range(0, rows * batches, 1, batches)
