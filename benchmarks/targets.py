@@ -32,8 +32,9 @@ pathlib.Path(out).write_text(json.dumps([dataclasses.asdict(one) for one in foun
 """
 
 INTRODUCTION = """\
-The sinks take a batch by all their phases, with the ledger in an SQLite file. A ratio above 1 means that oncelog is
-faster, except for `together`. The servers run on the same two cores."""
+The sinks take a batch by all
+their phases, with the ledger in an SQLite file. A ratio above 1 means that oncelog is faster, except for five sinks
+with one decision. The servers run on the same two cores."""
 
 PARTS: dict[str, tuple[str, ModuleType]] = {
     "postgres": ("Spark to PostgreSQL", postgres_sink),
