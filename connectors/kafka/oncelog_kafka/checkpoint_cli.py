@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 
 import click
 
@@ -37,7 +38,7 @@ def _of_cluster(settings: Settings) -> Iterator[Surroundings]:
     driver = cluster_options.driver()
     with ExitStack() as stack:
         places = _places(stack, driver)
-        stores = _ledgers(stack, settings, driver)
+        stores = _ledgers(stack, cluster_options.known_ledger_opener(settings)())
         if settings.named_place is not None:
             log = stack.enter_context(runtime.open(settings.named_place, create=False))
             places[SourceKind.LOG] = LogPlace(log)
@@ -55,15 +56,9 @@ def _places(stack: ExitStack, driver: ledger_store.Settings) -> dict[SourceKind,
     return {SourceKind.KAFKA: topics, SourceKind.SPARKS_KAFKA: topics}
 
 
-def _ledgers(stack: ExitStack, settings: Settings, driver: ledger_store.Settings) -> list[ZnodeStore]:
-    """The place of the ledgers; none if there is no topic of the default name."""
-    if settings.znodes_uri is not None or named_ledger_topic() is not None:
-        return [stack.enter_context(cluster_options.ledger(settings))]
-    try:
-        opened = ledger_store.open_ledger(driver, DEFAULT_LEDGER_TOPIC, create=False)
-    except ledger_store.MissingTopicError:
-        return []
-    return [stack.enter_context(closing(opened))]
+def _ledgers(stack: ExitStack, opened: ZnodeStore | None) -> list[ZnodeStore]:
+    """The place of the ledgers, if there is one."""
+    return [] if opened is None else [stack.enter_context(closing(opened))]
 
 
 @contextmanager
@@ -78,7 +73,10 @@ def _there(settings: Settings, log: Opened, to_brokers: str | None) -> Iterator[
         if not isinstance(driver, JavaClient):
             driver = {**driver, "bootstrap_servers": to_brokers.split(",")}
         places = _places(stack, driver)
-        stores = [] if settings.znodes_uri is not None else _ledgers(stack, settings, driver)
+        topic = named_ledger_topic()
+        is_elsewhere = topic is None and settings.znodes_uri is not None
+        opener = partial(ledger_store.open_ledger, driver, topic or DEFAULT_LEDGER_TOPIC, create=False)
+        stores = _ledgers(stack, None if is_elsewhere else cluster_options.opened_if_there(opener))
         yield Surroundings({**opened.places, **places}, [*opened.stores, *stores])
 
 

@@ -133,6 +133,21 @@ def ledger_opener(settings: Settings) -> Callable[[], ZnodeStore]:
     return partial(ledger_store.open_ledger, driver(), topic or DEFAULT_LEDGER_TOPIC, create=False)
 
 
+def known_ledger_opener(settings: Settings) -> Callable[[], ZnodeStore | None]:
+    """The same; it opens None if the options name no place, and the cluster has no topic of the default name."""
+    opener = ledger_opener(settings)
+    is_named = settings.znodes_uri is not None or named_ledger_topic() is not None
+    return opener if is_named else partial(opened_if_there, opener)
+
+
+def opened_if_there(opener: Callable[[], ZnodeStore]) -> ZnodeStore | None:
+    """A ledger in a topic; None if there is no such topic, as no sink has its ledger in the cluster."""
+    try:
+        return opener()
+    except ledger_store.MissingTopicError:
+        return None
+
+
 def named_ledger_topic() -> str | None:
     """The topic that --ledger-topic names."""
     found: str | None = click.get_current_context().meta.get(_LEDGER_TOPIC)

@@ -8,10 +8,9 @@ import click
 
 from oncelog.cli.exporter import listen_option, rules_option, serve
 from oncelog.cli.shell import Settings
-from oncelog.errors import UsageError
 from oncelog.metrics.alerts import ALERTS
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.cluster_options import ClusterCommand, driver, ledger_opener, named_ledger_topic
+from oncelog_kafka.cluster_options import ClusterCommand, driver, known_ledger_opener
 from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
 from oncelog_kafka.metrics import KafkaSource
 
@@ -26,18 +25,12 @@ def exporter(settings: Settings, listen: str) -> None:
     Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
     It only reads.
     """
-    client, open_ledger = driver(), ledger_opener(settings)
-    is_named = named_ledger_topic() is not None or settings.znodes_uri is not None
+    client, open_ledger = driver(), known_ledger_opener(settings)
 
     def open_source() -> KafkaSource:
         with ExitStack() as opening:
             brokers = opening.enter_context(closing(Brokers(client)))
-            try:
-                store = open_ledger()
-            except UsageError:
-                if is_named:
-                    raise
-                store = None  # no sink has its ledger in this cluster
+            store = open_ledger()
             opening.pop_all()
             return KafkaSource(brokers, store)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import oncelog
 from oncelog.cli import main
+from oncelog.ports import ZnodeStore
+from oncelog.protocol.batch_ledger import BatchRequest
+from oncelog_kafka import ledger, ledger_store
 from reads import EARLIEST, Source, create_again
 from tests.support.connectors.kafka_sink import options, values
-from tests.support.log.checkpoints import HandmadeCheckpoint, opened_round
+from tests.support.log.checkpoints import QUERY, HandmadeCheckpoint, opened_round
 from tests.support.log.logs import TOPIC
 from tests.support.servers.kafka import KafkaBroker, fresh_name, send
 from tests.support.spark.queries import forget_last_commit, run_available
@@ -160,6 +164,39 @@ def test_a_checkpoint_is_moved_to_another_cluster_that_has_the_offsets(world: Wo
     assert world.problems(new) == []
     (source,) = world.command("show", str(new))["checkpoint"]["sources"]
     assert [row["start"] for row in source["partitions"]] == [2]
+
+
+@pytest.mark.in_turn("checkpoints on Kafka")
+def test_a_ledger_that_is_copied_too_is_looked_for_in_the_other_cluster(
+    kafka: KafkaBroker, kafka_tv1: KafkaBroker, tmp_path: Path
+) -> None:
+    """Also if its topic is named, which has the same name in both."""
+    name, topic = fresh_name("read"), fresh_name("ledger")
+    made = HandmadeCheckpoint(tmp_path / "ck")
+    for batch_id in (0, 1):
+        made.plan(batch_id, json.dumps({name: {"0": batch_id + 1}}))
+        made.commit(batch_id)
+    for broker, decided in ((kafka, (0, 1)), (kafka_tv1, (0,))):
+        broker.create_topic(name)
+        send(broker, name, "0", "1")
+        with closing(ledger_store.open_ledger({"bootstrap_servers": [broker.address]}, topic)) as store:
+            for batch_id in decided:
+                decide(store, made, batch_id)
+    words = ["move", str(made.root), str(tmp_path / "new"), "--ledger-topic", topic, "--to-brokers", kafka_tv1.address]
+
+    done = CliRunner().invoke(main, ["kafka", "checkpoint", *words, "--brokers", kafka.address])
+
+    assert (done.exit_code, "the other place lacks batches" in done.stderr) == (2, True), done.output
+
+
+def decide(store: ZnodeStore, made: HandmadeCheckpoint, batch_id: int) -> None:
+    """Have a sink of the checkpoint's query decide a batch, and complete it."""
+    fingerprint = made.fingerprint(batch_id)
+    asked = ledger.Ledger(store, BatchRequest("copies", QUERY, "sink", "run-1", batch_id, fingerprint))
+    opened = asked.begin(lease=None, buckets=1)
+    assert opened is not None
+    asked.decide(opened, [], written={})
+    ledger.complete(store, "copies", opened.number)
 
 
 def test_a_checkpoint_of_sparks_own_source_is_read_and_rebased(world: World) -> None:
