@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.metrics import catalogue
@@ -12,11 +12,10 @@ from oncelog.metrics.catalogue import Metric, gauge
 from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Reading
 from oncelog.ports import ZnodeStore
-from oncelog_kafka.brokers import Brokers as OpenBrokers
+from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Listed, Transaction, of_prefix
-from oncelog_kafka.ports import Brokers
 
 STATES: Final = (
     "Empty",
@@ -93,7 +92,7 @@ class KafkaSource:
 
     metrics: Final[Sequence[Metric]] = (*KAFKA, *catalogue.LEDGER)
 
-    def __init__(self, brokers: OpenBrokers, store: ZnodeStore | None) -> None:
+    def __init__(self, brokers: Brokers, store: ZnodeStore | None) -> None:
         self._brokers = brokers
         self._store = store
 
@@ -105,12 +104,14 @@ class KafkaSource:
         """
         reading = Reading(self.metrics)
         listed = self._brokers.list_ids()
-        read_transactions(reading, self._brokers, listed)
+        described = self._brokers.describe(name for name, state in listed if state == ONGOING)
+        now_ms = self._brokers.clock.now_ms()
+        still_open = {name: one for name, one in described.items() if one.state == ONGOING and one.started_ms > 0}
+        read_transactions(reading, listed, still_open.values(), now_ms)
         if self._store is not None:
-            now_ms = self._brokers.clock.now_ms()
             with self._store.snapshot() as reader:
                 read_ledgers(reader, reading, now_ms)
-            read_sinks(reading, self._brokers, self._store, [one for one in listed if one[1] == ONGOING])
+            read_sinks(reading, self._store, listed, still_open, now_ms)
         return reading
 
     def close(self) -> None:
@@ -120,36 +121,37 @@ class KafkaSource:
             self._store.close()
 
 
-def read_transactions(reading: Reading, brokers: Brokers, listed: Iterable[Listed]) -> None:
+def read_transactions(
+    reading: Reading, listed: Iterable[Listed], still_open: Iterable[Transaction], now_ms: int
+) -> None:
     """Count all ids by state, and look at those that are open."""
     states = Counter(state for _, state in listed)
     for state in {*STATES, *states}:
         reading.put(TRANSACTIONS, states[state], state)
-    found = brokers.describe(name for name, state in listed if state == ONGOING).values()
-    now_ms = brokers.clock.now_ms()
-    still_open = [
-        (one, max(now_ms - one.started_ms, 0)) for one in found if one.state == ONGOING and one.started_ms > 0
-    ]
-    reading.put(HANGING, sum(age_ms > one.timeout_ms + HANGING_BEYOND_MS for one, age_ms in still_open))
-    reading.put(OLDEST_OPEN, max((age_ms for _, age_ms in still_open), default=0) / 1000)
+    ages = [(one, max(now_ms - one.started_ms, 0)) for one in still_open]
+    reading.put(HANGING, sum(age_ms > one.timeout_ms + HANGING_BEYOND_MS for one, age_ms in ages))
+    reading.put(OLDEST_OPEN, max((age_ms for _, age_ms in ages), default=0) / 1000)
     oldest_ms: dict[str, int] = {}
-    for one, age_ms in still_open:
+    for one, age_ms in ages:
         for topic in {name.rpartition("-")[0] for name in one.partitions}:
             oldest_ms[topic] = max(oldest_ms.get(topic, 0), age_ms)
     for topic, age_ms in oldest_ms.items():
         reading.put(UNDECIDED_AGE, age_ms / 1000, topic)
 
 
-def read_sinks(reading: Reading, brokers: Brokers, store: ZnodeStore, still_open: Sequence[Listed]) -> None:
+def read_sinks(
+    reading: Reading,
+    store: ZnodeStore,
+    listed: Iterable[Listed],
+    still_open: Mapping[str, Transaction],
+    now_ms: int,
+) -> None:
     """What is open of each sink, and how long what it has decided can still be committed."""
+    ongoing = [one for one in listed if one[1] == ONGOING]
     for prefix in KAFKA_LEDGERS.prefixes(store):
-        reading.put(SINK_OPEN, len(of_prefix(prefix, still_open)), prefix)
+        reading.put(SINK_OPEN, len(of_prefix(prefix, ongoing)), prefix)
         rounds = KAFKA_LEDGERS.read_rounds(store, prefix).values()
-        named = [p.transactional_id for one in rounds if one.is_unfinished for p in one.participants]
-        left_ms = _least_left_ms(brokers.describe(named).values(), brokers.clock.now_ms()) if named else None
-        if left_ms is not None:
-            reading.put(TIME_LEFT, left_ms / 1000, prefix)
-
-
-def _least_left_ms(found: Iterable[Transaction], now_ms: int) -> int | None:
-    return min((one.started_ms + one.timeout_ms - now_ms for one in found if one.state == ONGOING), default=None)
+        named = {p.transactional_id for one in rounds if one.is_unfinished for p in one.participants}
+        ends_ms = [still_open[name].started_ms + still_open[name].timeout_ms for name in named & still_open.keys()]
+        if ends_ms:
+            reading.put(TIME_LEFT, (min(ends_ms) - now_ms) / 1000, prefix)
