@@ -144,8 +144,7 @@ def _fell(start: Position | None, end: Position | None) -> Iterator[tuple[str, i
 
 def _positions(checkpoint: Checkpoint, places: Places) -> Iterator[Finding]:
     for source in checkpoint.sources:
-        start, end = checkpoint.start(source), checkpoint.end(source)
-        known = end or start
+        start, end, known = checkpoint.start(source), checkpoint.end(source), checkpoint.newest(source)
         place = None if known is None else places.get(known.kind)
         if known is None or place is None:
             continue

@@ -104,6 +104,11 @@ class Checkpoint:
         """The query's sources, by position or by name."""
         return offset_log.in_order({name for entry in self.entries.values() for name in entry.offsets})
 
+    @property
+    def known_sources(self) -> list[str]:
+        """The same; before the first batch those that have initial offsets."""
+        return self.sources or list(self.initial)
+
     def position(self, batch_id: int, source: str) -> Position | None:
         """Where a source ends in a batch; None if it has no offset there, or the batch's file is missing or torn."""
         entry = self.entries.get(batch_id)
@@ -120,6 +125,10 @@ class Checkpoint:
     def end(self, source: str) -> Position | None:
         """Where the batch that a restart runs again ends; None if it will be planned anew."""
         return self.position(self.next_batch, source) if self.runs_again else None
+
+    def newest(self, source: str) -> Position | None:
+        """Where a source stands, as far as it is planned."""
+        return self.end(source) or self.start(source)
 
 
 def folder_of(location: str) -> Path:
@@ -207,8 +216,12 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _newest_ms(root: Path) -> int:
-    logs = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
-    return max((file.stat().st_mtime_ns // 1_000_000 for file in logs if file.exists()), default=0)
+    return max((file.stat().st_mtime_ns // 1_000_000 for file in _logs(root) if file.exists()), default=0)
+
+
+def _logs(root: Path) -> list[Path]:
+    """The files that Spark writes of the query and its batches."""
+    return [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
 
 
 def _query_id(root: Path, damaged: list[DamagedFile]) -> str | None:
@@ -341,8 +354,7 @@ def _check_numbers(planned: list[int], committed: list[int], damaged: list[Damag
 
 
 def _wrong_checksums(root: Path) -> Iterator[DamagedFile]:
-    files = [root / METADATA, *(root / name / str(n) for name in (OFFSETS, COMMITS) for n in numbers(root / name))]
-    for file in files:
+    for file in _logs(root):
         sums = file.with_name(f".{file.name}.crc")
         if file.is_file() and sums.is_file() and not _fits(file.read_bytes(), sums.read_bytes()):
             name = str(file.relative_to(root))

@@ -103,7 +103,7 @@ class _Renaming:
 
     def changed_sources(self) -> list[str]:
         """The sources whose offsets are other ones."""
-        found = ((source, self._newest(source)) for source in self._sources())
+        found = ((source, self._checkpoint.newest(source)) for source in self._sources())
         return [source for source, known in found if known is not None and self._is_changed(known)]
 
     def position(self, batch_id: int, source: str) -> Position | None:
@@ -127,16 +127,14 @@ class _Renaming:
     def _sources(self) -> list[str]:
         return list(dict.fromkeys([*self._checkpoint.sources, *self._checkpoint.initial]))
 
-    def _newest(self, source: str) -> Position | None:
-        return self._checkpoint.end(source) or self._checkpoint.start(source)
-
     def _is_changed(self, known: Position) -> bool:
         there = self._elsewhere.get(known.kind)
         is_same_log = there is not None and there.cluster_id is not None and there.cluster_id == known.cluster_id
         return (there is not None and not is_same_log) or any(name in self._topics for name in known.everywhere)
 
     def _check_names(self) -> None:
-        known = {name for source in self._sources() if (one := self._newest(source)) for name in one.everywhere}
+        newest = map(self._checkpoint.newest, self._sources())
+        known = {name for one in newest if one is not None for name in one.everywhere}
         unknown = sorted(self._topics.keys() - known)
         if unknown:
             raise UsageError("the checkpoint has no offsets of these topics", topics=unknown, known=sorted(known))
@@ -145,7 +143,7 @@ class _Renaming:
             raise UsageError("a new name belongs to another topic of the query: offsets would be mixed", taken=taken)
 
     def _check_kinds(self) -> None:
-        known = [one for source in self._sources() if (one := self._newest(source))]
+        known = [one for source in self._sources() if (one := self._checkpoint.newest(source))]
         there = [one for one in known if one.kind in self._elsewhere]
         if self._elsewhere and not there:
             raise UsageError("no source of the query reads such a place", sources=sorted({one.kind for one in known}))
@@ -155,7 +153,7 @@ class _Renaming:
 
     def _new_ids(self, source: str) -> dict[str, str]:
         """The first ids of the source's topics in the new folder."""
-        known = self._newest(source)
+        known = self._checkpoint.newest(source)
         ids = dict(self._checkpoint.first_ids.get(source, {}))
         if known is None or not self._is_changed(known):
             return ids

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -68,10 +68,6 @@ class Position:
 
     def _id(self, name: str) -> str | None:
         return (self.topics.get(name) or self.absent[name]).topic_id
-
-    def with_topics(self, topics: Mapping[str, TopicPosition], absent: Mapping[str, TopicPosition]) -> Position:
-        """The same source elsewhere; its text is the old one until `written`."""
-        return replace(self, topics=topics, absent=absent)
 
 
 def read(text: str, first_ids: Mapping[str, str] | None = None) -> Position:

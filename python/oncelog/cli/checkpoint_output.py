@@ -59,9 +59,8 @@ def _age_ms(found: Checkpoint) -> int:
 
 
 def _show_sources(found: Checkpoint) -> None:
-    for source in found.sources or list(found.initial):
-        start, end = found.start(source), found.end(source)
-        known = end or start
+    for source in found.known_sources:
+        start, end, known = found.start(source), found.end(source), found.newest(source)
         show()
         initial = [("initial", found.initial[source])] if source in found.initial else []
         show_fields([("source", source), ("kind", None if known is None else known.kind), *initial])
@@ -105,9 +104,8 @@ def _rows(start: Position | None, end: Position | None) -> list[dict[str, Any]]:
 def _as_json(found: Checkpoint) -> dict[str, Any]:
     newest = None if found.planned is None else found.entries.get(found.planned)
     sources = []
-    for source in found.sources or list(found.initial):
-        start, end = found.start(source), found.end(source)
-        known = end or start
+    for source in found.known_sources:
+        start, end, known = found.start(source), found.end(source), found.newest(source)
         sources.append(
             {
                 "source": source,
@@ -138,7 +136,7 @@ def show_findings(
     settings: Settings, found: Checkpoint, findings: Sequence[Finding], ledgers: Sequence[SinkLedger], places: Places
 ) -> None:
     """Show what does not fit, and what was not compared."""
-    known = [found.end(source) or found.start(source) for source in found.sources]
+    known = map(found.newest, found.sources)
     kinds = sorted({one.kind for one in known if one is not None} - places.keys())
     if settings.as_json:
         document = {"fits": not findings, "findings": findings, "not_compared": kinds}
