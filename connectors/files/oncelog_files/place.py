@@ -42,12 +42,7 @@ class FolderPlace:
         self._options = options
         self._prefix = prefix
         self._batch_id = batch_id
-        self._spark = rows.sparkSession
-        self._staging = StagingFolder(self._spark, options.path, prefix)
-
-    def has_batches(self) -> bool:
-        """Whether a batch of this prefix is visible in the folder."""
-        return self._staging.has_batches()
+        self.staging = StagingFolder(rows.sparkSession, options.path, prefix)
 
     # Before the decision
 
@@ -60,17 +55,17 @@ class FolderPlace:
             RoundAbortedError: others aborted the batch.
         """
         options = self._options
-        folder = self._staging.begin(attempt)
+        folder = self.staging.begin(attempt)
         rows = jobs.write(job, folder, options.format, options.partition_by, options.writer)
         reach(FilesCrashPoint.WRITTEN)
         if not rows:
             self.discard(attempt)
             return Receipts((), 0)
-        found = self._staging.written(attempt, rows)
+        found = self.staging.written(attempt, rows)
         text = Manifest(self._prefix, self._batch_id, options.format, rows, tuple(found)).text()
-        self._staging.keep(attempt, text)
+        self.staging.keep(attempt, text)
         reach(FilesCrashPoint.LISTED)
-        decided = Decided(self._staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))
+        decided = Decided(self.staging.files.root, attempt, self._prefix, self._batch_id, hash_of(text))
         return Receipts(decided.names(), rows)
 
     def prepare(self, decided: Sequence[str]) -> None:
@@ -80,7 +75,7 @@ class FolderPlace:
             RoundAbortedError: the staging folder is gone.
         """
         if decided:
-            self._staging.check(manifests.of_names(decided).attempt)
+            self.staging.check(manifests.of_names(decided).attempt)
 
     # Behind the decision
 
@@ -95,7 +90,7 @@ class FolderPlace:
             return
         batch = manifests.of_names(decided)
         with _carrying_out(batch):
-            staging = self._staging.of(batch.path, batch.prefix)
+            staging = self.staging.of(batch.path, batch.prefix)
             reach(FilesCrashPoint.SHOW)
             text = staging.kept(batch.attempt)
             if text is not None:
@@ -111,11 +106,7 @@ class FolderPlace:
 
     def discard(self, attempt: str) -> None:
         """Remove what an attempt left."""
-        self._staging.remove(attempt)
-
-    def attempts(self) -> list[str]:
-        """The attempts of this prefix that something is staged of."""
-        return self._staging.attempts()
+        self.staging.remove(attempt)
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------

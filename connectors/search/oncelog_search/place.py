@@ -65,17 +65,13 @@ class IndexPlace:
         self._prefix = prefix
         self._batch_id = batch_id
         self._job = job
-        self._staging = StagingFolder(job.spark, options.staging, prefix)
+        self.staging = StagingFolder(job.spark, options.staging, prefix)
         self.last_version = 0
         """Of the batches that are decided."""
 
-    def has_batches(self) -> bool:
-        """Whether the staging folder knows a batch of this prefix."""
-        return self._staging.has_batches()
-
     def forget(self) -> None:
         """Remove the manifests of old batches."""
-        self._staging.forget(KEPT)
+        self.staging.forget(KEPT)
 
     # Before the decision
 
@@ -98,12 +94,12 @@ class IndexPlace:
             tuple(fields.rules(job.schema, index.fields, index.name)),
             options.request_bytes,
         )
-        written = job.write(self._staging.begin(attempt), planned)
+        written = job.write(self.staging.begin(attempt), planned)
         reach(SearchCrashPoint.WRITTEN)
         sha256 = self._kept(attempt, index, written) if written.rows else ""
         if not written.rows:
             self.discard(attempt)
-        root = self._staging.files.root
+        root = self.staging.files.root
         decided = Decided(root, attempt, self._prefix, self._batch_id, planned.version, sha256)
         return Receipts(decided.names(), written.rows)
 
@@ -115,7 +111,7 @@ class IndexPlace:
         """
         batch = manifests.of_names(decided)
         if batch.sha256:
-            self._staging.check(batch.attempt)
+            self.staging.check(batch.attempt)
 
     # Behind the decision
 
@@ -131,7 +127,7 @@ class IndexPlace:
         if not batch.sha256:
             return
         with _carrying_out(batch):
-            staging = self._staging.of(batch.path, batch.prefix)
+            staging = self.staging.of(batch.path, batch.prefix)
             reach(SearchCrashPoint.SEND)
             text = staging.kept(batch.attempt)
             if text is not None:
@@ -147,21 +143,17 @@ class IndexPlace:
 
     def discard(self, attempt: str) -> None:
         """Remove what an attempt left."""
-        self._staging.remove(attempt)
-
-    def attempts(self) -> list[str]:
-        """The attempts of this prefix that something is staged of."""
-        return self._staging.attempts()
+        self.staging.remove(attempt)
 
     # Steps
 
     def _kept(self, attempt: str, index: Index, written: Written) -> str:
         """Make what is staged durable, and its manifest; returns the hash of that."""
-        found = self._staging.written(attempt, written.rows)
+        found = self.staging.written(attempt, written.rows)
         if self._options.key_columns:
-            self._refuse_keys_twice([self._path(self._staging, attempt, file.name) for file in found])
+            self._refuse_keys_twice([self._path(self.staging, attempt, file.name) for file in found])
         text = Manifest(self._prefix, self._batch_id, index.name, index.uuid, *written, tuple(found)).text()
-        self._staging.keep(attempt, text)
+        self.staging.keep(attempt, text)
         reach(SearchCrashPoint.LISTED)
         return hash_of(text)
 

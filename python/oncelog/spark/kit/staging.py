@@ -164,11 +164,9 @@ class StagingPlace(Place[J_contra], Protocol[J_contra]):
     def prepare(self, names: Sequence[str]) -> None:
         """Make sure that what is to be decided is there; see `StagingFolder.check`."""
 
-    def has_batches(self) -> bool:
-        """See `StagingFolder`."""
-
-    def attempts(self) -> Sequence[str]:
-        """See `StagingFolder`."""
+    @property
+    def staging(self) -> StagingFolder:
+        """The folder, as it is for new batches."""
 
 
 class StagingAttempt(ReceiptsAttempt[J]):
@@ -188,10 +186,10 @@ class StagingAttempt(ReceiptsAttempt[J]):
         super().finish()
 
     def has_history(self) -> bool:
-        return self._batch.request.batch_id > 0 and self._staging_place.has_batches()
+        return self._batch.request.batch_id > 0 and self._staging_place.staging.has_batches()
 
     def staged(self) -> Sequence[str]:
-        return self._staging_place.attempts()
+        return self._staging_place.staging.attempts()
 
 
 @contextmanager
