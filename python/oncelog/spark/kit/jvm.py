@@ -30,12 +30,21 @@ def find_class(jvm: Any, name: str) -> Any | None:
     return reduce(getattr, name.split("."), jvm)
 
 
-@contextmanager
-def named_jobs(spark: SparkContext, name: str) -> Iterator[None]:
-    """Add a line to the description of the jobs that this thread runs, below Spark's own of the query and its batch."""
-    before = spark.getLocalProperty(_DESCRIPTION)
-    spark.setLocalProperty(_DESCRIPTION, f"{before}<br/>{name}" if before else name)
-    try:
-        yield
-    finally:
-        spark.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+class JobNames:
+    """Adds a line to the description of the jobs that this thread runs, below Spark's own of the query and its batch.
+
+    Args:
+        spark: whose jobs they are. It is asked once for its own description, which is the same for a whole batch.
+    """
+
+    def __init__(self, spark: SparkContext) -> None:
+        self._spark = spark
+        self._before = spark.getLocalProperty(_DESCRIPTION)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._spark.setLocalProperty(_DESCRIPTION, f"{self._before}<br/>{name}" if self._before else name)
+        try:
+            yield
+        finally:
+            self._spark.setLocalProperty(_DESCRIPTION, self._before)  # type: ignore[arg-type]  # None removes it

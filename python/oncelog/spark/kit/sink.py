@@ -24,7 +24,7 @@ from oncelog.signatures import checked
 from oncelog.spark.kit import context, watching
 from oncelog.spark.kit.context import BatchContext
 from oncelog.spark.kit.driver import BatchDriver, batch_request
-from oncelog.spark.kit.jvm import named_jobs
+from oncelog.spark.kit.jvm import JobNames
 from oncelog.spark.kit.options import HistoryOptions
 from oncelog.spark.kit.target import Batch, BatchReport, Target
 from oncelog.spark.versions import refuse_connect
@@ -86,8 +86,8 @@ class ForeachBatchSink(ABC, Generic[O, T]):
 
     def _driver(self, target: T, df: DataFrame) -> BatchDriver[Any]:
         """The driver of a batch, whose jobs say in Spark's UI what they are for."""
-        spark, kind = df.sparkSession.sparkContext, type(self).__name__
-        return BatchDriver(target, lambda phase: named_jobs(spark, f"oncelog: {phase} of {kind}"))
+        named, kind = JobNames(df.sparkSession.sparkContext), type(self).__name__
+        return BatchDriver(target, lambda phase: named(f"oncelog: {phase} of {kind}"))
 
     # What `together` calls, too
 
