@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+import oncelog_tables
+from lakes import catalog_in, close_sinks
+from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.kit.sink import ForeachBatchSink
+from oncelog_tables.batch_sink import IcebergSink
 from tests.support.spark.json_queries import JsonQuery
+
+TABLE = "lake.landed"
 
 ROWS_OF_ALL_TYPES = """
 SELECT true flag, 1Y tiny, 2 long, cast('NaN' AS float) double, 0.1234bd * 1 price, repeat('é', 40) text,
@@ -25,3 +32,28 @@ class Query(JsonQuery):
         """One batch with these rows, in one file."""
         self.add({"batch": 1})
         self.run_into(sink, self.source("batch int").join(rows).select(*rows.columns).coalesce(1))
+
+
+class IcebergQuery(Query):
+    """A query into a table of a catalog of its own."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        super().__init__(spark, folder)
+        self.catalog = catalog_in(folder)
+        self._sinks: list[IcebergSink] = []
+
+    def sink(self, **more: str) -> IcebergSink:
+        properties = {f"catalog.{name}": value for name, value in self.catalog.items()} | more
+        znodes = str(self.folder / "ledger")
+        self._sinks.append(oncelog_tables.iceberg(table=TABLE, catalog="lake", znodes=znodes, **properties))
+        return self._sinks[-1]
+
+    @property
+    def metadata(self) -> str:
+        """Where the newest metadata of the table is."""
+        folder = self.folder / "warehouse" / "lake" / "landed" / "metadata"
+        return str(max(folder.glob("*.metadata.json"), key=lambda file: file.name))
+
+    def close(self) -> None:
+        close_sinks(self._sinks)
+        close_ledgers()

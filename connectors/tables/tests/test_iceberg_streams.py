@@ -35,15 +35,10 @@ from pyiceberg.types import (
 from pyiceberg.utils import datetime as iceberg_time
 from pyspark.sql import SparkSession
 
-import oncelog_tables
-from lake_queries import Query
-from lakes import catalog_in, close_sinks, create_iceberg, iceberg_files, iceberg_rows
+from lake_queries import TABLE, IcebergQuery
+from lakes import create_iceberg, iceberg_files, iceberg_rows
 from oncelog.errors import InvalidRecordError, UsageError
-from oncelog.spark.kit.ledgers import close_ledgers
-from oncelog_tables.batch_sink import IcebergSink
 from tests.support.spark.queries import forget_last_commit
-
-TABLE = "lake.landed"
 
 PARTITIONED = Schema(
     NestedField(1, "flag", BooleanType()),
@@ -61,31 +56,6 @@ SELECT true flag, 1 id, -7L long, 'ab/c=d' text, date'1969-12-31' day,
 UNION ALL SELECT false, 2, 25, '', date'2026-03-01', timestamp'2026-03-01 00:00:00Z', timestamp_ntz'2026-03-01 13:00:00'
 UNION ALL SELECT null, 3, null, null, null, null, null
 """
-
-
-class IcebergQuery(Query):
-    """A query into a table of a catalog of its own."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(spark, folder)
-        self.catalog = catalog_in(folder)
-        self._sinks: list[IcebergSink] = []
-
-    def sink(self) -> IcebergSink:
-        properties = {f"catalog.{name}": value for name, value in self.catalog.items()}
-        znodes = str(self.folder / "ledger")
-        self._sinks.append(oncelog_tables.iceberg(table=TABLE, catalog="lake", znodes=znodes, **properties))
-        return self._sinks[-1]
-
-    @property
-    def metadata(self) -> str:
-        """Where the newest metadata of the table is."""
-        folder = self.folder / "warehouse" / "lake" / "landed" / "metadata"
-        return str(max(folder.glob("*.metadata.json"), key=lambda file: file.name))
-
-    def close(self) -> None:
-        close_sinks(self._sinks)
-        close_ledgers()
 
 
 @pytest.fixture

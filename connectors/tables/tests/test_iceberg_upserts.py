@@ -23,14 +23,11 @@ from pyiceberg.transforms import DayTransform, IdentityTransform, TruncateTransf
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
-import oncelog_tables
-from lake_queries import Query
+from lake_queries import TABLE, IcebergQuery
 from lakes import (
     EQUALITY_DELETES,
     ArrowJob,
     IcebergWorld,
-    catalog_in,
-    close_sinks,
     create_iceberg,
     iceberg_entries,
     iceberg_files,
@@ -39,7 +36,6 @@ from lakes import (
 )
 from oncelog.crash_points import CrashPoint
 from oncelog.errors import NotPreparedError, RunSupersededError, UsageError
-from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.testing.target_contract import at
 from oncelog_tables.crash_points import TablesCrashPoint
 from oncelog_tables.errors import TableChangedError
@@ -201,8 +197,6 @@ def test_a_table_whose_keys_changed_is_named_before_the_decision_and_behind_it(
 
 # Tables with partitions, by queries ----------------------------------------------------------------------------------
 
-TABLE = "lake.landed"
-
 PARTED = Schema(
     NestedField(1, "id", IntegerType()),
     NestedField(2, "text", StringType()),
@@ -211,32 +205,14 @@ PARTED = Schema(
 )
 
 
-class UpsertQuery(Query):
-    """A query that replaces rows of a table in a catalog of its own."""
+class UpsertQuery(IcebergQuery):
+    """A query that replaces rows."""
 
     schema = "id int, text string, at timestamp, value string"
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(spark, folder)
-        self.catalog = catalog_in(folder)
-        self._sinks: list[Any] = []
-
     def upsert(self, key_columns: str) -> None:
         """Write what there is."""
-        properties: dict[str, Any] = {f"catalog.{name}": value for name, value in self.catalog.items()}
-        properties |= {"table": TABLE, "catalog": "lake", "znodes": str(self.folder / "ledger")}
-        self._sinks.append(oncelog_tables.iceberg(mode="upsert", keyColumns=key_columns, **properties))
-        self.run_into(self._sinks[-1])
-
-    @property
-    def metadata(self) -> str:
-        """Where the newest metadata of the table is."""
-        folder = self.folder / "warehouse" / "lake" / "landed" / "metadata"
-        return str(max(folder.glob("*.metadata.json"), key=lambda file: file.name))
-
-    def close(self) -> None:
-        close_sinks(self._sinks)
-        close_ledgers()
+        self.run_into(self.sink(mode="upsert", keyColumns=key_columns))
 
 
 @pytest.fixture

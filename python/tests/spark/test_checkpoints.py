@@ -99,6 +99,16 @@ def to(other: Log) -> list[str]:
     return ["--to-path", other.path, "--to-znodes", other.znodes or ""]
 
 
+def stop_in(state: str, spark: SparkSession, log: Log, checkpoint: Path) -> None:
+    """Have a query write its next batch, and die where that is in this state."""
+    if state == "not decided":
+        fail_in_the_next_batch(spark, log, checkpoint)
+    else:
+        copy_numbers(spark, log, checkpoint)
+    if state == "decided":
+        forget_last_commit(checkpoint)
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("state", ["not decided", "decided", "committed"])
 def test_a_query_goes_on_in_another_log_from_a_moved_checkpoint(
@@ -109,12 +119,7 @@ def test_a_query_goes_on_in_another_log_from_a_moved_checkpoint(
     copy_numbers(spark, log, checkpoint)
     for one in (log, copied):
         write(one, 3)
-    if state == "not decided":
-        fail_in_the_next_batch(spark, log, checkpoint)
-    else:
-        copy_numbers(spark, log, checkpoint)
-    if state == "decided":
-        forget_last_commit(checkpoint)
+    stop_in(state, spark, log, checkpoint)
 
     shell.json("checkpoint", "move", str(checkpoint), str(tmp_path / "new"), *to(copied))
     write(copied, 4)
@@ -131,12 +136,7 @@ def test_a_query_goes_on_in_a_topic_that_was_created_again_from_a_rebased_checkp
     write(log, 1, 2)
     copy_numbers(spark, log, checkpoint)
     write(log, 3)
-    if state == "not decided":
-        fail_in_the_next_batch(spark, log, checkpoint)
-    else:
-        copy_numbers(spark, log, checkpoint)
-    if state == "decided":
-        forget_last_commit(checkpoint)
+    stop_in(state, spark, log, checkpoint)
     log.admin.delete_topic("in")
     log.create_topic("in", partitions=2)
     write(log, 10)
