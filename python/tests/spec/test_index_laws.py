@@ -305,6 +305,7 @@ def history() -> Iterator[History]:
         yield History()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0, 1, 511, 512, 50_000, 99_487, ENTRIES - 1])
 def test_a_lookup_in_a_hundred_thousand_entries_reads_a_path_of_files_and_not_the_history(
     history: History, start: int

@@ -70,7 +70,12 @@ def log(log: Log) -> Log:
 
 
 @pytest.mark.parametrize(
-    ("kind", "fault"), [("memory", Fault.CRASH_BEFORE), ("memory", Fault.CRASH_AFTER), ("sqlite", Fault.CRASH_AFTER)]
+    ("kind", "fault"),
+    [
+        ("memory", Fault.CRASH_AFTER),
+        pytest.param("memory", Fault.CRASH_BEFORE, marks=pytest.mark.long),
+        pytest.param("sqlite", Fault.CRASH_AFTER, marks=pytest.mark.long),
+    ],
 )
 def test_a_driver_that_dies_at_any_multi_leaves_each_batch_in_the_log_once_after_its_restart(
     tmp_path: Path, kind: str, fault: Fault
@@ -478,6 +483,7 @@ def test_a_batch_of_more_blocks_than_a_znode_holds_is_written_whole(
     assert len(list(world.files.names("manifests"))) == 1
 
 
+@pytest.mark.long
 def test_a_batch_over_hundreds_of_partitions_of_two_topics_is_one_flip_in_bounded_steps(tmp_path: Path) -> None:
     """conformance: 52, 63."""
     with log_world(tmp_path) as world:

@@ -52,6 +52,7 @@ def with_long_lists(world: LogWorld) -> list[Producer]:
     return producers
 
 
+@pytest.mark.long
 def test_transactions_beside_very_many_others_are_written_committed_and_settled(world: LogWorld) -> None:
     """conformance: 27, 33."""
     producers = with_long_lists(world)
@@ -69,6 +70,7 @@ def test_transactions_beside_very_many_others_are_written_committed_and_settled(
     assert [state(world.log, number, topic=WIDE).owners for number in range(WIDTH)] == [()] * WIDTH
 
 
+@pytest.mark.long
 def test_a_micro_batch_beside_very_many_transactions_is_decided_as_one(world: LogWorld) -> None:
     """conformance: 52."""
     producers = with_long_lists(world)
@@ -127,6 +129,7 @@ def _append(log: Log, producer: Producer) -> None:
     Flush(delivery._sender, delivery._accumulator, identity, producer._transactional_id).append()
 
 
+@pytest.mark.long
 def test_a_transaction_that_names_too_much_for_its_end_can_still_be_aborted(
     world: LogWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
