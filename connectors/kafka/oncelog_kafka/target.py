@@ -201,7 +201,11 @@ class KafkaAttempt:
 
     def commit(self, report: BatchReport) -> None:
         if self._decided is None:  # a replay
-            report.rewritten = sum(self._finish(one, may_rewrite=self._is_at_hand(one)) for one in self._unfinished())
+            for one in self._unfinished():
+                if self._is_at_hand(one):
+                    report.rewritten = self._finish(one, may_rewrite=True)
+                else:  # of a later batch: what it may have lost, its own replay writes again, or tells
+                    finish(self._brokers, self._target.store, one)
             return
         decided, found = self._decided
         report.rewritten = self._finish(decided, may_rewrite=True, found=found)
@@ -318,7 +322,7 @@ class KafkaAttempt:
             rewritten = replace(decided, record=self._rewrite(decided, lost))
         except (NotPreparedError, RoundAbortedError) as problem:
             self._ledger.check_live()  # if a newer driver fenced the tasks, raise that
-            raise self._lost(decided, lost, "restart the query, which writes and verifies them again") from problem
+            raise self._lost(decided, lost) from problem
         lost_again = finish(self._brokers, self._target.store, rewritten).lost
         if lost_again:
             raise self._lost(rewritten, lost_again)
@@ -348,19 +352,19 @@ class KafkaAttempt:
         reach(KafkaCrashPoint.REPLACED)
         return replaced
 
-    def _lost(
-        self, decided: DecidedRound, lost: Sequence[Participant], remedy: str | None = None
-    ) -> ParticipantLostError:
-        if remedy is None and decided.record.buckets is not None and self._is_at_hand(decided):
+    def _lost(self, decided: DecidedRound, lost: Sequence[Participant]) -> ParticipantLostError:
+        if decided.record.buckets is None or not self._is_at_hand(decided):
+            remedy = (
+                "write them by hand, then mark the batch as complete with `oncelog kafka batch complete`; if "
+                "onTimedOutParticipant=rewrite is set from the start, the sink writes them itself"
+            )
+        elif self._options.on_timed_out is OnTimedOut.REWRITE:
+            remedy = "restart the query, which writes and verifies them again"
+        else:
             remedy = "start the query with onTimedOutParticipant=rewrite, which writes and verifies them again"
         return ParticipantLostError(
             "the brokers aborted a part of a decided batch before its commit arrived: these rows are missing, while "
-            "the rest of the batch is there; "
-            + (
-                remedy
-                or "write them by hand, then mark the batch as complete with `oncelog kafka batch complete`; if "
-                "onTimedOutParticipant=rewrite is set from the start, the sink writes them itself"
-            ),
+            f"the rest of the batch is there; {remedy}",
             prefix=decided.prefix,
             batch_id=decided.record.batch_id,
             round=decided.number,

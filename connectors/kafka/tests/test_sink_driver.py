@@ -19,7 +19,7 @@ from oncelog.errors import BatchRefusedError, NotPreparedError, RunSupersededErr
 from oncelog.ledger.progress import GroupProgress
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.driver import BatchDriver
-from oncelog.spark.kit.target import Batch
+from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.target_contract import StoppedOnPurposeError, at, stop
 from oncelog.types import TopicPartition
 from oncelog_kafka import participants, patience
@@ -277,6 +277,22 @@ def test_under_rewrite_a_batch_that_timed_out_is_written_again_once(world: World
     assert world.values() == FIRST
     assert world.run(0, FIRST, run="run-3", **REWRITE).rewritten == 0
     world.run(1, SECOND, run="run-3", **REWRITE)
+    assert world.values() == [*FIRST, *SECOND]
+
+
+def test_a_late_replay_leaves_what_a_later_batch_lost_to_that_ones_replay(world: World) -> None:
+    """A driver that stood still since it read the ledger, while others wrote the next batch."""
+    world.run(0, FIRST, **REWRITE)
+    late = world.target(**REWRITE).attempt(Batch(world.request(0, "run-2"), SparkJob(rows(world.spark, FIRST))))
+    assert not late.begin()
+    with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
+        world.run(1, SECOND, run="run-3", transactionTimeoutMs=SHORT_MS, **REWRITE)
+    world.wait_for_time_out()
+
+    late.commit(report := BatchReport(0))
+
+    assert report.rewritten == 0
+    assert world.run(1, SECOND, run="run-4", **REWRITE).rewritten > 0
     assert world.values() == [*FIRST, *SECOND]
 
 
