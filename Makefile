@@ -96,6 +96,7 @@ sim: $(READY) ## The simulation: SEEDS=0-9999 of crashes, lost answers and pause
 	$(BIN)/python -m oncelog.testing.simulation.targets --exhaustive singles --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 	$(BIN)/python -m oncelog_kafka.testing.simulation --exhaustive singles $(OF_SHARD) --processes $(WORKERS)
+	$(BIN)/python -m oncelog_kafka.testing.simulation.together --seeds $(SEEDS) $(OF_SHARD) --processes $(WORKERS)
 
 sim-pairs: $(READY) ## Two crashes, or two drivers that stand still, at every two places of each scenario
 	$(BIN)/python -m oncelog.testing.simulation --exhaustive pairs --processes $(WORKERS)

@@ -31,12 +31,14 @@ class Explore(Protocol):
     def __call__(self, *, with_pairs: bool, processes: int, shard: Shard) -> Iterable[Explored]: ...
 
 
-def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: str, description: str | None) -> int:
+def run_command(
+    arguments: Sequence[str], run: Run, explore: Explore | None, program: str, description: str | None
+) -> int:
     """The command line of a swarm.
 
     Args:
         run: runs one seed.
-        explore: runs the scenarios.
+        explore: runs the scenarios; None if there are none.
         program: the module of the command.
         description: for its help.
     """
@@ -45,16 +47,17 @@ def run_command(arguments: Sequence[str], run: Run, explore: Explore, program: s
     parser.add_argument("--seeds", default="0-99", help="numbers and ranges, as in 7,100-199")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(1, 1), help="run this part of the seeds, as in 2/4")
     parser.add_argument("--trace", action="store_true", help="print every step of every seed")
-    parser.add_argument(
-        "--exhaustive", choices=("singles", "pairs"), help="a fault at every operation, or at every two"
-    )
+    if explore is not None:
+        parser.add_argument(
+            "--exhaustive", choices=("singles", "pairs"), help="a fault at every operation, or at every two"
+        )
     parser.add_argument("--on-log", action="store_true", help="keep the znodes of every seed on a command log")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the report there, as JSON")
     asked = parser.parse_args(arguments)
     if asked.on_log:
         run = partial(run, is_on_log=True)
-    if asked.exhaustive:
+    if explore is not None and asked.exhaustive:
         with_pairs = asked.exhaustive == "pairs"
         return exhaustive.shown(explore(with_pairs=with_pairs, processes=asked.processes, shard=asked.shard))
     seeds = [seed for seed in seeds_of(asked.seeds) if asked.shard.holds(f"seed {seed}")]

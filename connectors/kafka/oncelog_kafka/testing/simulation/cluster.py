@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,13 +12,14 @@ from oncelog.protocol.batch_ledger import QueryLedger
 from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.world import NETWORK, STARTED_MS, World
+from oncelog_kafka.kafka_rounds import KafkaRound
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Transaction
 from oncelog_kafka.patience import PatientBrokers
 from oncelog_kafka.testing.brokers import Cluster, Settings
 from oncelog_kafka.testing.lines import ProcessLine
 from oncelog_kafka.testing.requests import SimulatedRequests
-from oncelog_kafka.testing.transactions import Identity, Known, State
+from oncelog_kafka.testing.transactions import NONE, Identity, Known, State
 
 PREFIX, TASK = "query", "task"
 """The prefix of the transactional ids, and of the names of tasks' processes."""
@@ -54,11 +55,13 @@ class GuardedCluster(Cluster):
 
     Attributes:
         looks: the last answer about each open transaction.
+        committed: whose transactions were committed.
     """
 
     def __init__(self, world: World, settings: Settings, *, marker_delay_ms: Callable[[], int]) -> None:
         super().__init__(lambda: STARTED_MS + world.scheduler.now_ms, settings, marker_delay_ms=marker_delay_ms)
         self.looks: dict[Identity, Look] = {}
+        self.committed: set[Identity] = set()
         self._world = world
         self._past: deque[tuple[int, dict[str, Known]]] = deque(maxlen=STATES_KEPT)
         self._shows_past = False
@@ -76,6 +79,19 @@ class GuardedCluster(Cluster):
         if is_open and not is_late and transactional_id in self._named():
             raise LawBrokenError(f"{transactional_id}: somebody aborts it after its decision, before its commit")
         return super().init(transactional_id, timeout_ms)
+
+    def end(self, who: Identity, *, is_commit: bool, version: int) -> tuple[str, Identity | None]:
+        """See `Cluster`.
+
+        Raises:
+            LawBrokenError: it commits a transaction that no decision names.
+        """
+        answer, following = super().end(who, is_commit=is_commit, version=version)
+        if is_commit and answer == NONE and who not in self.committed:
+            if who.transactional_id not in self._named():
+                raise LawBrokenError(f"{who}: somebody commits it, and no decision names it")
+            self.committed.add(who)
+        return answer, following
 
     def describe(self, transactional_id: str) -> Transaction | str:
         """See `Cluster`."""
@@ -110,9 +126,19 @@ class GuardedCluster(Cluster):
         self._past.append((self._now_ms(), dict(self.ids)))
         super()._keep(name, known, now_ms)
 
+    def newest(self, record: KafkaRound) -> KafkaRound:
+        """What the ledger says of a round now; what it said before if it is forgotten."""
+        return next((one for one in self._rounds() if one.nonce == record.nonce), record)
+
+    def unfinished(self) -> list[KafkaRound]:
+        """The decided rounds that are not complete."""
+        return [one for one in self._rounds() if one.is_unfinished]
+
+    def _rounds(self) -> Iterable[KafkaRound]:
+        return KAFKA_LEDGERS.read_rounds(self._world.znodes.store, PREFIX).values()
+
     def _named(self) -> set[str]:
-        rounds = KAFKA_LEDGERS.read_rounds(self._world.znodes.store, PREFIX).values()
-        participants = [participant for one in rounds if one.is_unfinished for participant in one.participants]
+        participants = [participant for one in self.unfinished() for participant in one.participants]
         return {participant.transactional_id for participant in participants if not participant.is_lost}
 
 

@@ -44,6 +44,7 @@ class Auditor:
         self._has_sound_clocks = has_sound_clocks
         self._decided: set[str] = set()
         self._named: set[str] = set()
+        self._look_before = world.on_write
         world.on_write = self.look
 
     def look(self, ops: Sequence[Op]) -> None:
@@ -52,6 +53,7 @@ class Auditor:
         Raises:
             LawBrokenError: a decision names a participant that its driver did not check, or not in time.
         """
+        self._look_before(ops)
         for found in _decisions(ops):
             if found.nonce not in self._decided:
                 self._decided.add(found.nonce)

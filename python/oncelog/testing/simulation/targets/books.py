@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
-from oncelog.ledger.kinds import LedgerKind, RoundRecord
+from oncelog.ledger.kinds import RoundRecord
 from oncelog.ports import Create, Delete, Op, Set
 from oncelog.spark.kit.fingerprint import fingerprint
 from oncelog.spark.kit.receipts import ReceiptsRound
 from oncelog.testing.simulation.errors import LawBrokenError
-from oncelog.testing.simulation.targets.places import Names, SharedPlace
+from oncelog.testing.simulation.targets.destinations import Destination
+from oncelog.testing.simulation.targets.places import SharedPlace
 from oncelog.testing.simulation.world import World
 from oncelog.types import Outcome
 
@@ -32,47 +33,42 @@ class Decided(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """One ledger, and the place that its batches go to.
+    """One ledger.
 
     Attributes:
-        name: of its target.
-        kind, prefix: where it is.
-        place: None for a log, which shows a batch with its decision.
+        target: that its batches go to.
         since: the first batch of the source that the target gets.
         rounds: the newest record of each round, by its znode's path.
         decided: in order.
         folder: of its rounds' znodes.
     """
 
-    name: str
-    kind: LedgerKind[Any]
-    prefix: str
-    place: SharedPlace | None
+    target: Destination
     since: int = 0
     rounds: dict[str, RoundRecord] = field(default_factory=dict)
     decided: list[Decided] = field(default_factory=list)
     folder: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.folder = f"{self.kind.rounds_path(self.prefix)}/"
+        self.folder = f"{self.target.kind.rounds_path(self.target.prefix)}/"
+
+    @property
+    def name(self) -> str:
+        """Of its target."""
+        return self.target.name
 
     @property
     def next_batch(self) -> int:
         """The first batch that is not decided."""
         return self.decided[-1].batch + 1 if self.decided else self.since
 
-    def shows(self, record: RoundRecord) -> bool:
-        """Whether a decided batch is visible."""
-        if self.place is None or not isinstance(record, ReceiptsRound) or not record.names:
-            return True
-        return self.place.is_shown(names_of(record))
+    def is_over(self, record: RoundRecord) -> bool:
+        """Whether its record says that the outcome of a round was carried out."""
+        return record.outcome is not Outcome.OPEN and self.target.kind.is_over(record)
 
-
-def names_of(record: ReceiptsRound) -> Names:
-    """What a record names; a token of `once` names its attempt alone."""
-    if record.names[0].endswith(f".{record.nonce}"):
-        return Names(record.nonce, "", record.batch_id, (record.names[0],))
-    return Names.of(record.names)
+    def not_over(self) -> Iterator[tuple[str, RoundRecord]]:
+        """The rounds that are open, or whose outcome was not carried out."""
+        return ((path, record) for path, record in self.rounds.items() if not self.is_over(record))
 
 
 class Books:
@@ -137,7 +133,7 @@ class Books:
 
     def _note(self, ledger: Ledger, op: Create | Set) -> Decided | None:
         """Note a round's record; returns it if it was decided now."""
-        before, record = ledger.rounds.get(op.path), ledger.kind.decode(op.path, op.data)
+        before, record = ledger.rounds.get(op.path), ledger.target.kind.decode(op.path, op.data)
         ledger.rounds[op.path] = record
         if before is not None and before.outcome is not Outcome.OPEN:
             if before.outcome is not record.outcome or _named(before) != _named(record):
@@ -146,7 +142,7 @@ class Books:
             return None
         if record.outcome is not Outcome.COMMIT:
             return None
-        if ledger.decided and not ledger.shows(ledger.decided[-1].record):
+        if ledger.decided and not ledger.target.shows(ledger.decided[-1].record):
             self.break_law(f"{ledger.name}: a batch is decided, and the one before is not visible")
         found = Decided(self._batches[record.fingerprint or ""], record)
         if found.batch != ledger.next_batch:
@@ -155,14 +151,12 @@ class Books:
         return found
 
     def _judge_end(self, ledger: Ledger, record: RoundRecord) -> None:
-        is_over = isinstance(record, ReceiptsRound) and record.is_over and record.outcome is Outcome.COMMIT
-        if is_over and not ledger.shows(record):
+        if record.outcome is Outcome.COMMIT and ledger.is_over(record) and not ledger.target.shows(record):
             self.break_law(f"{ledger.name}: a round is over, and its batch is not visible")
 
     def _forget(self, ledger: Ledger, path: str) -> None:
         record = ledger.rounds.pop(path)
-        is_over = not isinstance(record, ReceiptsRound) or record.is_over
-        if record.outcome is Outcome.OPEN or not is_over or not ledger.shows(record):
+        if not ledger.is_over(record) or not ledger.target.shows(record):
             self.break_law(f"{ledger.name}: a round is forgotten that is not over: {record}")
 
     def _judge_decision(self, run_id: str, batches: Mapping[str, int]) -> None:
@@ -180,7 +174,7 @@ class Books:
         for name in self._targets[run_id]:
             ledger = self.ledgers[name]
             records = [decided.record for decided in ledger.decided if decided.batch == batch]
-            if batch >= ledger.since and not (records and ledger.shows(records[0])):
+            if batch >= ledger.since and not (records and ledger.target.shows(records[0])):
                 self.break_law(f"{name}: batch {batch} is done, and it is not visible")
 
     def judge_undone(self, run_id: str) -> None:
@@ -202,14 +196,14 @@ class Books:
         Raises:
             LawBrokenError: they may not.
         """
-        for ledger in (one for one in self.ledgers.values() if one.place is place):
+        for ledger in (one for one in self.ledgers.values() if one.target.place is place):
             for number, decided in enumerate(ledger.decided):
                 record = decided.record
                 if record.nonce != attempt:
                     continue
                 if not set(pieces) <= set(_named(record)):
                     self.break_law(f"{place.name}: {attempt}: other pieces are shown than the record names")
-                if not all(ledger.shows(earlier.record) for earlier in ledger.decided[:number]):
+                if not all(ledger.target.shows(earlier.record) for earlier in ledger.decided[:number]):
                     self.break_law(f"{place.name}: batch {decided.batch} is shown before the one before it")
                 return
         self.break_law(f"{place.name}: {attempt} is shown, and it is not decided")
@@ -220,7 +214,7 @@ class Books:
         Raises:
             LawBrokenError: it is not aborted.
         """
-        for ledger in (one for one in self.ledgers.values() if one.place is place):
+        for ledger in (one for one in self.ledgers.values() if one.target.place is place):
             for record in ledger.rounds.values():
                 if record.nonce == attempt and record.outcome is not Outcome.ABORT:
                     self.break_law(f"{place.name}: {attempt} is discarded, and it is not aborted but {record.outcome}")

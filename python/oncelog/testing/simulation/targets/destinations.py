@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncelog.ledger.kinds import EMBEDDED, LedgerKind
+from oncelog.errors import InvalidRecordError, OncelogError
+from oncelog.ledger.kinds import EMBEDDED, LedgerKind, RoundRecord
+from oncelog.ledger.progress import GroupProgress
 from oncelog.ports import ZnodeStore
 from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.spark.kit.once import ONCE_LEDGERS, OnceTarget
@@ -20,8 +22,11 @@ from oncelog.spark.writing import WriteTask, Written, write_all
 from oncelog.testing.simulation.clients import value_of
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.sinks import Told, sink_options, sink_rows
-from oncelog.testing.simulation.targets.places import Names, OwnStore, SharedPlace
+from oncelog.testing.simulation.targets.places import Database, Names, OwnStore, SharedPlace
 from oncelog.testing.simulation.tasks import Task
+
+if TYPE_CHECKING:
+    from oncelog.testing.simulation.targets.queries import TargetQuery
 
 PREFIX = "query"
 
@@ -68,6 +73,42 @@ class Destination(ABC):
     @abstractmethod
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> Any:
         """What the target takes as a job."""
+
+    def progress(self, start: int | None, end: int) -> GroupProgress[Any] | None:
+        """What the target's group learns of a batch, if it has one.
+
+        Args:
+            start, end: the batch's offsets in the source; without a start at the query's first batch.
+        """
+        return None
+
+    def mend(self, query: TargetQuery, process: Process, error: OncelogError) -> bool:
+        """Do what an error asks the operator for. Returns whether there is something to do."""
+        return False
+
+    def given_up(self) -> set[int]:
+        """Rows that may be missing, because an error of the target said so."""
+        return set()
+
+    @abstractmethod
+    def shows(self, record: RoundRecord) -> bool:
+        """Whether all of a decided batch is visible."""
+
+    @abstractmethod
+    def seen(self, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
+        """What readers see, one list for each order in which they see it.
+
+        Args:
+            in_log: partition and number of each record of the log's topic, in order.
+        """
+
+    @abstractmethod
+    def left(self, end: int) -> Iterator[str]:
+        """What is not as it should be after the last batch.
+
+        Args:
+            end: of the source.
+        """
 
     def _run(self, process: Process, work: Callable[..., Any], rows: Rows) -> list[Any]:
         """What the tasks that won returned, one for each partition with rows.
@@ -158,16 +199,46 @@ class PlaceAttempt(ReceiptsAttempt[PlaceJob]):
         return self._drivers.has_history(self._batch.request)
 
 
-class PlaceDestination(Destination):
+class OfPlace(Destination):
+    """One with a simulated place."""
+
+    place: SharedPlace
+
+    def mend(self, query: TargetQuery, process: Process, error: OncelogError) -> bool:
+        if not (isinstance(error, InvalidRecordError) and isinstance(self.place, Database)):
+            return False
+        process.world.counts["batches refused by a place"] += 1
+        self.place.refused.clear()
+        return True
+
+    @abstractmethod
+    def names_of(self, record: ReceiptsRound) -> Names:
+        """What the record of a batch with rows names."""
+
+    def shows(self, record: RoundRecord) -> bool:
+        is_empty = not isinstance(record, ReceiptsRound) or not record.names
+        return is_empty or self.place.is_shown(self.names_of(record))  # type: ignore[arg-type]
+
+    def seen(self, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
+        return [[number for pieces in self.place.visible.values() for piece in pieces.values() for number in piece]]
+
+    def left(self, end: int) -> Iterator[str]:
+        return self.place.left()
+
+
+class PlaceDestination(OfPlace):
     """A simulated place. Those of one class share the root of their ledgers."""
 
     def __init__(self, place: SharedPlace, *, is_choosy: bool = False, speculative: float = 0.0) -> None:
         super().__init__(place.name, is_choosy=is_choosy, speculative=speculative)
-        self.place: SharedPlace = place
+        self.place = place
         self.kind = receipts_ledgers(f"/{type(place).__name__.lower()}s")
 
     def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
         return PlaceTarget(process, store, self.kind, self.place)
+
+    def names_of(self, record: ReceiptsRound) -> Names:
+        return Names.of(record.names)
 
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> PlaceJob:
         def run(attempt: str) -> tuple[str, ...]:
@@ -180,14 +251,15 @@ class PlaceDestination(Destination):
         return self.place.stage(process, attempt, rows)
 
 
-class OnceDestination(Destination):
+class OnceDestination(OfPlace):
     """Two functions of the user's."""
 
     kind = ONCE_LEDGERS
+    place: OwnStore
 
     def __init__(self, place: OwnStore, *, is_choosy: bool = False) -> None:
         super().__init__(place.name, is_choosy=is_choosy, speculative=0.0)
-        self.place: OwnStore = place
+        self.place = place
 
     def opened(self, process: Process, store: ZnodeStore) -> Target[Any]:
         write, was_written = partial(self.place.write, process), partial(self.place.was_written, process)
@@ -197,6 +269,9 @@ class OnceDestination(Destination):
 
     def job(self, process: Process, request: BatchRequest, rows: Rows, told: Told) -> list[int]:
         return [number for some in rows for number in some]
+
+    def names_of(self, record: ReceiptsRound) -> Names:
+        return Names(record.nonce, "", record.batch_id, (record.names[0],))
 
 
 # The log --------------------------------------------------------------------------------------------------------------
@@ -239,6 +314,15 @@ class LogDestination(Destination):
             return [one for written in found for one in written]
 
         return run
+
+    def shows(self, record: RoundRecord) -> bool:
+        return True
+
+    def seen(self, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
+        return [[n for at, n in in_log if at == partition] for partition in range(self.partitions)]
+
+    def left(self, end: int) -> Iterator[str]:
+        return iter(())
 
     def _write(self, process: Process, rows: Sequence[int], task: WriteTask) -> list[Written]:
         table = sink_rows([value_of(number) for number in rows], self.partitions, process.world.wall_ms())

@@ -33,11 +33,10 @@ from oncelog.testing.simulation.errors import LawBrokenError
 from oncelog.testing.simulation.processes import Process
 from oncelog.testing.simulation.sinks import Told
 from oncelog.testing.simulation.targets.books import Books, Ledger
-from oncelog.testing.simulation.targets.destinations import Destination, LogDestination, continuing
-from oncelog.testing.simulation.targets.places import AWAY_MS, Database
+from oncelog.testing.simulation.targets.destinations import Destination, continuing
+from oncelog.testing.simulation.targets.places import AWAY_MS
 from oncelog.testing.simulation.world import DELIVERED_WITHIN_MS, World
 from oncelog.testing.simulation.znodes import SharedZnodes
-from oncelog.types import Outcome
 
 FALLS_WITHIN_MS = 30
 """How soon after a decision a driver's machine may die: about as long as it takes to make a batch visible."""
@@ -146,8 +145,7 @@ class TargetQuery(Client):
             self.source.append([list(range(first, first + n)) for first, n in zip(firsts, counts, strict=True)])
 
     def _enter(self, destination: Destination, since: int) -> None:
-        ledger = Ledger(destination.name, destination.kind, destination.prefix, destination.place, since)
-        self.books.ledgers[destination.name] = ledger
+        self.books.ledgers[destination.name] = Ledger(destination, since)
 
     # Lives
 
@@ -161,11 +159,12 @@ class TargetQuery(Client):
         checkpoint = self.checkpoint
         try:
             self.go_on(process)
-        except InvalidRecordError:
-            self._mend()
         except BatchRefusedError:
             self._restore(process, checkpoint)
             raise
+        except OncelogError as error:
+            if not self._mend(process, error):
+                raise
         else:
             self.is_done = True
 
@@ -187,13 +186,14 @@ class TargetQuery(Client):
         for _ in range(RESTARTS):
             try:
                 return self.go_on(process)
-            except InvalidRecordError:
-                self._mend()
             except BatchRefusedError as error:
                 problem = error
                 self._restore(process, self.checkpoint)
             except (RetriableError, OutcomeUnknownError, AbortableError) as error:
                 problem = error
+            except OncelogError as error:
+                if not self._mend(process, error):
+                    raise
             process = self.world.process(self.name)
         raise LawBrokenError(f"{self.name}: the work is not done after {RESTARTS} restarts: {problem}")
 
@@ -204,11 +204,9 @@ class TargetQuery(Client):
         if driver is not None and not driver.is_dead and chance.random() < self.traits.falls:
             self.world.scheduler.start(driver.crash, chance.randrange(FALLS_WITHIN_MS))
 
-    def _mend(self) -> None:
-        self.world.counts["batches refused by a place"] += 1
-        for destination in self.destinations:
-            if isinstance(destination.place, Database):
-                destination.place.refused.clear()
+    def _mend(self, process: Process, error: OncelogError) -> bool:
+        """Do for a target what its error asks for. Returns whether there is something to do."""
+        return any(one.mend(self, process, error) for one in self.destinations)
 
     # The operator
 
@@ -219,7 +217,7 @@ class TargetQuery(Client):
         self._drivers.append(process)
         if not (loses or adds):
             return
-        self._stop_others(process, out_of_reach=OUT_OF_REACH if loses else 0.0)
+        self.stop_others(process, out_of_reach=OUT_OF_REACH if loses else 0.0)
         ends = {self.books.ledgers[one.name].next_batch for one in self.destinations}
         if loses and len(ends) == 1:  # a sink that was added may lack a batch of the others: no new query can go on
             self.world.counts["checkpoints lost"] += 1
@@ -245,7 +243,7 @@ class TargetQuery(Client):
         else:
             self.books.break_law("a batch is written with a ledger that lacks the history")
 
-    def _stop_others(self, process: Process, *, out_of_reach: float = 0.0) -> None:
+    def stop_others(self, process: Process, *, out_of_reach: float = 0.0) -> None:
         """Kill all other drivers, and wait until nothing that they sent is under way. Their tasks go on.
 
         Args:
@@ -276,7 +274,7 @@ class TargetQuery(Client):
         former = self._former
         if former is None or refused is not self.checkpoint or self._owner() != former.query_id:
             return
-        self._stop_others(process)
+        self.stop_others(process)
         if refused is self.checkpoint and self._owner() == former.query_id:
             self.world.counts["checkpoints restored"] += 1
             self.checkpoint, self._former = former, None
@@ -315,9 +313,11 @@ class TargetQuery(Client):
             ledger = self.books.ledgers[destination.name]
             if ledger.next_batch != len(self.source):
                 problems.append(f"{ledger.name}: {ledger.next_batch} of {len(self.source)} batches are decided")
-            found = _placed(destination, in_log)
-            problems += _wrong_rows(destination.name, found, self._expected(destination, ledger.since))
-            problems += _left_over(ledger)
+            found = destination.seen(in_log)
+            expected = self._expected(destination, ledger.since)
+            problems += _wrong_rows(destination.name, found, expected, destination.given_up())
+            problems += (f"{ledger.name}: {path} is not over: {one}" for path, one in ledger.not_over())
+            problems += destination.left(len(self.source))
         if problems:
             raise LawBrokenError("\n".join(problems))
         self.world.counts["batches in all targets"] += len(self.source)
@@ -349,7 +349,7 @@ class _Run:
         number = self.checkpoint.base + batch_id
         query.books.expect(number, (context.start_offsets, context.end_offsets))
         told = Told(query.world.recorder(process), f"{query.name}/{number}/{process.name}", query.name)
-        batches = [self._asked(one, context, query.source[number], told) for one in self._destinations]
+        batches = [self._asked(one, context, number, told) for one in self._destinations]
         faults = process.faults
         try:
             report = self._driven(batches)
@@ -361,6 +361,7 @@ class _Run:
         told.committed()
         query.books.judge_done(process.name, number)
         query.world.counts["batches replayed" if report.is_replay else "batches committed"] += 1
+        query.world.counts["participants rewritten"] += report.rewritten
         process.wait(query.world.latency_ms())
         self.checkpoint.done.add(batch_id)
 
@@ -385,33 +386,24 @@ class _Run:
         )
         return BatchDriver(self._all).run(job)
 
-    def _asked(self, one: Destination, context: BatchContext, rows: list[list[int]], told: Told) -> Batch[Any]:
+    def _asked(self, one: Destination, context: BatchContext, number: int, told: Told) -> Batch[Any]:
         known = one.kind.read(self._store, one.prefix)
         options = one.options
         if known is not None and known.query_id in self.checkpoint.formers:
             options = continuing(options, known.query_id)
         request = batch_request(options, context, context.run_id)
-        job = one.job(self._process, request, one.chosen(rows), told)
-        return Batch(request, job, is_repeatable=self._query.traits.is_repeatable)
+        job = one.job(self._process, request, one.chosen(self._query.source[number]), told)
+        progress = one.progress(number if context.batch_id else None, number + 1)
+        return Batch(request, job, progress, is_repeatable=self._query.traits.is_repeatable)
 
 
 # Laws -----------------------------------------------------------------------------------------------------------------
 
 
-def _placed(destination: Destination, in_log: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """What readers see, one list for each order in which they see it."""
-    if isinstance(destination, LogDestination):
-        return [[n for at, n in in_log if at == partition] for partition in range(destination.partitions)]
-    place = destination.place
-    if place is None:
-        raise TypeError(destination)
-    return [[number for pieces in place.visible.values() for piece in pieces.values() for number in piece]]
-
-
-def _wrong_rows(name: str, found: list[list[int]], expected: list[set[int]]) -> Iterator[str]:
-    """Each row of each batch must be there once, behind those of the batch before."""
+def _wrong_rows(name: str, found: list[list[int]], expected: list[set[int]], given_up: set[int]) -> Iterator[str]:
+    """Each row of each batch must be there once, behind the batch before; those given up may be missing."""
     counts, everything = Counter(number for some in found for number in some), set[int]().union(*expected)
-    missing, extra = everything - counts.keys(), counts.keys() - everything
+    missing, extra = everything - counts.keys() - given_up, counts.keys() - everything
     doubled = sorted(number for number, count in counts.items() if count > 1)
     if missing or extra or doubled:
         yield f"{name}: missing={sorted(missing)} extra={sorted(extra)} {doubled=}"
@@ -421,13 +413,3 @@ def _wrong_rows(name: str, found: list[list[int]], expected: list[set[int]]) -> 
         order = [batch_of[number] for number in some]
         if order != sorted(order):
             yield f"{name}: batches are out of order: {order}"
-
-
-def _left_over(ledger: Ledger) -> Iterator[str]:
-    """After recovery each round is over, and what nobody decided on is removed."""
-    if ledger.place is None:
-        return
-    for path, record in ledger.rounds.items():
-        if record.outcome is Outcome.OPEN or not getattr(record, "is_over", True):
-            yield f"{ledger.name}: {path} is not over: {record}"
-    yield from ledger.place.left()

@@ -71,9 +71,18 @@ class AbortingOperator(Client):
 
 
 def run(seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = None) -> Outcome:
+    """Run one seed and check the result; see `play`."""
+    return play(seed, Staging, PROGRAM, steps_kept=steps_kept, is_on_log=is_on_log)
+
+
+def play(
+    seed: int, staging: type[Staging], program: str, *, steps_kept: int | None = None, is_on_log: bool | None = None
+) -> Outcome:
     """Run one seed and check the result.
 
     Args:
+        staging: draws the targets.
+        program: repeats the run.
         steps_kept: how many of the last steps the trace keeps; all by default.
         is_on_log: see `Nature`; depends on the seed by default.
     """
@@ -85,14 +94,14 @@ def run(seed: int, *, steps_kept: int | None = None, is_on_log: bool | None = No
     more = {"REMEMBERED_ROUNDS": chance.choice((0, 2, 8))}
     with world.entered(), limits_replaced(small_limits(chance) | log_limits | more):
         try:
-            cast = _Staging(world).cast(faults)
+            cast = staging(world).cast(faults)
             world.scheduler.run()
             _judge(world, cast)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             failure = described(error)
         finally:
             world.end()
-    return Outcome(seed, failure, world, faults.counts, PROGRAM)
+    return Outcome(seed, failure, world, faults.counts, program)
 
 
 def _judge(world: World, cast: Cast) -> None:
@@ -111,12 +120,24 @@ def _judge(world: World, cast: Cast) -> None:
     world.scheduler.run()
 
 
-class _Staging:
+class Staging:
     """Draws the targets, and starts their query."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance = world.chance
+
+    def destinations(self, books: Books, partitions: int) -> list[Destination]:
+        """Draw the targets.
+
+        Args:
+            partitions: of the log's topic.
+        """
+        chance = self._chance
+        if chance.random() < ALONE:
+            return [self.destination(books, chance.choice(PLACES), 0, partitions)]
+        kinds = chance.sample((None, Folder, *PLACES), chance.choice(TOGETHER))
+        return [self.destination(books, kind, at, partitions) for at, kind in enumerate(kinds)]
 
     def cast(self, faults: RandomFaults) -> Cast:
         """Create the topic, without faults, and start the clients."""
@@ -143,16 +164,12 @@ class _Staging:
     def _query(self, partitions: int) -> TargetQuery:
         chance, world = self._chance, self._world
         books = Books(world)
-        if chance.random() < ALONE:
-            kinds: list[type[SharedPlace] | None] = [chance.choice(PLACES)]
-        else:
-            kinds = chance.sample((None, Folder, *PLACES), chance.choice(TOGETHER))
-        destinations = [self._destination(books, kind, at, partitions) for at, kind in enumerate(kinds)]
+        destinations = self.destinations(books, partitions)
         traits = Traits(
             batches=chance.randint(1, 4),
             losses=chance.choice(LOSSES),
             falls=chance.choice(FALLS),
-            strays=0.0 if any(isinstance(one, LogDestination) for one in destinations) else chance.choice(STRAYS),
+            strays=0.0 if any(one.place is None for one in destinations) else chance.choice(STRAYS),
             is_repeatable=chance.random() < REPEATABLE,
         )
         added = chance.randrange(len(destinations)) if chance.random() < ADDED else 0
@@ -164,7 +181,13 @@ class _Staging:
                 destination.place.refused.update(chance.sample(everything, min(1, len(everything))))
         return query
 
-    def _destination(self, books: Books, kind: type[SharedPlace] | None, at: int, partitions: int) -> Destination:
+    def destination(self, books: Books, kind: type[SharedPlace] | None, at: int, partitions: int) -> Destination:
+        """Draw the properties of one target.
+
+        Args:
+            kind: of its place; None for the log's topic.
+            at: its number.
+        """
         chance = self._chance
         is_choosy, speculative = chance.random() < CHOOSY, chance.choice(SPECULATIVE)
         if kind is None:

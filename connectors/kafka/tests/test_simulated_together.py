@@ -1,0 +1,115 @@
+"""Seeded runs of queries that write to Kafka and to other targets under one decision, on simulated parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from oncelog.spark.kit.together import TogetherAttempt
+from oncelog.testing.simulation.runner import Report, run_seeds
+from oncelog_kafka.target import KafkaAttempt
+from oncelog_kafka.testing.simulation.together import run
+
+SEEDS = range(100)
+SEEDS_MAX = 300
+
+EVENTS = (
+    "batches refused by a place",
+    "batches replayed",
+    "checkpoints lost",
+    "lives ended by RunSupersededError",
+    "participants rewritten",
+    "producers adopted",
+    "rounds aborted by an operator",
+    "sinks added",
+    "speculative tasks",
+    "stages tried again",
+)
+
+FOUND = {
+    3779: "a replay of an earlier batch ended with what a later one had lost, and said that it must be written by hand",
+    6031: "an operator died while he gave up what was lost; of the harness",
+}
+"""What each seed found, in words. A seed is the same run only as long as nobody asks for chance in another order."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run_seeds(SEEDS, run)
+
+
+def test_no_seed_breaks_a_law(report: Report) -> None:
+    assert report.failures == {}
+    assert report.counts["batches in all targets"] > 2 * len(SEEDS)
+
+
+def test_everything_happens(report: Report) -> None:
+    assert [what for what in EVENTS if not report.counts[what]] == []
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=[f"{seed}: {what}" for seed, what in FOUND.items()])
+def test_a_seed_that_failed_once_fails_no_more(seed: int) -> None:
+    outcome = run(seed)
+
+    assert outcome.failure is None, outcome.story()
+
+
+def _with_a_decision_for_each_target(patch: pytest.MonkeyPatch) -> None:
+    def decide(self: TogetherAttempt, report: Any) -> None:
+        for number, part in enumerate(self.parts):
+            if part.is_open:
+                self._joined.run({number: partial(part.attempt.decide, part.report)})
+
+    patch.setattr(TogetherAttempt, "decide", decide)
+
+
+def _with_commits_before_the_decision(patch: pytest.MonkeyPatch) -> None:
+    sound = KafkaAttempt.prepare
+
+    def prepare(self: KafkaAttempt, report: Any) -> None:
+        sound(self, report)
+        self._brokers.commit(self._written.participants)
+
+    patch.setattr(KafkaAttempt, "prepare", prepare)
+
+
+def _with_a_replay_that_finishes_nothing(patch: pytest.MonkeyPatch) -> None:
+    sound = KafkaAttempt.commit
+
+    def commit(self: KafkaAttempt, report: Any) -> None:
+        if self._decided is not None:
+            sound(self, report)
+
+    patch.setattr(KafkaAttempt, "commit", commit)
+
+
+def _with_offsets_that_no_task_sends(patch: pytest.MonkeyPatch) -> None:
+    sound = KafkaAttempt._settings
+    patch.setattr(
+        KafkaAttempt, "_settings", lambda self, *given, **more: {**sound(self, *given, **more), "sourceGroup": None}
+    )
+
+
+PLANTS: dict[str, Plant] = {
+    plant.__name__.strip("_"): plant
+    for plant in (
+        _with_a_decision_for_each_target,
+        _with_commits_before_the_decision,
+        _with_a_replay_that_finishes_nothing,
+        _with_offsets_that_no_task_sends,
+    )
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTS[plant](monkeypatch)
+
+    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
+
+    assert found is not None, f"{SEEDS_MAX} seeds do not find it"
