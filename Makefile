@@ -76,7 +76,9 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yaml
 
-unit test once-more crash every-spark: WORKERS = 3# who waits for servers or for a disk leaves a core to others
+# Who waits for servers, time-outs or a disk leaves a core to others.
+unit: WORKERS = 3
+test once-more crash every-spark integration: WORKERS = 4
 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make once-more` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
