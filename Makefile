@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions versions-setup once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -126,14 +126,16 @@ spark: shims ## The tests on Spark
 kafka: shims ## The tests of the Kafka connector, on brokers from Maven's jars (ONLY="sink_driver ...")
 	$(PYTEST) $(if $(ONLY),$(patsubst %,connectors/kafka/tests/test_%.py,$(ONLY)),connectors/kafka/tests) -m "$(WHOLE)"
 
+RELEASES = $(if $(filter-out 1/1,$(SHARD)),$(shell all=($(SPARKS)); n=$(firstword $(subst /, ,$(SHARD))); echo $${all[n % $${#all[@]}]}),$(SPARKS))
 STREAMS := source_streams source_batches sink_streams sink_by_name
 versions: ## The tests on Spark and of the connector's streams once more, on other releases (SPARKS="4.0.5 4.1.4"); with SHARD a few on one
-	@releases=($(SPARKS)); shard=$(SHARD); \
-	if [ -n "$$shard" ] && [ "$$shard" != 1/1 ]; then releases=($${releases[$${shard%/*} % $${#releases[@]}]}); fi; \
-	for release in $${releases[@]}; do \
+	@for release in $(RELEASES); do \
 	    echo "Spark $$release"; \
 	    $(MAKE) --no-print-directory $(if $(filter-out 1/1,$(SHARD)),every-spark,spark kafka ONLY="$(STREAMS)") SPARK=$$release; \
 	done
+
+versions-setup: ## Create the environments of `make versions`
+	@for release in $(RELEASES); do $(MAKE) --no-print-directory setup SPARK=$$release; done
 
 every-spark: shims
 	$(PYTEST) python/tests/spark connectors/kafka/tests -m "every_spark and not once_more"
