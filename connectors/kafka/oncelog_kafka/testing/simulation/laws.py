@@ -71,16 +71,16 @@ class Auditor:
         known = self._cluster.ids.get(one.transactional_id)
         timeout_ms = known.timeout_ms if known is not None else 0
         age_ms = STARTED_MS + self._world.scheduler.now_ms - look.at_ms
-        if age_ms > look_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS + self._stopped_in_a_put_ms():
+        if age_ms > look_ms(timeout_ms) + TRANSACT_DEADLINE_MS + DELIVERED_WITHIN_MS + self._unnoticed_ms():
             raise LawBrokenError(f"{who}: it is decided after a check that is {age_ms} ms old")
-        if self._has_sound_clocks and look.left_ms < margin_ms(timeout_ms):
+        if self._has_sound_clocks and look.left_ms + self._unnoticed_ms() < margin_ms(timeout_ms):
             raise LawBrokenError(f"{who}: it is decided, although it had only {look.left_ms} ms left")
 
-    def _stopped_in_a_put_ms(self) -> int:
-        """How long a driver may stand still between its last question for the time and the write.
+    def _unnoticed_ms(self) -> int:
+        """How long a driver may stand still without noticing it: what timed out meanwhile is named as lost.
 
-        Other stores ask under a lock, or are simulated as if they did. A put into a bucket cannot be taken back: what
-        timed out meanwhile is named as lost.
+        Beside a bucket its clocks stand still with it, and a put cannot be taken back. Other stores ask for the time
+        under a lock, or are simulated as if they did.
         """
         nature = self._world.nature
         return nature.pause_max_ms if nature.is_in_bucket else 0
