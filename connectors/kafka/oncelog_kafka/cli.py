@@ -13,7 +13,7 @@ import click
 from oncelog import metadata
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
-from oncelog.cli.shell import Settings
+from oncelog.cli.shell import ExitCode, Settings
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
@@ -22,9 +22,9 @@ from oncelog_kafka import cluster_options, inspection, ledger_store
 from oncelog_kafka.checkpoint_cli import checkpoint
 from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
 from oncelog_kafka.exporter_cli import exporter
+from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
-from oncelog_kafka.txn_cli import txn
 
 _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092\n"
 """Names the cluster in examples."""
@@ -37,6 +37,82 @@ def kafka() -> None:
     The ledger of a sink is in a topic of the cluster (--ledger-topic), or where --znodes says, as with the sink's
     options of these names.
     """
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+@kafka.group(cls=ClusterGroup, example="oncelog kafka --brokers h1:9092 txn list")
+def txn() -> None:
+    """Transactions of the cluster."""
+
+
+@txn.command("list", example="oncelog kafka --brokers h1:9092 txn list --prefix delayed")
+@click.option("--prefix", help="Only those of the sink with this prefix.")
+@click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
+@click.pass_obj
+def list_transactions(settings: Settings, prefix: str | None, states: tuple[str, ...]) -> None:
+    """List transactional ids with their states."""
+    with cluster() as brokers:
+        found = inspection.list_transactions(brokers, prefix, states)
+    if settings.as_json:
+        show_json({"transactions": found})
+        return
+    rows = [(one.state, one.transactional_id) for one in found]
+    show_table(("state", "transactional id"), rows, empty="no transactional ids")
+
+
+@txn.command(example="oncelog kafka --brokers h1:9092 txn describe delayed-0")
+@click.argument("transactional_id")
+@click.pass_obj
+def describe(settings: Settings, transactional_id: str) -> None:
+    """Show everything about one transactional id."""
+    with cluster() as brokers:
+        (found,) = inspection.describe_transactions(brokers, [transactional_id])
+    if settings.as_json:
+        show_json({"transaction": found})
+        return
+    show_fields(
+        [
+            ("transactional id", found.transactional_id),
+            ("state", found.state),
+            ("producer", f"{found.producer_id}.{found.epoch}"),
+            ("time-out", duration(found.timeout_ms)),
+            ("age", duration(found.age_ms)),
+            ("partitions", " ".join(found.partitions) or None),
+            ("sink", found.prefix),
+        ]
+    )
+
+
+@txn.command("find-hanging", example="oncelog kafka --brokers h1:9092 txn find-hanging")
+@click.pass_obj
+def find_hanging(settings: Settings) -> ExitCode:
+    """Find transactions that are open beyond their time-out. Exit code 1 if there are any."""
+    with cluster() as brokers:
+        found = inspection.find_hanging(brokers)
+    if settings.as_json:
+        show_json({"hanging": found})
+    else:
+        show_table(("age>", "time-out>", "partitions", "transactional id"), map(_cells, found), empty="nothing hangs")
+    return ExitCode.PROBLEM if found else ExitCode.OK
+
+
+def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
+    return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
+
+
+@txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
+@click.option("--prefix", required=True, help="The sink's prefix.")
+@click.pass_obj
+def abort(settings: Settings, prefix: str) -> None:
+    """Abort what a sink has left open and undecided. Decided batches are never aborted."""
+    with cluster_options.ledger(settings) as store, cluster() as brokers:
+        aborted = inspection.abort_open(brokers, store, prefix)
+    if settings.as_json:
+        show_json({"prefix": prefix, "aborted": aborted})
+    else:
+        show_table(("aborted",), [(name,) for name in aborted], empty=f"{printable(prefix)} has nothing undecided open")
 
 
 # Batches --------------------------------------------------------------------------------------------------------------
@@ -174,6 +250,5 @@ def _place(place: str) -> Place:
     return metadata.place_of(str(absolute(".")), place)
 
 
-kafka.add_command(txn)
 kafka.add_command(checkpoint)
 kafka.add_command(exporter)

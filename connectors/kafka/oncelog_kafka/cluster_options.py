@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -16,9 +16,8 @@ from oncelog.cli.shell import Command, Group, Settings
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import admin_settings, ledger_store
 from oncelog_kafka import options as sink_options
-from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA, JavaClient
+from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 
 BROKERS_VARIABLE = "ONCELOG_KAFKA_BROKERS"
@@ -117,31 +116,6 @@ def driver() -> ledger_store.Settings:
 def cluster() -> closing[Brokers]:
     """A connection to the cluster."""
     return closing(Brokers(driver()))
-
-
-def is_javas() -> bool:
-    """Whether the settings name a login that only Java's client can do."""
-    return isinstance(driver(), JavaClient)
-
-
-def python_driver() -> Mapping[str, Any]:
-    """The settings of the client, for what only kafka-python can ask.
-
-    Raises:
-        UsageError: their login is one of Java's client.
-    """
-    found = driver()
-    if isinstance(found, JavaClient):
-        raise click.UsageError(
-            "this command asks the brokers through kafka-python, which cannot do what these settings say; give a login "
-            "that it can do"
-        )
-    return found
-
-
-def leaders() -> closing[KafkaProducers]:
-    """A connection to the leaders of partitions."""
-    return closing(KafkaProducers(python_driver()))
 
 
 def ledger(settings: Settings) -> closing[ZnodeStore]:

@@ -95,44 +95,6 @@ class Appended:
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenInPartition:
-    """A transaction that is open in a partition, as the partition's leader says.
-
-    Attributes:
-        producer_id, epoch: of its producer.
-        coordinator_epoch: of the last marker of this producer; -1 before the first one.
-        start_offset: of its first record there. Readers of committed records stand still before it.
-        last_timestamp_ms: of its producer's last record there, by the clock of whoever gives the topic its timestamps.
-    """
-
-    topic: str
-    partition: int
-    producer_id: int
-    epoch: int
-    coordinator_epoch: int
-    start_offset: int
-    last_timestamp_ms: int
-
-    @property
-    def place(self) -> str:
-        """As `Transaction.partitions` writes it."""
-        return f"{self.topic}-{self.partition}"
-
-
-class PartitionLeaders(Protocol):
-    """The leaders of partitions, and who wrote there. Raises as `Requests`."""
-
-    def open_transactions(self, partitions: Iterable[tuple[str, int]] | None = None) -> list[OpenInPartition]:
-        """The transactions that are open in these partitions, or in all that this user may see."""
-
-    def ids_of(self, producer_ids: Sequence[int]) -> dict[int, str]:
-        """The transactional ids of producers, as far as coordinators know them."""
-
-    def mark(self, one: OpenInPartition, *, is_commit: bool) -> None:
-        """End a transaction in one partition, as its coordinator would."""
-
-
 class Brokers(Protocol):
     """One cluster, as seen by the sink's driver, the commands and whoever finishes a round.
 

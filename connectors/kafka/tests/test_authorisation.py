@@ -33,10 +33,8 @@ from oncelog.znodes.replicated import store as replicated
 from oncelog_kafka import ledger_store, ledger_topic
 from oncelog_kafka import options as sink_options
 from oncelog_kafka.brokers import Brokers
-from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
-from oncelog_kafka.ports import OpenInPartition
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
@@ -178,18 +176,6 @@ def test_a_sink_without_one_of_these_rights_says_so_and_nothing_shows(sink: Sink
     with sink.guarded.allowed(rights), pytest.raises(BrokerAccessError, match=r"(?i)authoriz|ACL|not allow"):
         sink.write()
     assert values(sink.guarded.broker, sink.topic) == []
-
-
-def test_who_may_not_alter_the_cluster_writes_no_marker(guarded: Guarded) -> None:
-    topic = guarded.broker.create_topic(fresh_name("marked"))
-    parsed = sink_options.parse({"kafka.bootstrap.servers": guarded.address, "znodes": "x", "topic": topic, **LOGIN})
-    with (
-        guarded.allowed([(TOPIC, topic, READ)]),
-        closing(KafkaProducers(parsed.admin)) as leaders,  # type: ignore[arg-type]
-    ):
-        assert leaders.open_transactions([(topic, 0)]) == []
-        with pytest.raises(BrokerAccessError, match=r"(?i)authoriz"):
-            leaders.mark(OpenInPartition(topic, 0, 4_242, 0, -1, 0, 0), is_commit=False)
 
 
 def test_a_sink_with_a_wrong_password_says_so(sink: Sink) -> None:
