@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from oncelog.testing.server_process import ServerProcess, free_ports
@@ -65,6 +66,15 @@ class Prometheus(ServerProcess):
     def firing(self) -> set[str]:
         """Names of the alerts that fire now."""
         return {one["labels"]["alertname"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"}
+
+    def evaluated(self, expr: str) -> tuple[str, int]:
+        """What an expression evaluates to now: its type, and the number of its series.
+
+        Raises:
+            HTTPError: Prometheus cannot read or evaluate it.
+        """
+        found = self._asked(f"query?{urlencode({'query': expr})}")
+        return found["resultType"], len(found["result"])
 
     def is_scraping(self) -> bool:
         """Whether it has read a page of each target."""

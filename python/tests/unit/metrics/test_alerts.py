@@ -64,7 +64,7 @@ def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tm
     (tmp_path / "rules.yml").write_text(render_rules(ALERTS))
     series = 'oncelog_sink_batches_total{query="q",target="log",prefix="p",result="refused"}'
     labels = {"severity": "page", "query": "q", "target": "log", "prefix": "p", "result": "refused"}
-    fires = {"exp_labels": labels, "exp_annotations": {"summary": _summary("OncelogBatchRefused", prefix="p")}}
+    fires = {"exp_labels": labels, "exp_annotations": _annotations("OncelogBatchRefused", prefix="p")}
 
     def at(minute: int, *alerts: object) -> dict[str, object]:
         return {"eval_time": f"{minute}m", "alertname": "OncelogBatchRefused", "exp_alerts": alerts}
@@ -78,11 +78,12 @@ def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tm
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-def _summary(name: str, **labels: str) -> str:
-    (text,) = [alert.summary for alert in ALERTS if alert.name == name]
+def _annotations(name: str, **labels: str) -> dict[str, str]:
+    (alert,) = [alert for alert in ALERTS if alert.name == name]
+    text = alert.summary
     for label, value in labels.items():
         text = text.replace(f"{{{{ $labels.{label} }}}}", value)
-    return text
+    return {"summary": text, "runbook_url": alert.runbook_url}
 
 
 @pytest.mark.programs
