@@ -63,9 +63,10 @@ class Prometheus(ServerProcess):
         except URLError:
             return False
 
-    def firing(self) -> set[str]:
-        """Names of the alerts that fire now."""
-        return {one["labels"]["alertname"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"}
+    def firing(self) -> set[tuple[str, str]]:
+        """Names of the alerts that fire now, each with the address of the page that it is about."""
+        firing = [one["labels"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"]
+        return {(labels["alertname"], labels["instance"]) for labels in firing}
 
     def evaluated(self, expr: str) -> tuple[str, int]:
         """What an expression evaluates to now: its type, and the number of its series.

@@ -1,23 +1,17 @@
-"""The alerts: they name metrics that exist, Prometheus takes them, and one fires when a transaction hangs."""
+"""The alerts: they name metrics that exist, Prometheus takes them, and a refusal fires one for ten minutes."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import oncelog
 from oncelog.metrics import catalogue
 from oncelog.metrics.alerts import ALERTS, render_rules
-from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
-from oncelog.metrics.sources import LogSource
-from tests.support.harness.waiting import until
-from tests.support.log.logs import TOPIC, started, write_open
 from tests.support.log.shell import Shell
-from tests.support.servers.prometheus import promtool, require_prometheus, running_prometheus
+from tests.support.servers.prometheus import promtool, require_prometheus
 
 METRICS = {one.name: one for one in (*catalogue.EXPORTER, *catalogue.LOG, *catalogue.LEDGER, *catalogue.QUERY)}
 
@@ -84,26 +78,3 @@ def _annotations(name: str, **labels: str) -> dict[str, str]:
     for label, value in labels.items():
         text = text.replace(f"{{{{ $labels.{label} }}}}", value)
     return {"summary": text, "runbook_url": alert.runbook_url}
-
-
-@pytest.mark.programs
-@pytest.mark.servers
-def test_a_transaction_that_hangs_fires_the_alert_until_it_is_aborted(tmp_path: Path) -> None:
-    at_once = [replace(alert, lasts="0s") for alert in ALERTS]
-    with oncelog.open(tmp_path / "log") as log:
-        log.create_topic(TOPIC)
-        collector = ReadingCollector(LogSource(log).read)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
-        with served(registry, Address("127.0.0.1", 0)) as url:
-            target = url.removeprefix("http://").removesuffix("/metrics")
-            with running_prometheus(tmp_path / "prometheus", [target], render_rules(at_once)) as prometheus:
-                until(prometheus.is_scraping)
-                before = prometheus.firing()
-                write_open(started(log, "hanging", transaction_timeout_ms=1), b"nobody decides this")
-                until(lambda: prometheus.firing() == {"OncelogTransactionHangs"}, tell=prometheus.firing)
-                log.admin.abort_transaction("hanging")
-                until(lambda: not prometheus.firing(), tell=prometheus.firing)
-        collector.close()
-
-    assert before == set()
