@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
+.PHONY: help setup shims format lint test unit sim sim-pairs coverage coverage-kafka fuzz mutate spark kafka versions once-more integration conformance conformance-versions every-spark soak crash nightly run run-bucket run-cluster run-kafka demo-operations picture quickstart notebook bench bench-kafka bench-targets bench-growth bench-quick docs docs-version wheel release-check clean
 
 # Tests start hundreds of Python processes: what is imported is compiled once, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -179,6 +179,9 @@ run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the brok
 
 run-everywhere: shims ## Flights into Kafka, PostgreSQL, Iceberg, HDFS and OpenSearch under one decision: ten kills, three restarts, an audit of each
 	$(BIN)/python examples/demonstrations/flights_everywhere.py
+
+demo-operations: shims ## Ten failures, one after another: the alert, the page of the runbook, what mends it, an audit (needs Prometheus)
+	$(BIN)/python examples/demonstrations/failures_and_alerts.py
 
 notebook: shims ## Run examples/oncelog.ipynb, and write it again with what its cells print
 	$(BIN)/python tools/notebook.py

@@ -236,5 +236,5 @@ class Seen:
 
     def _firing(self) -> set[str]:
         found = self._prometheus.firing()
-        self.of_quiet |= {alert for alert, page in found if page == self._quiet}
-        return {alert for alert, _ in found}
+        self.of_quiet |= {labels["alertname"] for labels in found if labels["instance"] == self._quiet}
+        return {labels["alertname"] for labels in found}
