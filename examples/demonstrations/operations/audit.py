@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
 import oncelog_files
 from operations.place import Place
 
@@ -33,6 +35,8 @@ def audit(place: Place) -> dict[str, Findings]:
     found = {topic: in_topic(place, topic) for topic in ("flights", "copies")}
     rows = oncelog_files.read(place.spark, str(place.folder / "out")).collect()
     found["files"] = Counter(bytes(row["value"]) for row in rows)
+    if place.brokers is not None:
+        found["kafka"] = on_kafka(place.brokers, "late")
     expected = Counter(place.sent)
     return {
         name: Findings(counts.total(), (expected - counts).total(), (counts - expected).total())
@@ -47,4 +51,17 @@ def in_topic(place: Place, topic: str) -> Counter[bytes]:
         consumer.subscribe([topic])
         while records := consumer.poll():
             found.update(record.value or b"" for record in records)
+    return found
+
+
+def on_kafka(brokers: str, topic: str) -> Counter[bytes]:
+    """The same of a topic of Kafka with one partition, read by librdkafka."""
+    settings = {"bootstrap.servers": brokers, "group.id": "audit", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: Counter[bytes] = Counter()
+    while (message := consumer.poll(1)) is None or message.error() is None:
+        if message is not None:
+            found[message.value() or b""] += 1
+    consumer.close()
     return found

@@ -7,13 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 
 from oncelog.metrics.alerts import ALERTS
 from oncelog.types import TopicPartition
+from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
 from operations.place import Place
 
-PAGES: Final = {alert.name: alert.page for alert in ALERTS}
+PAGES: Final = {alert.name: alert.page for alert in (*ALERTS, *KAFKA_ALERTS)}
 
 STANDS_STILL: Final = "OncelogReadersStandStill"
 
@@ -104,6 +106,16 @@ def misspell_the_topic(place: Place) -> None:
         place.run("copies", topic="copeis", checkpoint="copeis")
 
 
+def leave_open_on_kafka(place: Place) -> None:
+    """What a task leaves that dies after its driver."""
+    settings = {"bootstrap.servers": place.brokers, "transactional.id": "delayed-0-9.0.0", "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("late", b"of a dead task")
+    producer.flush()
+
+
 FAILURES: Final = (
     Failure(
         "the disk of a log is not mounted",
@@ -172,3 +184,19 @@ FAILURES: Final = (
         follow=lambda place: place.run("copies"),
     ),
 )
+
+ON_KAFKA: Final = (
+    Failure(
+        "a task of a sink into Kafka died after its driver",
+        leave_open_on_kafka,
+        ("OncelogKafkaReadersStandStill",),
+        "oncelog kafka txn abort --prefix delayed",
+    ),
+    Failure(
+        "kill -9 of a driver behind the decision, before Kafka's transactions are committed",
+        lambda place: place.kill("late"),
+        ("OncelogKafkaBatchRunsOutOfTime", "OncelogKafkaReadersStandStill", "OncelogBatchNotVisible"),
+        "oncelog kafka batch complete delayed --accept-loss",
+    ),
+)
+"""Those of a place with a broker."""

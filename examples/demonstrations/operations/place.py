@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -21,14 +22,21 @@ from flights.processes import Program, Programs
 from oncelog.crash_points import CrashPoint
 from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog.testing import faults
+from oncelog.testing.kafka_broker import running_broker
+from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
 from operations import query
+from operations.pages import Pages
 from operations.prometheus import Prometheus, hurried
 
 DEMONSTRATIONS = Path(__file__).parents[1]
 ONCELOG = (sys.executable, "-m", "oncelog")
 TOPICS = ("flights", "fares", "tickets", "copies")
 
-DOOMED = {"copies": CrashPoint.ROUND_DECIDE, "delayed": CrashPoint.ROUND_DECIDED}
+DOOMED = {
+    "copies": CrashPoint.ROUND_DECIDE,
+    "delayed": CrashPoint.ROUND_DECIDED,
+    "late": CrashPoint.ROUND_DECIDED,
+}
 """Where the drivers are killed that wait for it."""
 
 PAUSE_S = 0.1
@@ -66,15 +74,21 @@ class Place:
 
     Args:
         folder: an empty one.
+        broker_version: of a Kafka broker that is started too; None for none.
 
     Attributes:
+        brokers: its address, if there is one.
+        queries: names of those that run.
         log: with the topics, open in this process.
         archive: the folder of a second log, on a disk of its own.
         sent: values that a producer was told are committed in the topic flights.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, broker_version: str | None = None) -> None:
         self.folder = folder
+        self.brokers: str | None = None
+        self.queries = ["copies", "delayed"]
+        self._version = broker_version
         self.archive = folder / "archive"
         self.sent: list[bytes] = []
         self.environment = {
@@ -93,27 +107,24 @@ class Place:
             self.log.create_topic(topic)
         self._work(self._load)
         self._programs = closing.enter_context(Programs(self.folder))
+        if self._version is not None:
+            self._start_broker(self._version)
         with printing_to(self.folder / "spark.txt"):
-            self.spark: SparkSession = query.session()
+            self.spark: SparkSession = query.session(self.folder)
         closing.callback(self.spark.stop)
         observation = closing.enter_context(oncelog.spark.observe(self.spark, listen="127.0.0.1:0"))
-        for name in query.SINKS:
+        for name in self.queries:
             self.run(name)
-        self._doomed = {name: self._doom(name, point) for name, point in DOOMED.items()}
+        self._doomed = {name: self._doom(name, DOOMED[name]) for name in self.queries}
         exporters = [
             self.export("log", "--path", str(self.folder / "log")),
             self.export("archive", "--path", str(self.archive)),
             self.export("ledger", "--znodes", str(self.folder / "ledger")),
         ]
+        if self.brokers is not None:
+            exporters.append(self.export("kafka", "--brokers", self.brokers, command=("kafka", "exporter")))
         urls = [observation.url or "", *exporters]
-        (self.folder / "prometheus").mkdir()
-        self._prometheus = Prometheus(
-            self.folder / "prometheus",
-            [url.removeprefix("http://").removesuffix("/metrics") for url in urls],
-            render_rules(hurried(ALERTS)),
-        )
-        closing.enter_context(self._prometheus.running())
-        until(self._prometheus.is_scraping, "the first scrape")
+        self._watch([url.removeprefix("http://").removesuffix("/metrics") for url in urls])
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -122,18 +133,36 @@ class Place:
 
     # What watches
 
-    def export(self, name: str, *options: str) -> str:
+    def _start_broker(self, version: str) -> None:
+        broker = self._closing.enter_context(running_broker(self.folder / "broker", version=version))
+        broker.create_topic("late", partitions=1)
+        self.brokers = broker.address
+        self.queries.append("late")
+        self.environment["ONCELOG_KAFKA_BROKERS"] = broker.address
+        (self.folder / query.BROKERS).write_text(broker.address)
+
+    def export(self, name: str, *options: str, command: Sequence[str] = ("exporter",)) -> str:
         """Start an exporter; returns the URL of its page."""
-        program = self.start(f"exporter of {name}", *ONCELOG, "exporter", *options, "--listen", "127.0.0.1:0")
+        program = self.start(f"exporter of {name}", *ONCELOG, *command, *options, "--listen", "127.0.0.1:0")
         until(lambda: program.status is not None or program.printed("serving (.+)") is not None, f"the page of {name}")
         url = program.printed("serving (.+)")
         if url is None:
             raise program.failed("ended")
         return url
 
+    def _watch(self, targets: list[str]) -> None:
+        alerts = hurried((*ALERTS, *KAFKA_ALERTS))
+        if shutil.which("prometheus") is None:
+            self._watcher: Prometheus | Pages = Pages(targets, alerts)
+        else:
+            (self.folder / "prometheus").mkdir()
+            prometheus = Prometheus(self.folder / "prometheus", targets, render_rules(alerts))
+            self._watcher = self._closing.enter_context(prometheus.running())
+        until(self._watcher.is_scraping, "the first scrape")
+
     def firing(self) -> set[str]:
         """The alerts that fire now."""
-        return {labels["alertname"] for labels in self._prometheus.firing()}
+        return {labels["alertname"] for labels in self._watcher.firing()}
 
     # What runs
 

@@ -1,4 +1,4 @@
-"""The queries: they copy a topic into another topic, or into files.
+"""The queries: they copy a topic into another topic, into files, or into a topic of Kafka.
 
     python -m operations.query NAME FOLDER
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import oncelog.spark
 import oncelog_files
+import oncelog_kafka
 
 Sink = Callable[[Path, str], Any]
 
@@ -32,14 +33,26 @@ def into_files(folder: Path, name: str) -> Any:
     return oncelog_files.sink(path=str(folder / "out"), znodes=str(folder / "ledger"), transactionalIdPrefix=name)
 
 
-SINKS: dict[str, Sink] = {"copies": into_topic, "delayed": into_files}
+def into_kafka(folder: Path, topic: str) -> Any:
+    """Copies the flights into a topic of Kafka, in transactions that may stay open for ten minutes."""
+    brokers = {"kafka.bootstrap.servers": (folder / BROKERS).read_text()}
+    return oncelog_kafka.sink(**brokers, topic=topic, transactionalIdPrefix="delayed", transactionTimeoutMs=600_000)
 
 
-def session() -> SparkSession:
-    """A session for a log on this machine."""
+SINKS: dict[str, Sink] = {"copies": into_topic, "delayed": into_files, "late": into_kafka}
+
+BROKERS = "brokers.txt"
+"""A file in the folder with the address of the broker, if there is one."""
+
+
+def session(folder: Path) -> SparkSession:
+    """A session for a log on this machine, and for its broker if there is one."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    spark = oncelog.spark.configure(builder).getOrCreate()
+    builder = oncelog.spark.configure(builder)
+    if (folder / BROKERS).exists():
+        builder = oncelog_kafka.configure(builder)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 
@@ -75,7 +88,8 @@ def run(
 
 
 if __name__ == "__main__":
-    started = session()
-    while not Path(sys.argv[2], f"{sys.argv[1]}.go").exists():
+    place = Path(sys.argv[2])
+    started = session(place)
+    while not (place / f"{sys.argv[1]}.go").exists():
         time.sleep(0.1)
-    run(started, Path(sys.argv[2]), sys.argv[1])
+    run(started, place, sys.argv[1])

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.metrics import catalogue as c
 from oncelog.metrics.alerts import ALERTS
-from operations.failures import FAILURES
+from oncelog.metrics.exposition import Address, CollectorRegistry, Instruments, served
+from operations.failures import FAILURES, ON_KAFKA
+from operations.pages import Pages
 from operations.prometheus import hurried
 from tests.support.docs.blocks import ROOT
 from tests.support.servers.prometheus import require_prometheus
@@ -19,7 +22,7 @@ from tests.support.spark.spark_home import environment
 
 def test_the_command_that_mends_a_failure_stands_on_its_page() -> None:
     assert len(FAILURES) == 10
-    for failure in FAILURES:
+    for failure in (*FAILURES, *ON_KAFKA):
         page = (ROOT / failure.page).read_text()
         assert failure.command is None or failure.command in page, failure.what
         assert failure.command or failure.follow, failure.what
@@ -33,6 +36,29 @@ def test_no_alert_of_the_demonstration_waits_for_minutes() -> None:
     patient = {alert.name for alert in hurried(ALERTS) if re.search(r"\d{3,}|\d+[mh]\b", alert.expr)}
     assert patient == {"OncelogUpkeepMissing"}  # which it does not stage
     assert {alert.lasts for alert in hurried(ALERTS)} == {"0s"}
+
+
+def test_without_a_prometheus_numbers_beyond_a_limit_and_counters_that_grow_are_seen_on_the_pages() -> None:
+    instruments = Instruments((*c.EXPORTER, *c.LOG, *c.QUERY))
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(instruments)
+    instruments.put(c.UP, 1)
+    instruments.put(c.TRANSACTIONS, 5, "open")
+    instruments.put(c.TRANSACTIONS, 0, "overdue")
+    instruments.add(c.SINK_BATCHES, 1, "q", "log", "p", "written")
+    instruments.put(c.SOURCE_BEHIND, 0, "q", "0")
+    with served(registry, Address("127.0.0.1", 0)) as url:
+        pages = Pages([url.removeprefix("http://").removesuffix("/metrics")], hurried(ALERTS))
+        assert pages.firing() == []
+
+        instruments.put(c.UP, 0)
+        instruments.put(c.TRANSACTIONS, 1, "overdue")
+        instruments.add(c.SINK_BATCHES, 1, "q", "log", "p", "written")
+        instruments.add(c.SINK_BATCHES, 1, "q", "log", "p", "refused")
+        instruments.put(c.SOURCE_BEHIND, 7, "q", "0")  # a batch is on its way, after a moment without any lag
+        fired = {one["alertname"] for one in pages.firing()}
+
+    assert fired == {"OncelogExporterCannotRead", "OncelogTransactionHangs", "OncelogBatchRefused"}
 
 
 @pytest.mark.programs
