@@ -20,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+from flights import command
 from oncelog.testing.kafka_broker import has_jars
 from oncelog_kafka.packaging import JAR
 from operations import audit
@@ -84,4 +85,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.interrupted_by_signals()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("Stopped; nothing is left running.")
+        sys.exit(2)

@@ -100,6 +100,14 @@ class Place:
         self._workers: list[threading.Thread] = []
 
     def __enter__(self) -> Place:
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
         closing = self._closing
         oncelog.open(self.archive).close()
         self.log = closing.enter_context(oncelog.open(self.folder / "log"))
@@ -125,7 +133,6 @@ class Place:
             exporters.append(self.export("kafka", "--brokers", self.brokers, command=("kafka", "exporter")))
         urls = [observation.url or "", *exporters]
         self._watch([url.removeprefix("http://").removesuffix("/metrics") for url in urls])
-        return self
 
     def __exit__(self, *problem: object) -> None:
         self._over.set()

@@ -62,7 +62,7 @@ def test_without_a_prometheus_numbers_beyond_a_limit_and_counters_that_grow_are_
 
 
 @pytest.mark.programs
-@pytest.mark.in_turn("example programs")
+@pytest.mark.walk
 def test_the_demonstration_shows_and_mends_each_and_loses_nothing(tmp_path: Path) -> None:
     require_prometheus()
     program = ROOT / "examples" / "demonstrations" / "failures_and_alerts.py"
