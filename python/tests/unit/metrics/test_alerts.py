@@ -53,18 +53,31 @@ def test_prometheus_takes_the_rules_that_the_command_prints(tmp_path: Path) -> N
 
 
 @pytest.mark.programs
-def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("alert", "series", "minutes"),
+    [
+        ("OncelogQueryFailed", "oncelog_query_failures_total", 10),
+        ("OncelogBatchRefused", 'oncelog_sink_batches_total{result="refused"}', 10),
+        ("OncelogParticipantsLost", "oncelog_sink_participants_rewritten_total", 60),
+    ],
+)
+def test_the_first_of_a_kind_is_an_alert_and_quiet_minutes_end_it(
+    alert: str, series: str, minutes: int, tmp_path: Path
+) -> None:
     require_prometheus()
     (tmp_path / "rules.yml").write_text(render_rules(ALERTS))
-    series = 'oncelog_sink_batches_total{query="q",target="log",prefix="p",result="refused"}'
-    labels = {"severity": "page", "query": "q", "target": "log", "prefix": "p", "result": "refused"}
-    fires = {"exp_labels": labels, "exp_annotations": _annotations("OncelogBatchRefused", prefix="p")}
+    named = {"query": "q", "prefix": "p"}
+    labels = ",".join(f'{name}="{value}"' for name, value in named.items())
+    given = f"{series[:-1]},{labels}}}" if series.endswith("}") else f"{series}{{{labels}}}"
+    (found,) = [one for one in ALERTS if one.name == alert]
+    told = {"severity": found.severity, **named, **dict(re.findall(r'(\w+)="(\w+)"', series))}
+    fires = {"exp_labels": told, "exp_annotations": _annotations(alert, **named)}
 
     def at(minute: int, *alerts: object) -> dict[str, object]:
-        return {"eval_time": f"{minute}m", "alertname": "OncelogBatchRefused", "exp_alerts": alerts}
+        return {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": alerts}
 
-    values = {"series": series, "values": "_x3 1x40"}  # nothing for three minutes, and then 1 for forty more
-    test = {"interval": "1m", "input_series": [values], "alert_rule_test": [at(2), at(5, fires), at(30)]}
+    values = {"series": given, "values": "_x3 1x100"}  # nothing for three minutes, and then 1 for a hundred more
+    test = {"interval": "1m", "input_series": [values], "alert_rule_test": [at(2), at(5, fires), at(minutes + 5)]}
     (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
 
     tested = promtool("test", "rules", tmp_path / "test.yml")
