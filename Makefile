@@ -185,6 +185,9 @@ run-kafka: shims ## Flights through Kafka: ten kills, three restarts of the brok
 run-everywhere: shims ## Flights into Kafka, PostgreSQL, Iceberg, HDFS and OpenSearch under one decision: ten kills, three restarts, an audit of each
 	$(BIN)/python examples/demonstrations/flights_everywhere.py
 
+demo-operations: shims ## Ten failures, one after another: the alert, the page of the runbook, what mends it, an audit (needs Prometheus)
+	$(BIN)/python examples/demonstrations/failures_and_alerts.py
+
 notebook: shims ## Run examples/oncelog.ipynb, and write it again with what its cells print
 	$(BIN)/python tools/notebook.py
 

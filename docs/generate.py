@@ -142,7 +142,7 @@ Metrics of sinks are those of `foreachBatch`; a sink by `format` only shows in i
 {catalogue.render_markdown_table(catalogue.QUERY)}
 ## Alerts
 `oncelog exporter --rules` prints them as a file of rules, and `oncelog kafka exporter --rules` also those on Kafka.
-Change the numbers to your own.
+Change the numbers to your own. Each links to its page of the runbook, and so does its annotation `runbook_url`.
 
 {alerts.render_markdown_table((*alerts.ALERTS, *kafka_metrics.ALERTS))}"""
 

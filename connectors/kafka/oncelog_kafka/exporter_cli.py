@@ -6,18 +6,19 @@ from contextlib import ExitStack, closing
 
 import click
 
-from oncelog.cli.exporter import listen_option, rules_option, serve
+from oncelog.cli.exporter import DASHBOARD, RULES, listen_option, printing_option, serve
 from oncelog.cli.shell import Settings
-from oncelog.metrics.alerts import ALERTS
+from oncelog.metrics.alerts import ALERTS, render_rules
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.cluster_options import ClusterCommand, driver, known_ledger_opener
 from oncelog_kafka.metrics import ALERTS as KAFKA_ALERTS
-from oncelog_kafka.metrics import KafkaSource
+from oncelog_kafka.metrics import KafkaSource, render_kafka_dashboard
 
 
 @click.command(cls=ClusterCommand, example="oncelog kafka --brokers h1:9092 exporter --listen 127.0.0.1:9464")
 @listen_option
-@rules_option((*ALERTS, *KAFKA_ALERTS))
+@printing_option("--rules", lambda: render_rules((*ALERTS, *KAFKA_ALERTS)), RULES)
+@printing_option("--dashboard", render_kafka_dashboard, DASHBOARD)
 @click.pass_obj
 def exporter(settings: Settings, listen: str) -> None:
     """Serve metrics for Prometheus until it is interrupted.

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.metrics import catalogue
+from oncelog.metrics.alerts import ALERTS as COMMON_ALERTS
 from oncelog.metrics.alerts import Alert
 from oncelog.metrics.catalogue import Metric, gauge
+from oncelog.metrics.dashboards import render_dashboard
 from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Reading
 from oncelog.ports import ZnodeStore
@@ -64,6 +66,7 @@ ALERTS: Final = (
         "1m",
         "page",
         "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog kafka txn list.",
+        "kafka-readers-stand-still",
     ),
     Alert(
         "OncelogKafkaTransactionHangs",
@@ -71,6 +74,7 @@ ALERTS: Final = (
         "5m",
         "page",
         "A transaction is beyond its time-out, and its coordinator has not aborted it: oncelog kafka txn find-hanging.",
+        "kafka-readers-stand-still",
     ),
     Alert(
         "OncelogKafkaBatchRunsOutOfTime",
@@ -78,8 +82,15 @@ ALERTS: Final = (
         "1m",
         "page",
         "The brokers will abort parts of a decided batch of {{ $labels.prefix }}: start its query before.",
+        "kafka-batch-runs-out-of-time",
     ),
 )
+
+
+def render_kafka_dashboard() -> str:
+    """A dashboard of a cluster's transactions and of its sinks; the log's has those of queries."""
+    sections = (("Exporter", catalogue.EXPORTER), ("Kafka", KAFKA), ("Ledgers", catalogue.LEDGER))
+    return render_dashboard("oncelog Kafka", sections, (*COMMON_ALERTS, *ALERTS))
 
 
 class KafkaSource:

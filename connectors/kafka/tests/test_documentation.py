@@ -24,6 +24,8 @@ from oncelog.spark.kit.ledgers import close_ledgers
 from oncelog.spark.logs import close_logs
 from oncelog.testing.server_process import free_ports
 from tests.support.docs.blocks import ROOT, Places, pages, programs, run
+from tests.support.log.copies import open_round
+from tests.support.log.logs import TOPIC, started, tp, write_open
 from tests.support.servers.kafka import STEADY, KafkaBroker, fresh_name, require_shims
 from tests.support.servers.opensearch import OpenSearch
 from tests.support.servers.postgres import ROLE, PostgresServer
@@ -38,9 +40,9 @@ RUN_AGAIN = [ROOT / "README.md", DOCS / "index.md", DOCS / "guides/cluster.md"]
 """Whoever reads them runs their programs as they stand, and then once more."""
 
 KAFKA = DOCS / "guides/kafka.md"
-RUNBOOK = DOCS / "operations/runbook.md"
-TOGETHER = [KAFKA, RUNBOOK]
-"""The runbook looks at what the guide's query wrote. Every other page has a world of its own."""
+SYMPTOMS = [page for page in sorted((DOCS / "operations/symptoms").glob("*.md")) if programs(page)]
+TOGETHER = [KAFKA, *SYMPTOMS, DOCS / "operations/moving.md"]
+"""The runbook looks at what the guide's query wrote; a moved log is the last. Other pages have worlds of their own."""
 
 SESSIONS = [TOGETHER, *([page] for page in pages() if page not in TOGETHER and programs(page))]
 
@@ -62,7 +64,7 @@ def places(
     return {**folders, **servers, "copier@db:5432/shop": database, "http://search:9200": opensearch.url}
 
 
-@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "+".join(page.stem for page in session))
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session[0].stem)
 def test_the_programs_of_a_page_run(
     session: Sequence[Path], places: Places, tmp_path: Path, spark: SparkSession, kafka: KafkaBroker
 ) -> None:
@@ -148,13 +150,14 @@ def ensure_topics(kafka: KafkaBroker, *names: str) -> None:
 
 
 def prepare(session: Sequence[Path], folder: Path) -> None:
-    """What a page takes for granted: the log of an operator, with a transaction that hangs."""
-    if RUNBOOK not in session:
+    """What the runbook takes for granted: a log in which something of everything waits for its operator."""
+    if session is not TOGETHER:
         return
     with oncelog.open(folder / "data" / "log") as log:
-        log.create_topic("flights")
-        producer = log.producer(transactional_id="loader-0")
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send("flights", b"42")
-        producer.flush()
+        log.create_topic(TOPIC, partitions=2)
+        write_open(started(log, "loader-0"), b"42")
+        write_open(prepared := started(log, "loader-1"), b"43")
+        prepared.prepare_transaction()
+        open_round(log)
+        with log.consumer(group_id="restored") as consumer:
+            consumer.commit({tp(): 1000})

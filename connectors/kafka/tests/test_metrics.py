@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,6 +165,16 @@ def test_every_alert_is_on_metrics_that_name_it() -> None:
         assert [metrics[name].alert for name in names] == [alert.name]
         assert set(re.findall(r"\$labels\.(\w+)", alert.summary)) <= set(metrics[names[0]].labels)
     assert {one.alert for one in k.KAFKA} - {None} == {alert.name for alert in k.ALERTS}
+
+
+def test_the_dashboard_of_kafka_has_a_panel_for_every_metric_of_its_page() -> None:
+    printed = CliRunner().invoke(main, ["kafka", "exporter", "--dashboard"]).stdout
+
+    panels = [panel for panel in json.loads(printed)["panels"] if panel["type"] == "timeseries"]
+    found = [re.findall(r"oncelog_\w+", target["expr"])[0] for panel in panels for target in panel["targets"]]
+    assert sorted(found) == sorted(one.name for one in (*c.EXPORTER, *k.KAFKA, *c.LEDGER))
+    links = {link["url"] for panel in panels for link in panel["links"]}
+    assert {alert.runbook_url for alert in k.ALERTS} <= links
 
 
 def test_the_command_prints_the_rules_of_both() -> None:

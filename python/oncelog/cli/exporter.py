@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import click
 
 from oncelog import metadata
 from oncelog.cli.output import show, show_json
 from oncelog.cli.shell import Command, Settings
-from oncelog.metrics.alerts import ALERTS, Alert, render_rules
+from oncelog.metrics.alerts import ALERTS, render_rules
+from oncelog.metrics.dashboards import render_dashboard
 from oncelog.metrics.sources import LedgerSource, LogSource, Reopening, Source
 
 DEFAULT_ADDRESS = "127.0.0.1:9464"
@@ -25,27 +26,40 @@ listen_option = click.option(
 )
 
 
-def rules_option(alerts: Sequence[Alert]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The option that prints alert rules, and ends the command."""
+def printing_option(
+    name: str, text: Callable[[], str], what: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option that prints a file for Prometheus or Grafana, and ends the command.
 
-    def show_rules(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    Args:
+        name: of the option.
+        text: what it prints.
+        what: it is, for the help.
+    """
+
+    def show_text(context: click.Context, _: click.Parameter, is_given: bool) -> None:
         if is_given:
-            show(render_rules(alerts).rstrip())
+            show(text().rstrip())
             context.exit()
 
     return click.option(
-        "--rules",
+        name,
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=show_rules,
-        help="Print alert rules for Prometheus, as a file of rules, and end.",
+        callback=show_text,
+        help=f"Print {what}, and end.",
     )
+
+
+RULES = "alert rules for Prometheus, as a file of rules"
+DASHBOARD = "a dashboard for Grafana, as JSON to import"
 
 
 @click.command(cls=Command, example="oncelog exporter --path /data/log --listen 127.0.0.1:9464")
 @listen_option
-@rules_option(ALERTS)
+@printing_option("--rules", lambda: render_rules(ALERTS), RULES)
+@printing_option("--dashboard", render_dashboard, DASHBOARD)
 @click.pass_obj
 def exporter(settings: Settings, listen: str) -> None:
     """Serve metrics for Prometheus until it is interrupted.

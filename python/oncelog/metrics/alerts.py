@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.version import __version__
+
+PAGES_URL: Final = f"https://github.com/oncelog/oncelog/blob/v{__version__}/docs/operations/symptoms"
+"""Where the runbook of this version has a page for each symptom."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:
@@ -18,6 +23,7 @@ class Alert:
         lasts: how long it must be true.
         severity: ``page`` for what loses time or data now, ``ticket`` for what can wait until morning.
         summary: what is wrong, and what to do first. Prometheus fills in labels.
+        page: of the runbook: the name of its file, without ``.md``.
     """
 
     name: str
@@ -25,6 +31,12 @@ class Alert:
     lasts: str
     severity: str
     summary: str
+    page: str
+
+    @property
+    def runbook_url(self) -> str:
+        """Where its page can be read, which Prometheus sends along with the alert."""
+        return f"{PAGES_URL}/{self.page}.md"
 
 
 def grown(counter: str, window: str) -> str:
@@ -39,6 +51,7 @@ ALERTS: Final = (
         "2m",
         "page",
         "The exporter cannot read what it watches; its log says why.",
+        "exporter-cannot-read",
     ),
     Alert(
         "OncelogReadersStandStill",
@@ -46,6 +59,7 @@ ALERTS: Final = (
         "1m",
         "page",
         "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog topic describe.",
+        "readers-stand-still",
     ),
     Alert(
         "OncelogTransactionHangs",
@@ -53,6 +67,7 @@ ALERTS: Final = (
         "5m",
         "page",
         "A transaction is beyond its time-out and nobody has aborted it: oncelog txn find-hanging, and run oncelog gc.",
+        "transaction-hangs",
     ),
     Alert(
         "OncelogPreparedForLong",
@@ -60,6 +75,7 @@ ALERTS: Final = (
         "5m",
         "page",
         "A prepared transaction never times out: find who holds its token.",
+        "prepared-transaction",
     ),
     Alert(
         "OncelogLagGrows",
@@ -68,6 +84,7 @@ ALERTS: Final = (
         "15m",
         "ticket",
         "{{ $labels.group }}{{ $labels.query }} falls further behind.",
+        "lag-grows",
     ),
     Alert(
         "OncelogGroupBeyondLog",
@@ -75,6 +92,7 @@ ALERTS: Final = (
         "5m",
         "page",
         "{{ $labels.group }} has read further than the log goes: was the log restored from an older copy?",
+        "group-beyond-log",
     ),
     Alert(
         "OncelogUpkeepMissing",
@@ -82,6 +100,7 @@ ALERTS: Final = (
         "1h",
         "ticket",
         "Nobody has run oncelog gc for a day, or a writer holds the files: oncelog gc says which.",
+        "upkeep-missing",
     ),
     Alert(
         "OncelogBatchUndecided",
@@ -89,6 +108,7 @@ ALERTS: Final = (
         "5m",
         "ticket",
         "A batch of {{ $labels.prefix }} is not decided: is its query alive? oncelog batch show.",
+        "batch-undecided",
     ),
     Alert(
         "OncelogBatchNotVisible",
@@ -96,6 +116,7 @@ ALERTS: Final = (
         "1m",
         "page",
         "A batch of {{ $labels.prefix }} is decided and not visible: start its query, or oncelog batch complete.",
+        "batch-not-visible",
     ),
     Alert(
         "OncelogQueryFailed",
@@ -103,6 +124,7 @@ ALERTS: Final = (
         "0m",
         "page",
         "The query {{ $labels.query }} ended with an error.",
+        "query-failed",
     ),
     Alert(
         "OncelogBatchRefused",
@@ -110,6 +132,7 @@ ALERTS: Final = (
         "0m",
         "page",
         "The ledger refuses batches of {{ $labels.prefix }}: the error of the query says the way out.",
+        "batch-refused",
     ),
     Alert(
         "OncelogParticipantsLost",
@@ -117,6 +140,7 @@ ALERTS: Final = (
         "0m",
         "ticket",
         "Parts of decided batches of {{ $labels.prefix }} were lost and written again: raise the time-out.",
+        "parts-lost",
     ),
 )
 
@@ -130,13 +154,16 @@ def render_rules(alerts: Iterable[Alert], group: str = "oncelog") -> str:
             f"        expr: {json.dumps(one.expr)}",
             f"        for: {one.lasts}",
             f"        labels: {{severity: {one.severity}}}",
-            f"        annotations: {{summary: {json.dumps(one.summary)}}}",
+            f"        annotations: {{summary: {json.dumps(one.summary)}, runbook_url: {json.dumps(one.runbook_url)}}}",
         ]
     return "\n".join(lines) + "\n"
 
 
 def render_markdown_table(alerts: Iterable[Alert]) -> str:
-    """The alerts as a Markdown table."""
+    """The alerts as a Markdown table, with links to their pages."""
     lines = ["| alert | severity | true for | expression |", "|---|---|---|---|"]
-    lines += [f"| `{one.name}` | {one.severity} | {one.lasts} | `{one.expr}` |" for one in alerts]
+    lines += [
+        f"| [`{one.name}`](../operations/symptoms/{one.page}.md) | {one.severity} | {one.lasts} | `{one.expr}` |"
+        for one in alerts
+    ]
     return "\n".join(lines) + "\n"

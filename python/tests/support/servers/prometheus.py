@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
-from oncelog.testing.server_process import ServerProcess, free_ports
+from operations.prometheus import Prometheus
 from tests.support.harness.parts import missing_part
+
+__all__ = ["Prometheus", "promtool", "require_prometheus", "running_prometheus"]
 
 
 def require_prometheus() -> None:
@@ -23,56 +21,6 @@ def require_prometheus() -> None:
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
-
-
-class Prometheus(ServerProcess):
-    """Scrapes some targets and evaluates some rules, both every second."""
-
-    kind = "Prometheus"
-
-    def __init__(self, folder: Path, targets: list[str], rules: str) -> None:
-        super().__init__(folder)
-        (port,) = free_ports(1)
-        self._address = f"127.0.0.1:{port}"
-        (folder / "rules.yml").write_text(rules)
-        (folder / "prometheus.yml").write_text(
-            json.dumps(
-                {
-                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": ["rules.yml"],
-                    "scrape_configs": [{"job_name": "oncelog", "static_configs": [{"targets": targets}]}],
-                }
-            )
-        )
-
-    def start(self) -> None:
-        self._launch(
-            [
-                "prometheus",
-                "--config.file=prometheus.yml",
-                "--storage.tsdb.path=data",
-                f"--web.listen-address={self._address}",
-            ]
-        )
-
-    def is_serving(self) -> bool:
-        try:
-            with urlopen(f"http://{self._address}/-/ready", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except URLError:
-            return False
-
-    def firing(self) -> set[str]:
-        """Names of the alerts that fire now."""
-        return {one["labels"]["alertname"] for one in self._asked("alerts")["alerts"] if one["state"] == "firing"}
-
-    def is_scraping(self) -> bool:
-        """Whether it has read a page of each target."""
-        return all(one["health"] == "up" for one in self._asked("targets")["activeTargets"])
-
-    def _asked(self, what: str) -> Any:
-        with urlopen(f"http://{self._address}/api/v1/{what}", timeout=30) as answer:
-            return json.load(answer)["data"]
 
 
 @contextmanager

@@ -1,23 +1,17 @@
-"""The alerts: they name metrics that exist, Prometheus takes them, and one fires when a transaction hangs."""
+"""The alerts: they name metrics that exist, Prometheus takes them, and a refusal fires one for ten minutes."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import oncelog
 from oncelog.metrics import catalogue
 from oncelog.metrics.alerts import ALERTS, render_rules
-from oncelog.metrics.exposition import Address, CollectorRegistry, ReadingCollector, served
-from oncelog.metrics.sources import LogSource
-from tests.support.harness.waiting import until
-from tests.support.log.logs import TOPIC, started, write_open
 from tests.support.log.shell import Shell
-from tests.support.servers.prometheus import promtool, require_prometheus, running_prometheus
+from tests.support.servers.prometheus import promtool, require_prometheus
 
 METRICS = {one.name: one for one in (*catalogue.EXPORTER, *catalogue.LOG, *catalogue.LEDGER, *catalogue.QUERY)}
 
@@ -59,18 +53,31 @@ def test_prometheus_takes_the_rules_that_the_command_prints(tmp_path: Path) -> N
 
 
 @pytest.mark.programs
-def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("alert", "series", "minutes"),
+    [
+        ("OncelogQueryFailed", "oncelog_query_failures_total", 10),
+        ("OncelogBatchRefused", 'oncelog_sink_batches_total{result="refused"}', 10),
+        ("OncelogParticipantsLost", "oncelog_sink_participants_rewritten_total", 60),
+    ],
+)
+def test_the_first_of_a_kind_is_an_alert_and_quiet_minutes_end_it(
+    alert: str, series: str, minutes: int, tmp_path: Path
+) -> None:
     require_prometheus()
     (tmp_path / "rules.yml").write_text(render_rules(ALERTS))
-    series = 'oncelog_sink_batches_total{query="q",target="log",prefix="p",result="refused"}'
-    labels = {"severity": "page", "query": "q", "target": "log", "prefix": "p", "result": "refused"}
-    fires = {"exp_labels": labels, "exp_annotations": {"summary": _summary("OncelogBatchRefused", prefix="p")}}
+    named = {"query": "q", "prefix": "p"}
+    labels = ",".join(f'{name}="{value}"' for name, value in named.items())
+    given = f"{series[:-1]},{labels}}}" if series.endswith("}") else f"{series}{{{labels}}}"
+    (found,) = [one for one in ALERTS if one.name == alert]
+    told = {"severity": found.severity, **named, **dict(re.findall(r'(\w+)="(\w+)"', series))}
+    fires = {"exp_labels": told, "exp_annotations": _annotations(alert, **named)}
 
     def at(minute: int, *alerts: object) -> dict[str, object]:
-        return {"eval_time": f"{minute}m", "alertname": "OncelogBatchRefused", "exp_alerts": alerts}
+        return {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": alerts}
 
-    values = {"series": series, "values": "_x3 1x40"}  # nothing for three minutes, and then 1 for forty more
-    test = {"interval": "1m", "input_series": [values], "alert_rule_test": [at(2), at(5, fires), at(30)]}
+    values = {"series": given, "values": "_x3 1x100"}  # nothing for three minutes, and then 1 for a hundred more
+    test = {"interval": "1m", "input_series": [values], "alert_rule_test": [at(2), at(5, fires), at(minutes + 5)]}
     (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
 
     tested = promtool("test", "rules", tmp_path / "test.yml")
@@ -78,31 +85,9 @@ def test_the_first_refusal_of_a_sink_is_an_alert_and_ten_quiet_minutes_end_it(tm
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-def _summary(name: str, **labels: str) -> str:
-    (text,) = [alert.summary for alert in ALERTS if alert.name == name]
+def _annotations(name: str, **labels: str) -> dict[str, str]:
+    (alert,) = [alert for alert in ALERTS if alert.name == name]
+    text = alert.summary
     for label, value in labels.items():
         text = text.replace(f"{{{{ $labels.{label} }}}}", value)
-    return text
-
-
-@pytest.mark.programs
-@pytest.mark.servers
-def test_a_transaction_that_hangs_fires_the_alert_until_it_is_aborted(tmp_path: Path) -> None:
-    at_once = [replace(alert, lasts="0s") for alert in ALERTS]
-    with oncelog.open(tmp_path / "log") as log:
-        log.create_topic(TOPIC)
-        collector = ReadingCollector(LogSource(log).read)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
-        with served(registry, Address("127.0.0.1", 0)) as url:
-            target = url.removeprefix("http://").removesuffix("/metrics")
-            with running_prometheus(tmp_path / "prometheus", [target], render_rules(at_once)) as prometheus:
-                until(prometheus.is_scraping)
-                before = prometheus.firing()
-                write_open(started(log, "hanging", transaction_timeout_ms=1), b"nobody decides this")
-                until(lambda: prometheus.firing() == {"OncelogTransactionHangs"}, tell=prometheus.firing)
-                log.admin.abort_transaction("hanging")
-                until(lambda: not prometheus.firing(), tell=prometheus.firing)
-        collector.close()
-
-    assert before == set()
+    return {"summary": text, "runbook_url": alert.runbook_url}

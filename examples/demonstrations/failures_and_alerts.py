@@ -1,0 +1,93 @@
+"""Ten failures, one after another: what each looks like to Prometheus, its page of the runbook, and what mends it.
+
+A loader writes flights into a log, and two queries copy them into another topic and into files. Exporters serve what
+they do, and a Prometheus of this machine evaluates oncelog's alerts, in which minutes and hours are seconds here. Each
+failure has to fire its alerts and no other. Then the command of its page is run, until no alert fires any more. In the
+end every flight must be in each copy, once. Where the Kafka connector's jar is, a third query copies into a topic of
+Kafka, and two failures more are its own.
+
+    python examples/demonstrations/failures_and_alerts.py [FOLDER]        # or: make demo-operations
+
+Without a Prometheus (on Debian the package prometheus) it reads the exporters' pages itself. Exits with 1 unless all of
+that is so. What the programs printed is in FOLDER, or in build/operations.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from flights import command
+from oncelog.testing.kafka_broker import has_jars
+from oncelog_kafka.packaging import JAR
+from operations import audit
+from operations.failures import FAILURES, ON_KAFKA, Failure
+from operations.place import Place, until
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "operations"
+
+BROKER_VERSION = "4.2.0"
+"""Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
+
+
+def show(failure: Failure, place: Place) -> None:
+    """Let a failure happen, and mend it as its page says."""
+    print(f"\n{failure.what}", flush=True)
+    failure.stage(place)
+    staged_s = time.monotonic()
+    until(lambda: place.firing() == set(failure.alerts), f"{failure.alerts}")
+    print(f"  fires    {', '.join(failure.alerts)} after {time.monotonic() - staged_s:.0f} s")
+    print(f"  page     {failure.page}", flush=True)
+    if failure.command is not None:
+        print(f"  mend     {failure.command}", flush=True)
+        place.oncelog(failure.command)
+    if failure.follow is not None:
+        print(f"  mend     {failure.by_hand}", flush=True)
+        failure.follow(place)
+    until(lambda: not place.firing(), "the end of all alerts")
+    print("  over     no alert fires", flush=True)
+
+
+def broker_version() -> str | None:
+    """Of the broker that can be started here, if one can."""
+    is_there = JAR.exists() and (has_jars(BROKER_VERSION) or shutil.which("mvn") is not None)
+    return BROKER_VERSION if is_there else None
+
+
+def main() -> int:
+    began_s = time.monotonic()
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    logging.basicConfig(filename=WORK / "demonstration.txt")
+    version = broker_version()
+    failures = FAILURES if version is None else (*FAILURES, *ON_KAFKA)
+    beside = "a Kafka broker" if version else "no Kafka broker, for which the jar or Maven is missing"
+    watcher = (
+        "a Prometheus" if shutil.which("prometheus") else "no Prometheus: the exporters' own pages are read instead"
+    )
+    print(f"A log, its queries and their exporters are started\n  {beside}\n  {watcher}", flush=True)
+    with Place(WORK, version) as place:
+        for failure in failures:
+            show(failure, place)
+        place.stop_traffic()
+        for name in place.queries:
+            place.run(name)
+        findings = audit.audit(place)
+    print()
+    for name, one in findings.items():
+        print(f"{name:8} {one.rows:5} rows: lost {one.lost}, twice or not committed {one.extra}")
+    print(f"{len(failures)} failures in {time.monotonic() - began_s:.0f} s")
+    return 0 if all(one.is_exact for one in findings.values()) else 1
+
+
+if __name__ == "__main__":
+    command.interrupted_by_signals()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("Stopped; nothing is left running.")
+        sys.exit(2)
