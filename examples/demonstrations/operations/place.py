@@ -40,14 +40,14 @@ DOOMED = {
 """Where the drivers are killed that wait for it."""
 
 PAUSE_S = 0.1
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def until(find: Callable[[], bool], what: str) -> None:
     """Wait until something is so.
 
     Raises:
-        TimeoutError: it is not, within two minutes.
+        TimeoutError: it is not, within five minutes.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while not find():

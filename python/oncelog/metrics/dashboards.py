@@ -91,9 +91,9 @@ def _place(x: int, y: int, width: int, height: int) -> dict[str, int]:
 def _panel(metric: Metric, alert: Alert | None) -> dict[str, Any]:
     """One metric over time, with the line above or below which its alert fires."""
     name = metric.name.removeprefix("oncelog_").removesuffix("_total").replace("_", " ")
-    is_rate = metric.kind is MetricKind.COUNTER
+    shown = ", per second" if metric.kind is MetricKind.COUNTER else ", as the time since" if _is_time(metric) else ""
     defaults: dict[str, Any] = {"unit": _unit(metric), "custom": {}}
-    described = [f"{metric.doc}{', per second' if is_rate else ''}."]
+    described = [f"{metric.doc}{shown}."]
     links = []
     if alert is not None:
         described.append(f"Alert {alert.name}: {alert.expr}")
@@ -120,17 +120,22 @@ def _queries(metric: Metric) -> Iterator[tuple[str, str]]:
     labels = ", ".join(metric.labels)
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels) or "{{instance}}"
     match metric.kind:
-        case MetricKind.GAUGE if metric.name.endswith("_timestamp_seconds"):
+        case MetricKind.GAUGE if _is_time(metric):
             yield f"time() - {metric.name}", legend
         case MetricKind.GAUGE:
             yield metric.name, legend
         case MetricKind.COUNTER:
-            by = f" by ({labels})" if labels else ""
-            yield f"sum{by} (rate({metric.name}[{RATE_WINDOW}]))", legend
+            rate = f"rate({metric.name}[{RATE_WINDOW}])"
+            yield f"sum by ({labels}) ({rate})" if labels else rate, legend
         case MetricKind.HISTOGRAM:
             rate = f"sum by (le, {labels}) (rate({metric.name}_bucket[{RATE_WINDOW}]))"
             for quantile in QUANTILES:
                 yield f"histogram_quantile({quantile}, {rate})", f"{legend} {quantile:.0%}"
+
+
+def _is_time(metric: Metric) -> bool:
+    """Whether its value is a moment, and not a duration."""
+    return metric.name.endswith("_timestamp_seconds")
 
 
 def _unit(metric: Metric) -> str:
