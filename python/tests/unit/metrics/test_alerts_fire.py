@@ -158,6 +158,7 @@ def traffic(log: oncelog.Log) -> Iterator[None]:
                     producer.send(TOPIC, b"a")
                 consumer.poll()
                 consumer.commit()
+                over.wait(0.2)  # nearly always the group has read everything
 
     worker = threading.Thread(target=work)
     worker.start()
