@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from typing import Any
 
 import click
 
@@ -23,10 +24,8 @@ from oncelog.cli.checkpoint import (
     of_log,
 )
 from oncelog.cli.shell import Settings
-from oncelog.errors import UsageError
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import cluster_options, ledger_store
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.topics import KafkaTopics
 from oncelog_kafka.cluster_options import ClusterGroup, named_ledger_topic
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
@@ -35,7 +34,7 @@ from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 @contextmanager
 def _of_cluster(settings: Settings) -> Iterator[Surroundings]:
     """The cluster and its ledgers; with --path also a log, whose metadata is in its folder."""
-    driver = cluster_options.driver()
+    driver = cluster_options.python_driver()
     with ExitStack() as stack:
         places = _places(stack, driver)
         stores = _ledgers(stack, cluster_options.known_ledger_opener(settings)())
@@ -46,12 +45,7 @@ def _of_cluster(settings: Settings) -> Iterator[Surroundings]:
         yield Surroundings(places, stores)
 
 
-def _places(stack: ExitStack, driver: ledger_store.Settings) -> dict[SourceKind, Place]:
-    if isinstance(driver, JavaClient):
-        raise UsageError(
-            "this command asks the brokers through kafka-python, which cannot do what these settings say; give a login "
-            "that it can do"
-        )
+def _places(stack: ExitStack, driver: Mapping[str, Any]) -> dict[SourceKind, Place]:
     topics = stack.enter_context(closing(KafkaTopics(driver)))
     return {SourceKind.KAFKA: topics, SourceKind.SPARKS_KAFKA: topics}
 
@@ -69,9 +63,7 @@ def _there(settings: Settings, log: Opened, to_brokers: str | None) -> Iterator[
         if to_brokers is None:
             yield opened
             return
-        driver = cluster_options.driver()
-        if not isinstance(driver, JavaClient):
-            driver = {**driver, "bootstrap_servers": to_brokers.split(",")}
+        driver = {**cluster_options.python_driver(), "bootstrap_servers": to_brokers.split(",")}
         places = _places(stack, driver)
         topic = named_ledger_topic()
         is_elsewhere = topic is None and settings.znodes_uri is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from oncelog.cli.shell import Command, Group, Settings
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import admin_settings, ledger_store
 from oncelog_kafka import options as sink_options
-from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA
+from oncelog_kafka.admin_settings import ADMIN, CONNECTION, CONNECTION_PREFIXES, KAFKA, JavaClient
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 
@@ -111,6 +111,21 @@ def driver() -> ledger_store.Settings:
     if not named["bootstrap.servers"]:
         raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
     return admin_settings.derive(named, admin)
+
+
+def python_driver() -> Mapping[str, Any]:
+    """The same, for what only kafka-python can ask.
+
+    Raises:
+        UsageError: these settings say a login that only Java's client can do.
+    """
+    found = driver()
+    if isinstance(found, JavaClient):
+        raise click.UsageError(
+            "this command asks the brokers through kafka-python, which cannot do what these settings say; give a login "
+            "that it can do"
+        )
+    return found
 
 
 def cluster() -> closing[Brokers]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from oncelog.metrics import catalogue
@@ -15,6 +16,7 @@ from oncelog.metrics.ledgers import read_ledgers
 from oncelog.metrics.reading import Reading
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.brokers.topics import KafkaTopics
 from oncelog_kafka.inspection import HANGING_BEYOND_MS
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.participants import ONGOING, Listed, Transaction, of_prefix
@@ -54,9 +56,27 @@ TIME_LEFT = gauge(
     alert="OncelogKafkaBatchRunsOutOfTime",
 )
 
+_PARTITION: Final = ("topic", "partition")
+STABLE_END = gauge(
+    "oncelog_kafka_partition_last_stable_offset",
+    "Where read_committed readers of the partition end (of the topics and groups that were named)",
+    *_PARTITION,
+)
+LOG_END = gauge("oncelog_kafka_partition_log_end_offset", "The offset of the next record, likewise", *_PARTITION)
+GROUP_LAG = gauge(
+    "oncelog_kafka_group_lag_offsets",
+    "Offsets from the committed one to the last stable offset, of the groups that were named",
+    "group",
+    *_PARTITION,
+)
+GROUP_LAG_TO_END = gauge(
+    "oncelog_kafka_group_lag_to_end_offsets", "The same to the log end, with undecided data", "group", *_PARTITION
+)
+
 CLUSTER: Final = (TRANSACTIONS, HANGING, OLDEST_OPEN, UNDECIDED_AGE)
+OFFSETS: Final = (STABLE_END, LOG_END, GROUP_LAG, GROUP_LAG_TO_END)
 SINKS: Final = (SINK_OPEN, TIME_LEFT)
-KAFKA: Final = (*CLUSTER, *SINKS)
+KAFKA: Final = (*CLUSTER, *SINKS, *OFFSETS)
 
 
 ALERTS: Final = (
@@ -93,19 +113,35 @@ def render_kafka_dashboard() -> str:
     return render_dashboard("oncelog Kafka", sections, (*COMMON_ALERTS, *ALERTS))
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Whose offsets are served.
+
+    Attributes:
+        asked: the way to them.
+        topics, groups: by name; of a group also the topics that it has committed offsets of.
+    """
+
+    asked: KafkaTopics
+    topics: Collection[str]
+    groups: Collection[str]
+
+
 class KafkaSource:
     """A cluster, with the ledgers of its sinks; see `oncelog.metrics.sources.Source`.
 
     Args:
         brokers: of the cluster.
         store: where the ledgers are; None if there are none yet.
+        watched: None for no offsets.
     """
 
     metrics: Final[Sequence[Metric]] = (*KAFKA, *catalogue.LEDGER)
 
-    def __init__(self, brokers: Brokers, store: ZnodeStore | None) -> None:
+    def __init__(self, brokers: Brokers, store: ZnodeStore | None, watched: Watched | None = None) -> None:
         self._brokers = brokers
         self._store = store
+        self._watched = watched
 
     def read(self) -> Reading:
         """Everything at about one moment.
@@ -123,6 +159,8 @@ class KafkaSource:
             with self._store.snapshot() as reader:
                 read_ledgers(reader, reading, now_ms)
             read_sinks(reading, self._store, listed, still_open, now_ms)
+        if self._watched is not None:
+            read_offsets(reading, self._watched)
         return reading
 
     def close(self) -> None:
@@ -130,6 +168,8 @@ class KafkaSource:
         self._brokers.close()
         if self._store is not None:
             self._store.close()
+        if self._watched is not None:
+            self._watched.asked.close()
 
 
 def read_transactions(
@@ -166,3 +206,20 @@ def read_sinks(
         ends_ms = [still_open[name].started_ms + still_open[name].timeout_ms for name in named & still_open.keys()]
         if ends_ms:
             reading.put(TIME_LEFT, (min(ends_ms) - now_ms) / 1000, prefix)
+
+
+def read_offsets(reading: Reading, watched: Watched) -> None:
+    """Where the partitions of topics end, and how far groups are behind."""
+    committed = watched.asked.committed(watched.groups)
+    theirs = {topic for offsets in committed.values() for topic, _ in offsets}
+    extents = watched.asked.topics({*watched.topics, *theirs})
+    for topic, found in extents.items():
+        for number, extent in found.partitions.items():
+            reading.put(STABLE_END, extent.stable, topic, number)
+            reading.put(LOG_END, extent.end, topic, number)
+    for group, offsets in committed.items():
+        for (topic, number), offset in offsets.items():
+            if topic in extents and number in extents[topic].partitions:
+                extent = extents[topic].partitions[number]
+                reading.put(GROUP_LAG, max(extent.stable - offset, 0), group, topic, number)
+                reading.put(GROUP_LAG_TO_END, max(extent.end - offset, 0), group, topic, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,9 @@ from oncelog.znodes.clock import SystemClock
 from oncelog_kafka import FORMAT_NAME
 from oncelog_kafka import metrics as k
 from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.brokers.topics import KafkaTopics
 from oncelog_kafka.crash_points import KafkaCrashPoint
-from oncelog_kafka.metrics import KafkaSource
+from oncelog_kafka.metrics import KafkaSource, Watched
 from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
 from tests.support.log.shell import started_command
@@ -121,14 +122,17 @@ def test_a_transaction_beyond_its_time_out_hangs(kafka: KafkaBroker, topic: str)
 
 @pytest.mark.programs
 def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, tmp_path: Path) -> None:
+    group = fresh_name("watchers")
+    Transaction(world.broker, f"{world.topic}-a").send(world.topic, "a").stage(group, world.topic, 0).commit()
     with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
 
-    with serving("--brokers", world.broker.address, "--znodes", tmp_path / "ledger") as url:
+    with serving("--brokers", world.broker.address, "--znodes", tmp_path / "ledger", "--group", group) as url:
         page: Page = page_at(url)
 
     assert value(page, c.UP) == 1
     assert value(page, c.BATCH_STATE, target="kafka", prefix=world.prefix, state="decided") == 1
+    assert value(page, k.GROUP_LAG, group=group, topic=world.topic, partition="0") == 2
     check_catalogued(page, {*c.EXPORTER, *k.KAFKA, *c.LEDGER} - {c.READ_ERRORS})
     assert world.run(0, FIRST, run="run-2").is_replay
 
@@ -181,3 +185,21 @@ def test_the_command_prints_the_rules_of_both() -> None:
     printed = CliRunner().invoke(main, ["kafka", "exporter", "--rules"]).stdout
 
     assert re.findall(r"- alert: (\w+)", printed) == [alert.name for alert in (*ALERTS, *k.ALERTS)]
+
+
+def test_offsets_of_topics_and_groups_that_are_named_end_where_readers_do(world: World) -> None:
+    """A reader of committed records is not behind what is undecided; the end of the log is."""
+    read_to, other = fresh_name("readers"), world.broker.create_topic(fresh_name("other"))
+    Transaction(world.broker, f"{world.topic}-a").send(world.topic, "a", "b").stage(read_to, world.topic, 1).commit()
+    still_open = Transaction(world.broker, f"{world.topic}-b").send(world.topic, "c")
+    asked = KafkaTopics({"bootstrap_servers": world.broker.address})
+    with closing(asked):
+        reading = KafkaSource(world.brokers, None, Watched(asked, [other], [read_to, "nobody"])).read()
+    still_open.abort()
+
+    assert of(reading, k.STABLE_END, world.topic, "0") == 3  # two records, and the marker of their commit
+    assert of(reading, k.LOG_END, world.topic, "0") == 4
+    assert of(reading, k.GROUP_LAG, read_to, world.topic, "0") == 2
+    assert of(reading, k.GROUP_LAG_TO_END, read_to, world.topic, "0") == 3
+    assert of(reading, k.LOG_END, other, "0") == 0
+    assert {group for group, _, _ in reading.values[k.GROUP_LAG]} == {read_to}

@@ -40,6 +40,16 @@ class KafkaTopics:
             described = self._client.describe_topics(wanted) if wanted else []
         return {one["name"]: self._extent(one) for one in described if _exists(one)}
 
+    def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
+        """The committed offsets of groups, by topic and partition. A group that nobody knows has none."""
+        wanted = sorted(groups)
+        with named_errors():
+            found = self._client.list_group_offsets(wanted) if wanted else {}
+        return {
+            group: {(place.topic, place.partition): one.offset for place, one in offsets.items() if one.offset >= 0}
+            for group, offsets in found.items()
+        }
+
     def _extent(self, described: Mapping[str, Any]) -> TopicExtent:
         name = described["name"]
         partitions = [TopicPartition(name, one["partition_index"]) for one in described["partitions"]]
