@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 
 import click
@@ -25,6 +26,11 @@ def exporter(settings: Settings, listen: str) -> None:
     Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
     It only reads.
     """
+    serve(settings, source_opener(settings), listen)
+
+
+def source_opener(settings: Settings) -> Callable[[], KafkaSource]:
+    """Opens the cluster and its ledgers, as the options name them, in any thread."""
     client, open_ledger = driver(), known_ledger_opener(settings)
 
     def open_source() -> KafkaSource:
@@ -34,4 +40,4 @@ def exporter(settings: Settings, listen: str) -> None:
             opening.pop_all()
             return KafkaSource(brokers, store)
 
-    serve(settings, open_source, listen)
+    return open_source

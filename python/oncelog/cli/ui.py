@@ -22,19 +22,23 @@ TOKEN_VARIABLE = "ONCELOG_UI_TOKEN"
 MIN_TOKEN_CHARACTERS = 16
 
 
-@click.command(cls=Command, example="oncelog ui --path /data/log --listen 127.0.0.1:9466")
-@click.option(
+listen_option = click.option(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:9466",
     show_default=True,
     help="Where to serve the page. Beyond loopback it needs a token.",
 )
-@click.option(
+token_option = click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="A file with the token that viewers must have. Or set ONCELOG_UI_TOKEN.",
 )
+
+
+@click.command(cls=Command, example="oncelog ui --path /data/log --listen 127.0.0.1:9466")
+@listen_option
+@token_option
 @click.pass_obj
 def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
     """Serve a page of what stands still, and the commands that mend it, until it is interrupted.
@@ -42,10 +46,10 @@ def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
     Shows open transactions and rounds, last stable offsets, sinks, groups with their lag, and decisions. With --znodes
     and without --path, it shows all ledgers of that place. It only reads, and runs no command.
     """
-    serve(settings, lambda: open_source(settings), _options(settings), listen, _token(token_file))
+    serve(settings, lambda: open_source(settings), Commands(place_options(settings)), listen, token_file)
 
 
-def _options(settings: Settings) -> tuple[str, ...]:
+def place_options(settings: Settings) -> tuple[str, ...]:
     """The options that name the place in any shell. A URI with a password is left out: viewers would see it."""
     path, uri = settings.named_place, settings.znodes_uri
     if path is not None and "://" not in path:
@@ -66,21 +70,22 @@ def _token(file: Path | None) -> str | None:
 
 
 def serve(
-    settings: Settings, opening: Callable[[], Source], place: tuple[str, ...], listen: str, token: str | None
+    settings: Settings, opening: Callable[[], Source], commands: Commands, listen: str, token_file: Path | None
 ) -> None:
     """Serve a source as a page until the process is interrupted.
 
     Args:
         opening: opens it, and opens it again after a read that failed.
-        place: the options that name it in commands.
+        commands: writes the commands that the page shows.
         listen: the address, as the user wrote it.
-        token: that viewers must have; None for none.
+        token_file: has the token that viewers must have, if the variable of the environment does not.
     """
     try:
         from oncelog.ui import app
     except ModuleNotFoundError as missing:  # the message names the extra to install
         raise click.ClickException(str(missing)) from None
     address = parse_address(listen)
+    token = _token(token_file)
     check_token(address, token)
     source = Reopening(opening)
 
@@ -92,7 +97,7 @@ def serve(
         sys.stdout.flush()
 
     try:
-        page = app.Page(Watcher(source.read), Commands(place), place[1] if place else "a place with ledgers")
+        page = app.Page(Watcher(source.read), commands, commands.place[1] if commands.place else "a place with ledgers")
         app.serve(page, address, token, announce)
     finally:
         source.close()

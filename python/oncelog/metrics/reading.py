@@ -15,7 +15,7 @@ NO_LABELS: Final[Labels] = ()
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A transaction or round that holds data or offsets. Metrics only count these; the page of ``oncelog ui`` names them.
+    """A transaction or round that holds data or offsets. Metrics count these; the page of ``oncelog ui`` names them.
 
     Attributes:
         kind: ``transaction`` or ``round``.
@@ -24,6 +24,7 @@ class Holder:
         state: open, overdue (open beyond the time-out), prepared or decided.
         partitions: those that it wrote to.
         groups: those whose offsets it holds.
+        can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Holder:
     timeout_seconds: float
     partitions: tuple[str, ...]
     groups: tuple[str, ...]
+    can_abort: bool = True
 
 
 class Reading:

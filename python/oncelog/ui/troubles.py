@@ -41,13 +41,15 @@ class Commands:
 
     Args:
         place: the options that name what is watched, such as ``("--path", "/data/log")``.
+        group: the command group of what is watched, if it has one: ``kafka``.
     """
 
     place: Sequence[str]
+    group: Sequence[str] = ()
 
     def __call__(self, command: str, *names: str) -> str:
         """The command on these names, or on none if a terminal would not show one of them as it is."""
-        words = ["oncelog", *command.split(), *self.place]
+        words = ["oncelog", *self.group, *command.split(), *self.place]
         if not all(name.isprintable() for name in names):
             return ""
         return shlex.join([*words, "--", *names] if names else words)
@@ -87,7 +89,9 @@ def _mend(one: Holder, commands: Commands) -> str:
     is_overdue = one.state == "overdue"
     if one.kind == "round":
         return commands("batch abort" if is_overdue else "batch show", one.name)
-    return commands("txn abort" if is_overdue else "txn describe", one.name) or commands("txn find-hanging")
+    return commands("txn abort" if is_overdue and one.can_abort else "txn describe", one.name) or commands(
+        "txn find-hanging"
+    )
 
 
 def _ledgers(reading: Reading, commands: Commands) -> Iterator[Trouble]:
@@ -99,7 +103,8 @@ def _ledgers(reading: Reading, commands: Commands) -> Iterator[Trouble]:
     for (target, prefix), age in _values(reading, c.BATCH_INVISIBLE).items():
         if age > INVISIBLE_SECONDS:
             what = f"batch into {target} is decided and not visible: start its query, or complete it"
-            complete = "batch complete" if target == "log" else f"batch complete --target {target}"
+            complete = "batch show" if commands.group else f"batch complete --target {target}"
+            complete = "batch complete" if target == "log" else complete
             yield Trouble(what, prefix, age, commands(complete, prefix))
 
 

@@ -100,12 +100,10 @@ class Watcher:
         self._note_decisions(reading)
 
     def _note_decisions(self, reading: Reading) -> None:
-        known = {("transaction", label(one)): one.state for one in reading.holders}
+        known: dict[tuple[str, ...], str] = {("transaction", label(one)): one.state for one in reading.holders}
         rounds = reading.values.get(c.BATCH_ROUND, {})
-        known |= {
-            ("batch", *ledger): f"round {rounds.get(ledger, 0):.0f} is {state}"
-            for ledger, state in batch_states(reading).items()
-        }
+        for ledger, state in batch_states(reading).items():
+            known["batch", *ledger] = f"round {rounds.get(ledger, 0):.0f} is {state}"
         now_ms, is_first = self._wall_ms(), self.reading is None
         for key, state in known.items():
             before = self._known.get(key)

@@ -34,7 +34,7 @@ class Client:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(app=self._app)
             async with httpx.AsyncClient(transport=transport, base_url=self._url, cookies=self._cookies) as client:
-                raw = {name: value.encode("latin-1") for name, value in (headers or {}).items()}
+                raw = {name.encode(): value.encode("latin-1") for name, value in (headers or {}).items()}
                 answer = await client.request(method, path, headers=raw)
                 self._cookies = client.cookies
                 return answer
@@ -104,7 +104,8 @@ def test_the_token_of_a_first_visit_becomes_a_cookie_that_does_not_tell_it() -> 
     first = opened.get(f"/?token={TOKEN}")
     assert first.status_code == 200
     cookie = first.headers["set-cookie"]
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and TOKEN not in cookie
+    assert cookie.endswith("HttpOnly; SameSite=Strict; Path=/")
+    assert TOKEN not in cookie
     assert opened.get("/snapshot.json").status_code == 200
 
 

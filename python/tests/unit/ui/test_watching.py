@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -151,6 +152,16 @@ def test_a_group_that_was_removed_is_forgotten() -> None:
 )
 def test_a_trouble_names_the_command_that_mends_it(seen: Reading, command: str) -> None:
     assert [one.command for one in find_troubles(seen, COMMANDS)] == [command]
+
+
+def test_a_transaction_of_kafka_is_looked_at_closer_as_its_abort_takes_a_sink() -> None:
+    commands = Commands(("--brokers", "h1:9092"), ("kafka",))
+    seen = reading(replace(holder(), can_abort=False), age=301, batch="decided")
+
+    assert [one.command for one in find_troubles(seen, commands)] == [
+        "oncelog kafka batch show --brokers h1:9092 -- copy",
+        "oncelog kafka txn describe --brokers h1:9092 -- loader-0",
+    ]
 
 
 def test_what_is_young_or_decided_is_no_trouble() -> None:
