@@ -12,7 +12,7 @@ from oncelog.metrics.reading import NO_LABELS, Holder, Reading
 from oncelog.ui.troubles import Commands, find_troubles, label
 from oncelog.ui.watching import Watcher, batch_states
 
-ROWS_SHOWN: Final = 200
+ROWS_SHOWN: Final = 100
 
 Row = list[Any]
 

@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const AGES = new Set(["age", "time-out"]);
 const byId = (id) => document.getElementById(id);
+const drawn = new Map();
 let newest = null;
 let stream = null;
 
@@ -60,8 +61,8 @@ function drawTable(table) {
     section.append(title);
     if (table.note) section.append(element("p", table.note, "note"));
     if (!table.rows.length) return section;
-    const drawn = element("table"), head = element("thead"), body = element("tbody"), names = element("tr");
-    drawn.setAttribute("aria-labelledby", title.id);
+    const grid = element("table"), head = element("thead"), body = element("tbody"), names = element("tr");
+    grid.setAttribute("aria-labelledby", title.id);
     for (const column of table.columns) {
         const name = element("th", column);
         name.scope = "col";
@@ -73,9 +74,21 @@ function drawTable(table) {
         row.forEach((value, at) => line.append(cell(value, table.columns[at])));
         body.append(line);
     }
-    drawn.append(head, body);
-    section.append(drawn);
+    grid.append(head, body);
+    section.append(grid);
     return section;
+}
+
+// A table that is the same stays as it is, so that a reader keeps the place and what is selected.
+function drawTables(tables) {
+    const shown = byId("tables");
+    tables.forEach((table, at) => {
+        const key = JSON.stringify(table), old = shown.children[at];
+        if (old && drawn.get(table.title) === key) return;
+        drawn.set(table.title, key);
+        if (old) old.replaceWith(drawTable(table));
+        else shown.append(drawTable(table));
+    });
 }
 
 // Troubles are kept where they are while their command is the same: a new reading takes nobody's focus or selection.
@@ -135,7 +148,7 @@ function draw(page) {
     else say("Live.", false);
     if (page.read_ms === null) return;
     drawTroubles(page.troubles, page.troubles_total);
-    byId("tables").replaceChildren(...page.tables.map(drawTable));
+    drawTables(page.tables);
 }
 
 function listen() {
