@@ -136,20 +136,18 @@ class Page:
 
     @asynccontextmanager
     async def _reading(self, _: Starlette) -> AsyncIterator[None]:
-        with ThreadPoolExecutor(1, thread_name_prefix="oncelog-ui") as worker:
-            loop = asyncio.get_running_loop()
+        worker = ThreadPoolExecutor(1, thread_name_prefix="oncelog-ui")
+        reader = asyncio.create_task(self._read(worker))
+        try:
+            yield
+        finally:
+            reader.cancel()
+            worker.shutdown(wait=False, cancel_futures=True)  # a store that does not answer holds up nobody
 
-            async def read() -> None:
-                while True:
-                    await loop.run_in_executor(worker, self._watcher.look_if_due, self._viewers)
-                    await asyncio.sleep(TICK_SECONDS)
-
-            reader = asyncio.create_task(read())
-            try:
-                yield
-            finally:
-                reader.cancel()
-                worker.shutdown(wait=False, cancel_futures=True)
+    async def _read(self, worker: ThreadPoolExecutor) -> None:
+        while True:
+            await asyncio.get_running_loop().run_in_executor(worker, self._watcher.look_if_due, self._viewers)
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _snapshot(self, request: Request) -> Response:
         return Response(self._render(_wanted(request)), media_type="application/json")

@@ -94,9 +94,8 @@ class Watcher:
         for (group, *_), lag in reading.values.get(c.GROUP_LAG, {}).items():
             lags[group] = lags.get(group, 0) + lag
         kept = self.history.lags
-        self.history.lags = {group: kept.get(group, deque(maxlen=LAGS_KEPT)) for group in lags}
-        for group, lag in lags.items():
-            self.history.lags[group].append(lag)
+        # Made anew, as others draw the one before meanwhile.
+        self.history.lags = {group: deque([*kept.get(group, ()), lag], LAGS_KEPT) for group, lag in lags.items()}
         self._note_decisions(reading)
 
     def _note_decisions(self, reading: Reading) -> None:

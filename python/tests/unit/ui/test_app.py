@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from oncelog.metrics.reading import Reading
 from oncelog.ui.app import COOKIE, Page
 from oncelog.ui.troubles import Commands
 from oncelog.ui.watching import Watcher
+from tests.support.log.shell import Shell
 
 TOKEN = "0123456789abcdef"
 LOCAL = "http://127.0.0.1:9466"
@@ -111,6 +113,14 @@ def test_the_token_of_a_first_visit_becomes_a_cookie_that_does_not_tell_it() -> 
 
 def test_a_program_sends_the_token_in_a_header() -> None:
     assert Client(TOKEN, ELSEWHERE).get("/snapshot.json", {"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_command_refuses_to_serve_others_without_a_token_and_says_how(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "log")
+    named = shell.refused("ui", "--listen", "0.0.0.0:0", exit_code=2, ONCELOG_UI_TOKEN=None)
+    assert "--token-file FILE, or ONCELOG_UI_TOKEN" in named
+    lost = shell.refused("ui", "--token-file", str(tmp_path / "none"), exit_code=2)
+    assert "cannot read the file of the token" in lost
 
 
 @pytest.mark.parametrize(

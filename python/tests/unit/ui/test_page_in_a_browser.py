@@ -53,8 +53,8 @@ def log(shell: Shell) -> Iterator[oncelog.Log]:
 
 
 @contextmanager
-def served(shell: Shell, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    process = started_command("ui", "--path", shell.folder, "--listen", listen)
+def served(shell: Shell, listen: str = "127.0.0.1:0", *more: str | Path) -> Iterator[str]:
+    process = started_command("ui", "--path", shell.folder, "--listen", listen, *more)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -181,3 +181,23 @@ def test_a_page_whose_server_was_stopped_says_so_and_goes_on_with_the_next_one(
     with served(shell, url.removeprefix("http://").removesuffix("/")):
         expect(page.locator("#state")).to_have_text("Live.", timeout=60_000)
     page.close()
+
+
+@IN_TURN
+def test_the_token_opens_the_page_once_and_leaves_the_address(
+    chromium: Browser, shell: Shell, log: oncelog.Log, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    with served(shell, "0.0.0.0:0", "--token-file", tmp_path / "token") as url:
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        page = chromium.new_page()
+        refused = page.goto(url)
+        assert refused is not None
+        assert refused.status == 401
+
+        page.goto(f"{url}?token=0123456789abcdef")
+        expect(page.locator("#troubles")).to_contain_text("hanging", timeout=60_000)
+        assert page.url == url
+        page.reload()
+        expect(page.locator("#troubles")).to_contain_text("hanging", timeout=60_000)
+        page.close()
