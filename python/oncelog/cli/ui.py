@@ -50,11 +50,11 @@ def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
 
 
 def place_options(settings: Settings) -> tuple[str, ...]:
-    """The options that name the place in any shell. A URI with a password is left out: viewers would see it."""
+    """The options that name the place in any shell. A URI that may have a password is left out."""
     path, uri = settings.named_place, settings.znodes_uri
     if path is not None and "://" not in path:
         path = str(Path(path).absolute())
-    if uri is not None and "@" in uri:
+    if uri is not None and ("@" in uri or "?" in uri):
         uri = None
     words = (("--path", path), ("--znodes", uri))
     return tuple(word for name, value in words if value is not None for word in (name, value))

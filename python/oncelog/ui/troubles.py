@@ -103,9 +103,16 @@ def _ledgers(reading: Reading, commands: Commands) -> Iterator[Trouble]:
     for (target, prefix), age in _values(reading, c.BATCH_INVISIBLE).items():
         if age > INVISIBLE_SECONDS:
             what = f"batch into {target} is decided and not visible: start its query, or complete it"
-            complete = "batch show" if commands.group else f"batch complete --target {target}"
-            complete = "batch complete" if target == "log" else complete
-            yield Trouble(what, prefix, age, commands(complete, prefix))
+            yield Trouble(what, prefix, age, _complete(target, prefix, commands))
+
+
+def _complete(target: str, prefix: str, commands: Commands) -> str:
+    """A log's batches are completed by upkeep, and Kafka's by their query, whose ledger says how it stands."""
+    if target == "log":
+        return commands("gc")
+    if target == "kafka" or "--znodes" not in commands.place:
+        return commands("batch show", prefix)
+    return commands(f"batch complete --target {target}", prefix)
 
 
 def _groups(reading: Reading, commands: Commands) -> Iterator[Trouble]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import pytest
 
-from oncelog.cli.ui import check_token
+import oncelog.ui
+from oncelog.cli.shell import Settings
+from oncelog.cli.ui import check_token, place_options
 from oncelog.errors import UsageError
 from oncelog.metrics.addresses import Address
 from oncelog.metrics.reading import Reading
@@ -121,6 +125,25 @@ def test_the_command_refuses_to_serve_others_without_a_token_and_says_how(tmp_pa
     assert "--token-file FILE, or ONCELOG_UI_TOKEN" in named
     lost = shell.refused("ui", "--token-file", str(tmp_path / "none"), exit_code=2)
     assert "cannot read the file of the token" in lost
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:secret@db/ledger", "postgresql://db/ledger?password=secret"])
+def test_a_password_of_the_place_is_not_shown(uri: str) -> None:
+    assert place_options(Settings(path="/data/log", znodes=uri)) == ("--path", "/data/log")
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "oncelog.ui.app", raising=False)
+    monkeypatch.delattr(oncelog.ui, "app", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+
+    assert 'pip install "oncelog[ui]"' in Shell(tmp_path / "log").refused("ui", exit_code=2)
+
+
+def test_an_address_that_is_taken_is_said(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log"), socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert "cannot listen at this address" in Shell(tmp_path / "log").refused("ui", "--listen", listen, exit_code=2)
 
 
 @pytest.mark.parametrize(

@@ -144,14 +144,26 @@ def test_a_group_that_was_removed_is_forgotten() -> None:
         (reading(holder(state="prepared", age=901)), "oncelog txn describe --path /data/log -- loader-0"),
         (reading(holder(state="open", age=901)), "oncelog txn describe --path /data/log -- loader-0"),
         (reading(age=3601), "oncelog batch show --path /data/log -- copy"),
-        (
-            reading(age=301, batch="decided"),
-            "oncelog batch complete --target postgres --path /data/log -- copy",
-        ),
+        (reading(age=301, batch="decided"), "oncelog batch show --path /data/log -- copy"),
     ],
 )
 def test_a_trouble_names_the_command_that_mends_it(seen: Reading, command: str) -> None:
     assert [one.command for one in find_troubles(seen, COMMANDS)] == [command]
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("postgres", "batch complete --target postgres --znodes /ledger -- copy"),
+        ("kafka", "batch show --znodes /ledger -- copy"),
+        ("log", "gc --znodes /ledger"),
+    ],
+)
+def test_a_batch_that_is_not_visible_is_completed_by_what_its_target_has(target: str, command: str) -> None:
+    seen = Reading([*c.LOG, *c.LEDGER])
+    seen.put(c.BATCH_INVISIBLE, 301, target, "copy")
+
+    assert [one.command for one in find_troubles(seen, Commands(("--znodes", "/ledger")))] == [f"oncelog {command}"]
 
 
 def test_a_transaction_of_kafka_is_looked_at_closer_as_its_abort_takes_a_sink() -> None:
