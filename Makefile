@@ -52,8 +52,8 @@ $(RUNNABLE): pyproject.toml python/oncelog/version.py tools/check-prerequisites
 	@touch $@
 
 $(READY): $(RUNNABLE)
-	@echo "Installing oncelog[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,testing] and the tools for tests and lint"
-	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
+	@echo "Installing oncelog[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,ui,testing] and the tools for tests and lint"
+	@$(BIN)/python -m pip install --quiet --editable ".[spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,ui,testing]" $(if $(SPARK),"pyspark==$(SPARK)") --group dev
 	@$(BIN)/python -m pip list --format freeze > $@
 	@echo "Ready: $$(wc -l < $@) packages, listed in $@"
 

@@ -27,7 +27,7 @@ TOOLS, DIST = ROOT / "tools", ROOT / "dist"
 MINORS = range(11, 15)
 """The supported minor versions of Python 3."""
 
-EXTRAS = "spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,testing"
+EXTRAS = "spark,zookeeper,s3,postgres,delta,iceberg,search,kafka,metrics,ui,testing"
 JARS = ("oncelog/spark/jars/oncelog-spark.jar", "oncelog_kafka/jars/oncelog-kafka.jar")
 NEEDED = ("Summary", "Keywords", "License-Expression", "License-File", "Project-URL", "Requires-Python", "Classifier")
 MOVED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME", "PYSPARK_PYTHON"}

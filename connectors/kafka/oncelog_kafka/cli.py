@@ -25,6 +25,7 @@ from oncelog_kafka.exporter_cli import exporter
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
+from oncelog_kafka.ui_cli import ui
 
 _NAMED = "export ONCELOG_KAFKA_BROKERS=h1:9092\n"
 """Names the cluster in examples."""
@@ -252,3 +253,4 @@ def _place(place: str) -> Place:
 
 kafka.add_command(checkpoint)
 kafka.add_command(exporter)
+kafka.add_command(ui)

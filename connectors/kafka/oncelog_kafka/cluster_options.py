@@ -107,10 +107,16 @@ class ClusterGroup(Group):
 def driver() -> ledger_store.Settings:
     """The settings of the client that asks the brokers."""
     client, admin = _given(click.get_current_context())
-    named = {"bootstrap.servers": os.environ.get(BROKERS_VARIABLE, ""), **client}
-    if not named["bootstrap.servers"]:
+    return admin_settings.derive({**client, "bootstrap.servers": named_brokers()}, admin)
+
+
+def named_brokers() -> str:
+    """The brokers, as the user wrote them."""
+    client, _ = _given(click.get_current_context())
+    named = client.get("bootstrap.servers") or os.environ.get(BROKERS_VARIABLE, "")
+    if not named:
         raise click.UsageError(f"Which cluster? Give --brokers, or set {BROKERS_VARIABLE}.")
-    return admin_settings.derive(named, admin)
+    return named
 
 
 def python_driver() -> Mapping[str, Any]:

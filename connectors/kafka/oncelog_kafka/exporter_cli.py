@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 
 import click
@@ -29,6 +30,11 @@ def exporter(settings: Settings, listen: str, topics: tuple[str, ...], groups: t
     Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
     It only reads.
     """
+    serve(settings, source_opener(settings), listen)
+
+
+def source_opener(settings: Settings) -> Callable[[], KafkaSource]:
+    """Opens the cluster and its ledgers, as the options name them, in any thread."""
     client, open_ledger = driver(), known_ledger_opener(settings)
     asked = python_driver() if topics or groups else None
 
@@ -42,4 +48,4 @@ def exporter(settings: Settings, listen: str, topics: tuple[str, ...], groups: t
             opening.pop_all()
             return KafkaSource(brokers, store, watched)
 
-    serve(settings, open_source, listen)
+    return open_source

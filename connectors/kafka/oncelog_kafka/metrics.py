@@ -13,7 +13,7 @@ from oncelog.metrics.alerts import Alert
 from oncelog.metrics.catalogue import Metric, gauge
 from oncelog.metrics.dashboards import render_dashboard
 from oncelog.metrics.ledgers import read_ledgers
-from oncelog.metrics.reading import Reading
+from oncelog.metrics.reading import Holder, Reading
 from oncelog.ports import ZnodeStore
 from oncelog_kafka.brokers import Brokers
 from oncelog_kafka.brokers.topics import KafkaTopics
@@ -180,7 +180,8 @@ def read_transactions(
     for state in {*STATES, *states}:
         reading.put(TRANSACTIONS, states[state], state)
     ages = [(one, max(now_ms - one.started_ms, 0)) for one in still_open]
-    reading.put(HANGING, sum(age_ms > one.timeout_ms + HANGING_BEYOND_MS for one, age_ms in ages))
+    reading.holders = [_holder(one, age_ms) for one, age_ms in ages]
+    reading.put(HANGING, sum(one.state == "overdue" for one in reading.holders))
     reading.put(OLDEST_OPEN, max((age_ms for _, age_ms in ages), default=0) / 1000)
     oldest_ms: dict[str, int] = {}
     for one, age_ms in ages:
@@ -188,6 +189,12 @@ def read_transactions(
             oldest_ms[topic] = max(oldest_ms.get(topic, 0), age_ms)
     for topic, age_ms in oldest_ms.items():
         reading.put(UNDECIDED_AGE, age_ms / 1000, topic)
+
+
+def _holder(one: Transaction, age_ms: int) -> Holder:
+    state = "overdue" if age_ms > one.timeout_ms + HANGING_BEYOND_MS else "open"
+    seconds = (age_ms / 1000, one.timeout_ms / 1000)
+    return Holder("transaction", one.transactional_id, None, state, *seconds, one.partitions, (), can_abort=False)
 
 
 def read_sinks(

@@ -22,6 +22,7 @@ from oncelog.cli import (
     tail,
     topic,
     txn,
+    ui,
 )
 from oncelog.cli.shell import root
 
@@ -42,6 +43,7 @@ for _command in (
     consume.consume,
     doctor.doctor,
     exporter.exporter,
+    ui.ui,
     completion.completion,
 ):
     main.add_command(_command)

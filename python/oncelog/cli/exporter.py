@@ -67,10 +67,11 @@ def exporter(settings: Settings, listen: str) -> None:
     Shows what a log is doing: offsets, open transactions, groups with their lag, ledgers of sinks, collection. With
     --znodes and without --path, it shows all ledgers of that place. It only reads.
     """
-    serve(settings, lambda: _open(settings), listen)
+    serve(settings, lambda: open_source(settings), listen)
 
 
-def _open(settings: Settings) -> Source:
+def open_source(settings: Settings) -> Source:
+    """Open what the options name: a log, or the ledgers of a place."""
     if settings.named_place is None and settings.znodes_uri is not None:
         return LedgerSource(metadata.open_metadata(settings.znodes_uri, create=False))
     return LogSource(settings.open())

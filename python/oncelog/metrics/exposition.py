@@ -9,9 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from ipaddress import ip_address
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.extras import extras
 
@@ -23,6 +22,7 @@ with extras("metrics", part="oncelog.metrics"):
 
 from oncelog.errors import UsageError
 from oncelog.metrics import catalogue as c
+from oncelog.metrics.addresses import Address, parse_address
 from oncelog.metrics.catalogue import Metric, MetricKind
 from oncelog.metrics.reading import NO_LABELS, Labels, Reading
 from oncelog.version import __version__
@@ -197,38 +197,6 @@ def _histograms(metric: Metric, sums: Mapping[Labels, float], buckets: Mapping[L
 
 
 # Serving --------------------------------------------------------------------------------------------------------------
-
-
-class Address(NamedTuple):
-    """Where a server listens. Port 0 is any free port."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        try:
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """An address as users write it: ``127.0.0.1:9464``, ``[::1]:9464``.
-
-    Raises:
-        UsageError: it is not one.
-    """
-    host, colon, port = text.rpartition(":")
-    is_number = port.isascii() and port.isdigit() and int(port) < 2**16
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (colon and is_number and bare) or (":" in bare and bare == host):
-        raise UsageError("not an address to listen on; write it like 127.0.0.1:9464 or [::1]:9464", listen=text)
-    return Address(bare, int(port))
 
 
 @contextmanager

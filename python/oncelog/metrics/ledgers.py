@@ -31,6 +31,7 @@ def read_ledgers(reader: ZnodeReader, reading: Reading, now_ms: int) -> None:
 
 def _put(reading: Reading, one: LedgerOverview, age_seconds: float) -> None:
     ledger = (one.target, one.prefix)
+    reading.queries[ledger] = one.query_id
     state = _state(one)
     for each in STATES:
         reading.put(c.BATCH_STATE, each == state, *ledger, each)

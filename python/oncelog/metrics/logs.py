@@ -20,7 +20,7 @@ from oncelog.log import collection, snapshot, topics
 from oncelog.log.snapshot import LogSnapshot
 from oncelog.metrics import catalogue as c
 from oncelog.metrics.ledgers import read_ledgers
-from oncelog.metrics.reading import Reading
+from oncelog.metrics.reading import Holder, Reading
 from oncelog.protocol import visibility
 from oncelog.types import IsolationLevel, Outcome, TopicIdPartition
 from oncelog.znodes import paths
@@ -59,6 +59,7 @@ class LogReader:
         owners = inspection.describe_owners(self._store, {*seen.owners, *held}, now_ms)
         _read_partitions(reading, seen, owners)
         _read_owners(reading, owners)
+        reading.holders = [_holder(owner) for owner in owners]
         ids = self._count(paths.TRANSACTIONS, lambda: len(self._store.children(paths.TRANSACTIONS)))
         reading.put(c.TRANSACTIONAL_IDS, ids)
         reading.put(c.GROUPS, len(found))
@@ -161,6 +162,19 @@ def _read_owners(reading: Reading, owners: Iterable[OwnerDescription]) -> None:
         for state, count in by_state.items():
             reading.put(metric, count, state)
     reading.put(c.OLDEST_PREPARED, oldest_prepared_ms / 1000)
+
+
+def _holder(owner: OwnerDescription) -> Holder:
+    return Holder(
+        "transaction" if owner.round is None else "round",
+        owner.transactional_id or "" if owner.round is None else owner.round.prefix,
+        None if owner.round is None else owner.round.number,
+        _state(owner),
+        owner.age_ms / 1000,
+        owner.timeout_ms / 1000,
+        tuple(map(str, owner.partitions)),
+        owner.groups,
+    )
 
 
 def _state(owner: OwnerDescription) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from oncelog.metrics.catalogue import Metric
@@ -12,10 +13,42 @@ Labels = tuple[str, ...]
 NO_LABELS: Final[Labels] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A transaction or round that holds data or offsets. Metrics count these; the page of ``oncelog ui`` names them.
+
+    Attributes:
+        kind: ``transaction`` or ``round``.
+        name: the transactional id, or the prefix of the round's sink.
+        number: of the round; None for a transaction.
+        state: open, overdue (open beyond the time-out), prepared or decided.
+        partitions: those that it wrote to.
+        groups: those whose offsets it holds.
+        can_abort: whether ``txn abort`` takes its id; Kafka's takes the prefix of a sink.
+    """
+
+    kind: str
+    name: str
+    number: int | None
+    state: str
+    age_seconds: float
+    timeout_seconds: float
+    partitions: tuple[str, ...]
+    groups: tuple[str, ...]
+    can_abort: bool = True
+
+
 class Reading:
-    """Values of gauges. A metric that was announced and has no value is served without a sample."""
+    """Values of gauges. A metric that was announced and has no value is served without a sample.
+
+    Attributes:
+        holders: who holds data or offsets.
+        queries: ids of the queries that ledgers belong to, by target and prefix.
+    """
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
+        self.holders: list[Holder] = []
+        self.queries: dict[Labels, str] = {}
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in metrics}
 
     @property

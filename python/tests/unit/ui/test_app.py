@@ -1,0 +1,166 @@
+"""Who gets the page, and what it may load."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+import oncelog.ui
+from oncelog.cli.shell import Settings
+from oncelog.cli.ui import check_token, place_options
+from oncelog.errors import UsageError
+from oncelog.metrics.addresses import Address
+from oncelog.metrics.reading import Reading
+from oncelog.ui.app import COOKIE, Page
+from oncelog.ui.troubles import Commands
+from oncelog.ui.watching import Watcher
+from tests.support.log.shell import Shell
+
+TOKEN = "0123456789abcdef"
+LOCAL = "http://127.0.0.1:9466"
+ELSEWHERE = "http://log-host:9466"
+
+
+class Client:
+    """Asks the application itself, with no server between. Cookies are kept, as a browser does."""
+
+    def __init__(self, token: str | None = None, url: str = LOCAL) -> None:
+        page = Page(Watcher(lambda: Reading([])), Commands(("--path", "/log")), "/log")
+        self._app = page.app(token)
+        self._url = url
+        self._cookies = httpx.Cookies()
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url=self._url, cookies=self._cookies) as client:
+                raw = {name.encode(): value.encode("latin-1") for name, value in (headers or {}).items()}
+                answer = await client.request(method, path, headers=raw)
+                self._cookies = client.cookies
+                return answer
+
+        return asyncio.run(ask())
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        return self.ask("GET", path, headers)
+
+
+@pytest.fixture
+def local() -> Client:
+    return Client()
+
+
+@pytest.mark.parametrize("path", ["/", "/snapshot.json", "/static/ui.js", "/static/ui.css", "/none"])
+def test_every_answer_forbids_the_browser_to_load_or_run_what_is_not_of_this_page(local: Client, path: str) -> None:
+    policy = local.get(path).headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9466", "localhost:1", "LOCALHOST", "[::1]:9466"])
+def test_a_request_that_names_this_machine_gets_the_page(local: Client, host: str) -> None:
+    assert local.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9466", "localhost.evil", "", "10.0.0.1"])
+def test_a_name_that_was_pointed_at_this_machine_gets_nothing(local: Client, host: str) -> None:
+    for path in ("/", "/snapshot.json", "/events", "/static/ui.js"):
+        assert local.get(path, headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", ["/", "/snapshot.json", "/events", "/static/ui.js"])
+def test_nothing_can_be_written(local: Client, method: str, path: str) -> None:
+    assert local.ask(method, path).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd"])
+def test_no_other_file_is_served(local: Client, path: str) -> None:
+    assert local.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": f"Basic {TOKEN}"},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer \xff"},
+        {"cookie": f"{COOKIE}={TOKEN}"},
+        {"cookie": f"{COOKIE}="},
+    ],
+)
+def test_without_the_token_there_is_nothing(headers: dict[str, str]) -> None:
+    opened = Client(TOKEN, ELSEWHERE)
+    for path in ("/", "/snapshot.json", "/events", "/static/ui.js", "/?token=", "/?token=wrong"):
+        answer = opened.get(path, headers=headers)
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_token_of_a_first_visit_becomes_a_cookie_that_does_not_tell_it() -> None:
+    opened = Client(TOKEN, ELSEWHERE)
+    first = opened.get(f"/?token={TOKEN}")
+    assert first.status_code == 200
+    cookie = first.headers["set-cookie"]
+    assert cookie.endswith("HttpOnly; SameSite=Strict; Path=/")
+    assert TOKEN not in cookie
+    assert opened.get("/snapshot.json").status_code == 200
+
+
+def test_a_program_sends_the_token_in_a_header() -> None:
+    assert Client(TOKEN, ELSEWHERE).get("/snapshot.json", {"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_command_refuses_to_serve_others_without_a_token_and_says_how(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "log")
+    named = shell.refused("ui", "--listen", "0.0.0.0:0", exit_code=2, ONCELOG_UI_TOKEN=None)
+    assert "--token-file FILE, or ONCELOG_UI_TOKEN" in named
+    lost = shell.refused("ui", "--token-file", str(tmp_path / "none"), exit_code=2)
+    assert "cannot read the file of the token" in lost
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:secret@db/ledger", "postgresql://db/ledger?password=secret"])
+def test_a_password_of_the_place_is_not_shown(uri: str) -> None:
+    assert place_options(Settings(path="/data/log", znodes=uri)) == ("--path", "/data/log")
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "oncelog.ui.app", raising=False)
+    monkeypatch.delattr(oncelog.ui, "app", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+
+    assert 'pip install "oncelog[ui]"' in Shell(tmp_path / "log").refused("ui", exit_code=2)
+
+
+def test_an_address_that_is_taken_is_said(tmp_path: Path) -> None:
+    with oncelog.open(tmp_path / "log"), socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert "cannot listen at this address" in Shell(tmp_path / "log").refused("ui", "--listen", listen, exit_code=2)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "is_enough"),
+    [
+        ("127.0.0.1", None, True),
+        ("::1", None, True),
+        ("0.0.0.0", None, False),
+        ("log-host", None, False),
+        ("0.0.0.0", TOKEN, True),
+        ("0.0.0.0", "short", False),
+        ("127.0.0.1", "", False),
+    ],
+)
+def test_an_address_that_others_reach_needs_a_token(host: str, token: str | None, is_enough: bool) -> None:
+    if is_enough:
+        check_token(Address(host, 9466), token)
+    else:
+        with pytest.raises(UsageError, match="token"):
+            check_token(Address(host, 9466), token)
