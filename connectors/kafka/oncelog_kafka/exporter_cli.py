@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 
 import click
@@ -30,11 +30,17 @@ def exporter(settings: Settings, listen: str, topics: tuple[str, ...], groups: t
     Shows open transactions, how long they hold readers back, and the batches of the sinks that keep their ledger here.
     It only reads.
     """
-    serve(settings, source_opener(settings), listen)
+    serve(settings, source_opener(settings, topics, groups), listen)
 
 
-def source_opener(settings: Settings) -> Callable[[], KafkaSource]:
-    """Opens the cluster and its ledgers, as the options name them, in any thread."""
+def source_opener(
+    settings: Settings, topics: Collection[str] = (), groups: Collection[str] = ()
+) -> Callable[[], KafkaSource]:
+    """Opens the cluster and its ledgers, as the options name them, in any thread.
+
+    Args:
+        topics, groups: whose offsets are asked for, too.
+    """
     client, open_ledger = driver(), known_ledger_opener(settings)
     asked = python_driver() if topics or groups else None
 
