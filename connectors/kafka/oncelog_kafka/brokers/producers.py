@@ -1,0 +1,228 @@
+"""Asks partitions for the transactions that they have open, and writes the markers that a coordinator left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from oncelog.extras import extras
+
+with extras("kafka", part="oncelog_kafka"):
+    from kafka.protocol.admin import DescribeProducersRequest
+    from kafka.protocol.producer import WriteTxnMarkersRequest
+    from kafka.record import MemoryRecords
+
+from oncelog_kafka.brokers.client import answer_to, connected, name_of, named_errors
+from oncelog_kafka.brokers.partitions import as_kafka_writes, fetch_request
+from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.hanging import NotAsked, OpenInPartition
+from oncelog_kafka.ports import Answer
+
+ASKED_AT_ONCE = 1_000
+"""How many partitions one request describes: a partition of many producers has a long answer."""
+
+IDS_AT_ONCE = 1_000
+
+_COMMIT_MARKER = 1
+_REFUSED = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
+
+
+class Row(NamedTuple):
+    """A record of a partition, with its producer."""
+
+    producer_id: int
+    epoch: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in a partition."""
+
+    producer_id: int
+    offset: int
+    is_commit: bool
+
+
+class _Partition(NamedTuple):
+    """Who leads it, and its topic's id."""
+
+    leader: int
+    topic_id: str
+
+
+class KafkaProducers:
+    """What partitions know about producers, through kafka-python."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._client = connected(settings)
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def open_transactions(
+        self, partitions: Collection[tuple[str, int]] | None = None
+    ) -> tuple[list[OpenInPartition], list[NotAsked]]:
+        """What is open now, by DescribeProducers: one request for many partitions of a broker.
+
+        Args:
+            partitions: only these; None for all that this user may see.
+
+        Returns:
+            And the partitions that could not be asked.
+        """
+        self._look_up(None if partitions is None else {topic for topic, _ in partitions})
+        wanted = self._partitions.keys() if partitions is None else partitions
+        by_leader: dict[int, list[tuple[str, int]]] = {}
+        for one in sorted(wanted):
+            by_leader.setdefault(self._partitions[one].leader if one in self._partitions else -1, []).append(one)
+        found: list[OpenInPartition] = []
+        not_asked = [NotAsked(*one, "LEADER_NOT_AVAILABLE") for one in by_leader.pop(-1, ())]
+        for leader, led in by_leader.items():
+            for start in range(0, len(led), ASKED_AT_ONCE):
+                some = led[start : start + ASKED_AT_ONCE]
+                answer = answer_to(self._client, _describe_request(some), leader)
+                if isinstance(answer, str):
+                    not_asked += [NotAsked(*one, answer) for one in some]
+                    continue
+                for topic in answer.topics:
+                    for one in topic.partitions:
+                        if one.error_code:
+                            not_asked.append(NotAsked(topic.name, one.partition_index, name_of(one.error_code)))
+                        found += _open_ones(topic.name, one)
+        return found, not_asked
+
+    def ids_of(self, producer_ids: Iterable[int]) -> list[str]:
+        """The transactional ids that the coordinators know of these producers."""
+        names: set[str] = set()
+        wanted = sorted(set(producer_ids))
+        for start in range(0, len(wanted), IDS_AT_ONCE):
+            some = wanted[start : start + IDS_AT_ONCE]
+            with named_errors():
+                answers = self._client.list_transactions(producer_id_filters=some)
+            names |= {one.transactional_id for listed in answers.values() for one in listed}
+        return sorted(names)
+
+    def write_marker(self, found: OpenInPartition, *, is_commit: bool) -> Answer:
+        """End a transaction in one partition, by WriteTxnMarkers, as Kafka's ``Admin.abortTransaction`` does.
+
+        The leader refuses it if the producer has written with a newer epoch, or a newer coordinator has ended a
+        transaction of it. Where nothing is open, a marker changes nothing.
+        """
+        topic = (found.topic, found.partition)
+        answer = answer_to(self._client, _marker_request(found, is_commit=is_commit), self._partition(topic).leader)
+        if isinstance(answer, str):
+            return answer
+        (code,) = (one.error_code for marker in answer.markers for topic in marker.topics for one in topic.partitions)
+        return name_of(code)
+
+    def read(self, topic: str, partition: int, offset: int) -> Iterator[Row | Marker]:
+        """Rows and markers from an offset to the end of the partition, committed or not; page by page.
+
+        Raises:
+            BrokerUnavailableError, BrokerAccessError: they cannot be read.
+        """
+        while True:
+            leader, topic_id = self._partition((topic, partition))
+            answer = answer_to(self._client, fetch_request(topic, topic_id, offset, partition), leader)
+            records = _records_of(answer, topic, partition)
+            after = offset
+            while batch := records.next_batch():
+                for record in batch:
+                    if record.offset >= offset:
+                        yield _entry(batch, record)
+                after = batch.next_offset
+            if after == offset:
+                return
+            offset = after
+
+    def _partition(self, one: tuple[str, int]) -> _Partition:
+        if one not in self._partitions:
+            self._look_up({one[0]})
+        if one not in self._partitions:
+            raise BrokerUnavailableError("the partition has no leader now", topic=one[0], partition=one[1])
+        return self._partitions[one]
+
+    def _look_up(self, topics: set[str] | None) -> None:
+        with named_errors():
+            described = self._client.describe_topics(None if topics is None else sorted(topics))
+        self._partitions = {
+            (topic["name"], one["partition_index"]): _Partition(one["leader_id"], as_kafka_writes(topic["topic_id"]))
+            for topic in described
+            for one in topic["partitions"]
+        }
+
+
+# Wire -----------------------------------------------------------------------------------------------------------------
+
+
+def _describe_request(partitions: Iterable[tuple[str, int]]) -> Any:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    of_topic = DescribeProducersRequest.TopicRequest
+    return DescribeProducersRequest(
+        topics=[of_topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    )
+
+
+def _open_ones(topic: str, partition: Any) -> Iterator[OpenInPartition]:
+    for one in partition.active_producers:
+        if one.current_txn_start_offset >= 0:
+            yield OpenInPartition(
+                topic,
+                partition.partition_index,
+                one.producer_id,
+                one.producer_epoch,
+                one.current_txn_start_offset,
+                one.last_timestamp,
+                one.coordinator_epoch,
+            )
+
+
+def _marker_request(found: OpenInPartition, *, is_commit: bool) -> Any:
+    of_marker = WriteTxnMarkersRequest.WritableTxnMarker
+    topic = of_marker.WritableTxnMarkerTopic(name=found.topic, partition_indexes=[found.partition])
+    # Without a transaction version: the marker of a transaction of version 2 would need the epoch after its own.
+    marker = of_marker(
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        transaction_result=is_commit,
+        topics=[topic],
+        coordinator_epoch=found.coordinator_epoch,
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def _records_of(answer: Any, topic: str, partition: int) -> Any:
+    if isinstance(answer, str):
+        raise BrokerUnavailableError(
+            "rows could not be read; try again", topic=topic, partition=partition, answer=answer
+        )
+    (one,) = answer.responses[0].partitions
+    name = name_of(one.error_code)
+    if name in _REFUSED:
+        raise BrokerAccessError("rows could not be read: the right Read on the topic is missing", topic=topic)
+    if one is None or name != "NONE":
+        raise BrokerUnavailableError("rows could not be read; try again", topic=topic, partition=partition, answer=name)
+    return MemoryRecords(one.records or b"")
+
+
+def _entry(batch: Any, record: Any) -> Row | Marker:
+    if batch.is_control_batch:
+        kind = int.from_bytes(bytes(record.key)[2:4], "big")
+        return Marker(batch.producer_id, record.offset, kind == _COMMIT_MARKER)
+    return Row(
+        batch.producer_id,
+        batch.producer_epoch,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        record.headers,
+    )
