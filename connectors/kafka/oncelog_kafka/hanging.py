@@ -3,6 +3,10 @@
 Nobody ends such a transaction, and read_committed readers stand still before it. It happens if a coordinator left out a
 marker (KAFKA-20734), or if a write arrives behind the end of its transaction (KIP-890).
 
+A producer asks for a commit when all its rows are acknowledged, and a leader drops what it has already. Hence rows of a
+committed transaction are part of it, wherever their marker is. Transactions of one producer with one epoch are told
+apart by time: that of the coordinator, and that of the rows, which the producer's clock gave them.
+
 Whoever asks must ask the partition first, then the coordinator, and the partition again. Then a marker that was under
 way has been written: the coordinator calls a transaction complete only behind its markers.
 """

@@ -157,16 +157,18 @@ def repair(
         if not settings.as_json:
             _show_hangs(search.hangs)
             _show_not_asked(search.not_asked)
-        if plan and not dry_run and not yes:
-            click.confirm(f"End {plural(len(plan), 'transaction')}?", abort=True, err=True)
+        if plan and not (dry_run or yes or click.confirm(f"End {plural(len(plan), 'transaction')}?", err=True)):
+            plan = []
         done = [] if dry_run else _repaired(asked, plan, folder)
     left = [one for one in search.hangs if one not in (hang for hang, _ in plan)]
     if settings.as_json:
         planned = [{"hang": hang, "marker": _kind(is_commit)} for hang, is_commit in plan]
-        show_json({"dry_run": dry_run, "planned": planned, "repaired": done, "left": left})
+        found = {"planned": planned, "repaired": done, "left": left, "not_asked": _by_answer(search.not_asked)}
+        show_json({"dry_run": dry_run, **found})
     else:
         _show_story(plan, done, left, dry_run=dry_run)
-    return ExitCode.PROBLEM if left or (dry_run and plan) or not all(one.is_ours for one in done) else ExitCode.OK
+    is_done = len(done) == len(plan) and all(one.is_ours for one in done) and not (places and search.not_asked)
+    return ExitCode.OK if is_done and not left else ExitCode.PROBLEM
 
 
 Plan = Sequence[tuple[Hang, bool]]
@@ -208,7 +210,7 @@ def _partitions(places: Sequence[str]) -> set[tuple[str, int]] | None:
 
 
 def _show_story(plan: Plan, done: Sequence[Repaired], left: Sequence[Hang], *, dry_run: bool) -> None:
-    if not plan and not left:
+    if not (plan or left):
         show("nothing hangs")
     for hang, is_commit in plan if dry_run else ():
         show(f"would {_kind(is_commit)} {printable(hang.place)} from {hang.start_offset}")

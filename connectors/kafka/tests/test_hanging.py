@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from kafka import TopicPartition
 
 from oncelog.cli import main
-from oncelog.znodes.clock import wall_ms
-from oncelog_kafka.brokers import KafkaRequests
+from oncelog.testing.faults import killing_at
+from oncelog.testing.target_contract import at
+from oncelog.znodes.clock import SystemClock, wall_ms
+from oncelog_kafka import inspection, repair
+from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests
+from oncelog_kafka.brokers import producers as asking
+from oncelog_kafka.crash_points import RepairCrashPoint
 from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
 from tests.support.connectors.kafka_sink import values
@@ -28,6 +40,10 @@ UNGUARDED = {
 }
 """Then a leader takes a transaction's rows although the coordinator does not know its partition. The coordinator leaves
 its marker out, as brokers 4.3.0 and 4.3.1 do for a partition that has no leader."""
+
+
+_strangers = itertools.count(1_000_000)
+"""Producer ids that no broker has given away."""
 
 
 class World:
@@ -46,7 +62,8 @@ class World:
         def ask() -> Identity | None:
             return self.raw.init(name, TIMEOUT_MS)[1]
 
-        found: Identity = until(ask)
+        found = until(ask)
+        assert found is not None
         return found
 
     def write(self, who: Identity, partition: int, *rows: str, is_known: bool = True, ago_ms: int = 0) -> None:
@@ -55,8 +72,8 @@ class World:
         if is_known:
             until(lambda: self.raw.add_partitions(who, [place]) == "NONE")
         some = [row.encode() for row in rows]
-        answer = self.raw.produce(who, place, some, 0, version=1, timestamp_ms=wall_ms() - ago_ms)
-        assert answer == "NONE"
+        written_ms = wall_ms() - ago_ms
+        until(lambda: self.raw.produce(who, place, some, 0, version=1, timestamp_ms=written_ms) == "NONE")
 
     def end(self, who: Identity, *, is_commit: bool) -> None:
         """End the transaction, and wait until its markers are written."""
@@ -71,20 +88,51 @@ class World:
         self.end(who, is_commit=is_commit)
         return who
 
+    def ask(self, *words: str, says: str | None = None) -> Result:
+        """The command ``oncelog kafka``; `says` is what is typed."""
+        done = CliRunner().invoke(main, ["kafka", "--brokers", self.broker.address, *words], input=says)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
     def json(self, *words: str, exit_code: int = 0) -> Any:
-        arguments = ["kafka", "--brokers", self.broker.address, *words, "--json"]
-        done = CliRunner().invoke(main, arguments)
-        assert done.exit_code == exit_code, (done.output, done.exception)
+        done = self.ask(*words, "--json")
+        assert done.exit_code == exit_code, done.output
         return json.loads(done.stdout)
+
+    def repair(self, *words: str, exit_code: int = 0) -> Any:
+        """Repairs what hangs in partition 1, as all hangs of these tests do."""
+        return self.json("txn", "repair", "--partition", self.place, "--yes", *words, exit_code=exit_code)
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-1"
 
     def hangs(self) -> list[Any]:
         """Those of this test's topic."""
-        found = CliRunner().invoke(main, ["kafka", "--brokers", self.broker.address, "txn", "find-hanging", "--json"])
-        return [one for one in json.loads(found.stdout)["left_open"] if one["topic"] == self.topic]
+        found = json.loads(self.ask("txn", "find-hanging", "--json").stdout)
+        assert found["not_asked"] == {}
+        return [one for one in found["left_open"] if one["topic"] == self.topic]
+
+    def leave_forgotten(self, *rows: str, ago_ms: int = HOUR_MS) -> None:
+        """Rows in partition 1 of a producer that no coordinator knows, as after its id has expired."""
+        stranger = Identity(fresh_name("id"), next(_strangers), 0)
+        self.write(stranger, 1, *rows, is_known=False, ago_ms=ago_ms)
 
     def values(self) -> list[str]:
         """What a reader of committed rows sees."""
         return values(self.broker, self.topic)
+
+
+def avro_rows(path: Path) -> list[Any]:
+    with path.open("rb") as file:
+        return list(fastavro.reader(file))
+
+
+class LaterClock(SystemClock):
+    """A clock that is an hour ahead."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + HOUR_MS
 
 
 @pytest.fixture(scope="module", params=[(TV2_VERSION, 2), (TV1_VERSION, 1)], ids=["4.3", "3.9"])
@@ -110,8 +158,230 @@ def test_a_marker_that_was_left_out_of_a_commit_is_found_and_written(world: Worl
     assert (hang["transactional_id"], hang["state"]) == (who.transactional_id, "CompleteCommit")
     assert world.values() == ["seen"]
 
-    done = world.json("txn", "repair", "--partition", f"{world.topic}-1", "--yes")
+    done = world.repair()
 
     assert [(one["ended"], one["is_ours"]) for one in done["repaired"]] == [("commit", True)]
     assert world.hangs() == []
     assert sorted(world.values()) == ["lost-1", "lost-2", "seen"]
+
+
+def test_a_marker_that_was_left_out_of_an_abort_is_found_and_written(world: World) -> None:
+    world.leave_open("dropped", is_commit=False)
+    (hang,) = world.hangs()
+    assert (hang["verdict"], hang["state"]) == ("aborted", "CompleteAbort")
+
+    assert [one["ended"] for one in world.repair()["repaired"]] == ["abort"]
+
+    assert world.hangs() == []
+    assert world.values() == []
+
+
+def test_a_write_behind_the_end_of_its_transaction_is_found(world: World) -> None:
+    who = world.began()
+    world.write(who, 0, "gone")
+    world.end(who, is_commit=False)
+    world.write(who, 1, "late", is_known=False)
+
+    assert [(one["verdict"], one["transactional_id"]) for one in world.hangs()] == [("aborted", who.transactional_id)]
+    assert [one["ended"] for one in world.repair()["repaired"]] == ["abort"]
+
+
+def test_readers_go_on_behind_a_repaired_transaction(world: World) -> None:
+    world.leave_open("first")
+    other = world.began()
+    world.write(other, 1, "second")
+    world.end(other, is_commit=True)
+    assert world.values() == ["seen"]
+
+    world.repair()
+
+    assert world.values() == ["first", "second", "seen"]
+
+
+def test_open_transactions_that_their_coordinator_will_end_do_not_hang(world: World) -> None:
+    who = world.began()
+    world.write(who, 0, "open")
+    world.write(who, 1, "open")
+
+    assert world.hangs() == []
+    assert world.repair() == {"dry_run": False, "planned": [], "repaired": [], "left": [], "not_asked": {}}
+    world.end(who, is_commit=True)
+    assert world.values() == ["open", "open"]
+
+
+def test_a_transaction_beyond_its_time_out_hangs_at_its_coordinator_and_is_not_repaired(world: World) -> None:
+    who = world.began()
+    world.write(who, 0, "open")
+    settings = {"bootstrap_servers": world.broker.address}
+    with closing(Brokers(settings, LaterClock())) as brokers, closing(KafkaProducers(settings)) as producers:
+        late = [one.transactional_id for one in inspection.find_hanging(brokers)]
+        hangs = repair.find(producers, brokers, None, {(world.topic, 0)}).hangs
+
+    world.end(who, is_commit=False)
+    assert who.transactional_id in late
+    assert not hangs
+
+
+def test_the_transaction_of_a_running_producer_is_left_to_it(world: World) -> None:
+    who = world.leave_open("lost")
+    if world.version >= 2:
+        who = world.began(who.transactional_id)  # which has an epoch of its own
+    until(lambda: world.raw.add_partitions(who, [(world.topic, 0)]) == "NONE")
+
+    (hang,) = world.hangs()
+    done = world.repair(exit_code=1)
+
+    assert hang["verdict"] == ("unknown" if world.version >= 2 else "running")
+    assert [one["partition"] for one in done["left"]] == [1]
+    assert done["repaired"] == []
+
+
+def test_a_producer_that_began_anew_leaves_a_transaction_of_which_nobody_knows(world: World) -> None:
+    who = world.leave_open("lost")
+    for _ in range(2):
+        world.began(who.transactional_id)
+
+    assert [one["verdict"] for one in world.hangs()] == ["unknown"]
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs_when_it_is_old(world: World) -> None:
+    world.leave_forgotten("young", ago_ms=0)
+    assert world.hangs() == []
+
+    world.leave_forgotten("old")
+    (hang,) = world.hangs()
+    assert (hang["verdict"], hang["transactional_id"]) == ("unknown", None)
+    done = world.repair(exit_code=1)
+    assert (done["repaired"], len(done["left"])) == ([], 1)
+
+
+def test_the_rows_of_an_unknown_transaction_are_saved_before_they_are_dropped(world: World, tmp_path: Path) -> None:
+    world.leave_forgotten("a", "b")
+    refused = world.ask("txn", "repair", "--partition", world.place, "--yes", "--unknown", "abort")
+    assert refused.exit_code == 2
+    assert "name a folder to save them in" in refused.output
+
+    (done,) = world.repair("--unknown", "abort", "--save", str(tmp_path / "saved"))["repaired"]
+
+    assert (done["ended"], done["saved_rows"]) == ("abort", 2)
+    rows = avro_rows(Path(done["saved"]))
+    assert [(row["offset"], row["key"], row["value"], row["headers"]) for row in rows] == [
+        (0, None, b"a", []),
+        (1, None, b"b", []),
+    ]
+    assert all(row["timestamp_ms"] <= wall_ms() - HOUR_MS for row in rows)
+    assert world.hangs() == []
+    assert world.values() == []
+
+
+def test_rows_that_retention_has_removed_are_not_waited_for(world: World, tmp_path: Path) -> None:
+    world.leave_forgotten("a", "b")
+    with world.broker.admin() as admin:
+        admin.delete_records({TopicPartition(world.topic, 1): 1})
+
+    (done,) = world.repair("--unknown", "abort", "--save", str(tmp_path))["repaired"]
+
+    assert (done["ended"], done["saved_rows"]) in {("abort", 1), ("abort", 2)}  # a batch is removed whole
+    assert world.hangs() == []
+
+
+def test_many_partitions_are_asked_by_one_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.broker.create_topic(fresh_name("many"), partitions=100)
+    made = []
+
+    def counted(partitions: Sequence[tuple[str, int]]) -> Any:
+        made.append(len(partitions))
+        return describe_request(partitions)
+
+    describe_request = asking._describe_request
+    monkeypatch.setattr(asking, "_describe_request", counted)
+    with closing(KafkaProducers({"bootstrap_servers": world.broker.address})) as producers:
+        producers.open_transactions()
+
+    assert len(made) == 1
+    assert made[0] > 100
+
+
+def test_a_partition_that_does_not_exist_is_not_called_sound(world: World) -> None:
+    done = world.ask("txn", "repair", "--partition", "not-there-7", "--yes")
+
+    assert done.exit_code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION: not-there-7" in done.output
+    assert world.ask("txn", "repair", "--partition", "not-there").exit_code == 2
+
+
+def test_an_unknown_transaction_becomes_visible_if_the_operator_says_so(world: World) -> None:
+    world.leave_forgotten("a", "b")
+
+    assert [one["ended"] for one in world.repair("--unknown", "commit")["repaired"]] == ["commit"]
+
+    assert world.values() == ["a", "b"]
+
+
+def test_nothing_changes_in_a_dry_run_or_without_a_yes(world: World) -> None:
+    world.leave_open("lost")
+    words = ("txn", "repair", "--partition", world.place)
+
+    dry = world.json(*words, "--dry-run", exit_code=1)
+    asked = world.ask(*words, says="n\n")
+    unasked = world.ask(*words, "--json")
+
+    assert [one["marker"] for one in dry["planned"]] == ["commit"]
+    assert (asked.exit_code, unasked.exit_code) == (1, 2)
+    assert "Give --yes or --dry-run" in unasked.output
+    assert len(world.hangs()) == 1
+    said = world.ask(*words, says="y\n")
+    assert said.exit_code == 0
+    assert f"{world.place} from 0: commit" in said.stdout
+
+
+def test_what_is_found_is_shown_with_what_is_safe(world: World) -> None:
+    world.leave_open("lost")
+
+    found = world.ask("txn", "find-hanging")
+
+    assert found.exit_code == 1
+    assert f"{world.place} from 0: the coordinator says CompleteCommit" in found.stdout
+    assert "safe: commit; an abort would drop committed rows" in found.stdout
+
+
+def test_of_two_repairs_one_ends_it_and_the_other_says_so(world: World) -> None:
+    world.leave_forgotten("a")
+
+    def other() -> None:
+        assert len(world.repair("--unknown", "commit")["repaired"]) == 1
+
+    with at(RepairCrashPoint.SAVED, other):
+        done = world.ask("txn", "repair", "--partition", world.place, "--yes", "--unknown", "commit")
+
+    assert "it does not hang any more" in done.output
+    assert world.values() == ["a"]
+
+
+def test_a_repair_that_another_one_overtook_at_the_last_moment_says_what_the_other_did(
+    world: World, tmp_path: Path
+) -> None:
+    world.leave_forgotten("a")
+
+    with at(RepairCrashPoint.END, lambda: world.repair("--unknown", "commit")):
+        done = world.repair("--unknown", "abort", "--save", str(tmp_path), exit_code=1)
+
+    assert [(one["ended"], one["is_ours"]) for one in done["repaired"]] == [("commit", False)]
+    assert world.values() == ["a"]
+
+
+@pytest.mark.walk("a repair that is killed and run again leaves one copy")
+@pytest.mark.parametrize("point", RepairCrashPoint)
+def test_a_repair_that_is_killed_is_run_again(world: World, point: RepairCrashPoint, tmp_path: Path) -> None:
+    world.leave_forgotten("a", "b")
+    words = ["txn", "repair", "--partition", world.place, "--yes", "--unknown", "commit", "--save", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "oncelog", "kafka", "--brokers", world.broker.address, *words]
+
+    killed = subprocess.run(command, env=killing_at(point, tmp_path / "mark"), check=False, capture_output=True)
+    again = subprocess.run(command, check=False, capture_output=True)
+
+    assert (killed.returncode, again.returncode) == (-signal.SIGKILL, 0), again.stderr
+    assert world.hangs() == []
+    assert world.values() == ["a", "b"]
+    (saved,) = (tmp_path / "s").glob("*.avro")
+    assert [row["value"] for row in avro_rows(saved)] == [b"a", b"b"]

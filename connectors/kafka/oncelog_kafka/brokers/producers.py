@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from oncelog.extras import extras
 
 with extras("kafka", part="oncelog_kafka"):
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
     from kafka.protocol.admin import DescribeProducersRequest
     from kafka.protocol.producer import WriteTxnMarkersRequest
     from kafka.record import MemoryRecords
@@ -77,12 +79,16 @@ class KafkaProducers:
             And the partitions that could not be asked.
         """
         self._look_up(None if partitions is None else {topic for topic, _ in partitions})
-        wanted = self._partitions.keys() if partitions is None else partitions
-        by_leader: dict[int, list[tuple[str, int]]] = {}
-        for one in sorted(wanted):
-            by_leader.setdefault(self._partitions[one].leader if one in self._partitions else -1, []).append(one)
         found: list[OpenInPartition] = []
-        not_asked = [NotAsked(*one, "LEADER_NOT_AVAILABLE") for one in by_leader.pop(-1, ())]
+        not_asked: list[NotAsked] = []
+        by_leader: dict[int, list[tuple[str, int]]] = {}
+        for one in sorted(self._partitions.keys() if partitions is None else partitions):
+            if one not in self._partitions:
+                not_asked.append(NotAsked(*one, "UNKNOWN_TOPIC_OR_PARTITION"))
+            elif self._partitions[one].leader < 0:
+                not_asked.append(NotAsked(*one, "LEADER_NOT_AVAILABLE"))
+            else:
+                by_leader.setdefault(self._partitions[one].leader, []).append(one)
         for leader, led in by_leader.items():
             for start in range(0, len(led), ASKED_AT_ONCE):
                 some = led[start : start + ASKED_AT_ONCE]
@@ -90,11 +96,10 @@ class KafkaProducers:
                 if isinstance(answer, str):
                     not_asked += [NotAsked(*one, answer) for one in some]
                     continue
-                for topic in answer.topics:
-                    for one in topic.partitions:
-                        if one.error_code:
-                            not_asked.append(NotAsked(topic.name, one.partition_index, name_of(one.error_code)))
-                        found += _open_ones(topic.name, one)
+                for name, one in _described(answer):
+                    if one.error_code:
+                        not_asked.append(NotAsked(name, one.partition_index, name_of(one.error_code)))
+                    found += _open_ones(name, one)
         return found, not_asked
 
     def ids_of(self, producer_ids: Iterable[int]) -> list[str]:
@@ -114,19 +119,24 @@ class KafkaProducers:
         The leader refuses it if the producer has written with a newer epoch, or a newer coordinator has ended a
         transaction of it. Where nothing is open, a marker changes nothing.
         """
-        topic = (found.topic, found.partition)
-        answer = answer_to(self._client, _marker_request(found, is_commit=is_commit), self._partition(topic).leader)
-        if isinstance(answer, str):
-            return answer
-        (code,) = (one.error_code for marker in answer.markers for topic in marker.topics for one in topic.partitions)
-        return name_of(code)
+        place = found.topic, found.partition
+        answer = answer_to(self._client, _marker_request(found, is_commit=is_commit), self._partition(place).leader)
+        if not isinstance(answer, str):
+            (one,) = answer.markers[0].topics[0].partitions
+            answer = name_of(one.error_code)
+        if answer != "NONE":
+            self._partitions.pop(place, None)
+        return answer
 
     def read(self, topic: str, partition: int, offset: int) -> Iterator[Row | Marker]:
         """Rows and markers from an offset to the end of the partition, committed or not; page by page.
 
+        It begins at the first record that is left, if retention has removed others.
+
         Raises:
             BrokerUnavailableError, BrokerAccessError: they cannot be read.
         """
+        offset = max(offset, self._earliest(topic, partition))
         while True:
             leader, topic_id = self._partition((topic, partition))
             answer = answer_to(self._client, fetch_request(topic, topic_id, offset, partition), leader)
@@ -141,10 +151,15 @@ class KafkaProducers:
                 return
             offset = after
 
+    def _earliest(self, topic: str, partition: int) -> int:
+        wanted = TopicPartition(topic, partition)
+        with named_errors():
+            return int(self._client.list_partition_offsets({wanted: OffsetSpec.EARLIEST})[wanted].offset)
+
     def _partition(self, one: tuple[str, int]) -> _Partition:
         if one not in self._partitions:
             self._look_up({one[0]})
-        if one not in self._partitions:
+        if one not in self._partitions or self._partitions[one].leader < 0:
             raise BrokerUnavailableError("the partition has no leader now", topic=one[0], partition=one[1])
         return self._partitions[one]
 
@@ -169,6 +184,10 @@ def _describe_request(partitions: Iterable[tuple[str, int]]) -> Any:
     return DescribeProducersRequest(
         topics=[of_topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
     )
+
+
+def _described(answer: Any) -> Iterator[tuple[str, Any]]:
+    return ((topic.name, one) for topic in answer.topics for one in topic.partitions)
 
 
 def _open_ones(topic: str, partition: Any) -> Iterator[OpenInPartition]:
