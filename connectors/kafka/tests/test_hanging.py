@@ -17,14 +17,18 @@ import pytest
 from click.testing import CliRunner, Result
 from kafka import TopicPartition
 
+from oncelog import metadata
 from oncelog.cli import main
+from oncelog.protocol.batch_ledger import BatchRequest
 from oncelog.testing.faults import killing_at
 from oncelog.testing.target_contract import at
 from oncelog.znodes.clock import SystemClock, wall_ms
-from oncelog_kafka import inspection, repair
+from oncelog_kafka import inspection, ledger, repair
 from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests
 from oncelog_kafka.brokers import producers as asking
 from oncelog_kafka.crash_points import RepairCrashPoint
+from oncelog_kafka.ledger import Ledger
+from oncelog_kafka.participants import Participant
 from oncelog_kafka.testing.transactions import Identity
 from raw_producer import RawProducer
 from tests.support.connectors.kafka_sink import values
@@ -90,7 +94,9 @@ class World:
 
     def ask(self, *words: str, says: str | None = None) -> Result:
         """The command ``oncelog kafka``; `says` is what is typed."""
-        done = CliRunner().invoke(main, ["kafka", "--brokers", self.broker.address, *words], input=says)
+        first = words[:2] if words[0] == "--znodes" else ()
+        words = words[len(first) :]
+        done = CliRunner().invoke(main, [*first, "kafka", "--brokers", self.broker.address, *words], input=says)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done
 
@@ -113,10 +119,11 @@ class World:
         assert found["not_asked"] == {}
         return [one for one in found["left_open"] if one["topic"] == self.topic]
 
-    def leave_forgotten(self, *rows: str, ago_ms: int = HOUR_MS) -> None:
+    def leave_forgotten(self, *rows: str, ago_ms: int = HOUR_MS) -> Identity:
         """Rows in partition 1 of a producer that no coordinator knows, as after its id has expired."""
         stranger = Identity(fresh_name("id"), next(_strangers), 0)
         self.write(stranger, 1, *rows, is_known=False, ago_ms=ago_ms)
+        return stranger
 
     def values(self) -> list[str]:
         """What a reader of committed rows sees."""
@@ -272,6 +279,25 @@ def test_the_rows_of_an_unknown_transaction_are_saved_before_they_are_dropped(wo
     assert all(row["timestamp_ms"] <= wall_ms() - HOUR_MS for row in rows)
     assert world.hangs() == []
     assert world.values() == []
+
+
+def test_the_ledger_tells_what_the_coordinators_have_forgotten(world: World, tmp_path: Path) -> None:
+    stranger = world.leave_forgotten("a", "b")
+    place = str(tmp_path / "ledger")
+    with closing(metadata.open_metadata(place)) as store:
+        steps = Ledger(store, BatchRequest("sink", "query", "sink", "run", 0, "fingerprint"))
+        opened = steps.begin(lease=None, buckets=None)
+        assert opened is not None
+        written = Participant(stranger.transactional_id, 0, stranger.producer_id, stranger.epoch, 2, 2, 0, world.topic)
+        steps.decide(opened, (written,))
+        before = world.json("--znodes", place, "txn", "repair", "--partition", world.place, "--dry-run", exit_code=1)
+        ledger.complete(store, "sink", opened.number)
+
+    done = world.json("--znodes", place, "txn", "repair", "--partition", world.place, "--yes")
+
+    assert [one["verdict"] for one in before["left"]] == ["unknown"]  # the query may still write the batch again
+    assert [one["ended"] for one in done["repaired"]] == ["commit"]
+    assert world.values() == ["a", "b"]
 
 
 def test_rows_that_retention_has_removed_are_not_waited_for(world: World, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_complete_batch_of_the_ledger_tells_what_the_coordinator_has_forgotten
 
 
 @pytest.mark.parametrize("change", [{"epoch": 3}, {"producer_id": 8}, {"transaction_version": 1}])
-def test_another_transaction_of_the_ledger_tells_nothing(change: dict[str, int]) -> None:
+def test_another_transaction_of_the_ledger_tells_nothing(change: dict[str, Any]) -> None:
     assert verdict(OLD, None, [replace(PARTICIPANT, **change)]) is Verdict.UNKNOWN
 
 
