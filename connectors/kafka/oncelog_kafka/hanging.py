@@ -13,7 +13,7 @@ way has been written: the coordinator calls a transaction complete only behind i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     """The coordinator has forgotten it. Either marker may be wrong."""
 
     RUNNING = "running"
-    """Its producer has begun another transaction with the same epoch, which a marker would end, too."""
+    """Its producer may still end it, or has begun another transaction with the same epoch, which a marker would end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,13 @@ class NotAsked(NamedTuple):
     answer: str
 
 
+class Recorded(NamedTuple):
+    """Participants that the ledgers of sinks name: of complete batches, and of decided ones that are not complete."""
+
+    complete: Sequence[Participant] = ()
+    unfinished: Sequence[Participant] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Hang:
     """A transaction that nobody will end.
@@ -111,7 +118,7 @@ class Hang:
 def judge(
     found: OpenInPartition,
     known: Transaction | None,
-    committed: Iterable[Participant],
+    recorded: Recorded,
     now_ms: int,
     max_timeout_ms: int,
 ) -> Hang | None:
@@ -120,14 +127,13 @@ def judge(
     Args:
         found: what the partition said before and after the coordinator was asked.
         known: what the coordinator knows about the producer id; None for nothing.
-        committed: participants of complete batches, from the ledgers.
         max_timeout_ms: of any transaction of the cluster.
 
     Returns:
         None if it ends by itself, or may do so.
     """
     age_ms = now_ms - found.last_timestamp_ms
-    reached = _judged(found, known, committed) or _forgotten(known, is_old=age_ms > max_timeout_ms)
+    reached = _judged(found, known, recorded) or _forgotten(known, is_old=age_ms > max_timeout_ms)
     if reached is None:
         return None
     name = None if known is None else ParticipantId.parse(known.transactional_id)
@@ -157,15 +163,16 @@ def ends_by_itself(found: OpenInPartition, known: Transaction | None) -> bool:
     return known.state.startswith("Prepare")
 
 
-def _judged(
-    found: OpenInPartition, known: Transaction | None, committed: Iterable[Participant]
-) -> tuple[Verdict, str] | None:
+def _judged(found: OpenInPartition, known: Transaction | None, recorded: Recorded) -> tuple[Verdict, str] | None:
     if known is not None and known.state == ONGOING and known.epoch == found.epoch:
-        return Verdict.RUNNING, "its producer has another transaction open with the same epoch"
+        return Verdict.RUNNING, "its producer has another transaction open with the same epoch; stop it first"
     if known is not None and known.state in _ENDS and _is_last(found, known) and _is_of_its_time(found, known):
         return _ENDS[known.state], f"the coordinator says {known.state}, and left this partition's marker out"
+    producer = found.producer_id, found.epoch
+    if any(p.producer == producer for p in recorded.unfinished):
+        return Verdict.RUNNING, "the ledger names it in a decided batch that is not complete; start its query first"
     # At transaction version 1, many transactions have one epoch, so an entry of the ledger may be of another one.
-    if any(p.transaction_version >= 2 and p.producer == (found.producer_id, found.epoch) for p in committed):
+    if any(p.transaction_version >= 2 and p.producer == producer for p in recorded.complete):
         return Verdict.COMMITTED, "the ledger names it in a complete batch"
     return None
 
@@ -173,7 +180,10 @@ def _judged(
 def _forgotten(known: Transaction | None, *, is_old: bool) -> tuple[Verdict, str] | None:
     if known is not None:
         return Verdict.UNKNOWN, "the coordinator knows only a later transaction of this producer"
-    return (Verdict.UNKNOWN, "no coordinator shows this user a transactional id of this producer") if is_old else None
+    return (Verdict.UNKNOWN, _UNKNOWN_PRODUCER) if is_old else None
+
+
+_UNKNOWN_PRODUCER = "no coordinator shows its transactional id, or this user lacks the right Describe on it"
 
 
 def _is_last(found: OpenInPartition, known: Transaction) -> bool:

@@ -27,7 +27,7 @@ _SAFE = {
     Verdict.COMMITTED: "commit; an abort would drop committed rows",
     Verdict.ABORTED: "abort; it loses nothing",
     Verdict.UNKNOWN: "save the rows, and choose: an abort may drop committed rows",
-    Verdict.RUNNING: "stop its producer first",
+    Verdict.RUNNING: "leave it to its producer",
 }
 """What may be done about a hang, in words."""
 

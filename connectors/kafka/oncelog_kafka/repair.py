@@ -26,9 +26,9 @@ from oncelog_kafka import end_txn
 from oncelog_kafka.brokers.producers import KafkaProducers, Marker, Row
 from oncelog_kafka.crash_points import RepairCrashPoint
 from oncelog_kafka.errors import BrokerAccessError
-from oncelog_kafka.hanging import Hang, NotAsked, OpenInPartition, Verdict, ends_by_itself, judge
+from oncelog_kafka.hanging import Hang, NotAsked, OpenInPartition, Recorded, Verdict, ends_by_itself, judge
 from oncelog_kafka.ledger import KAFKA_LEDGERS
-from oncelog_kafka.participants import Participant, Transaction
+from oncelog_kafka.participants import Transaction
 from oncelog_kafka.patience import refusal
 from oncelog_kafka.ports import Brokers
 
@@ -113,12 +113,10 @@ def find(
         return Search((), not_asked)
     again, _ = producers.open_transactions({(one.topic, one.partition) for one in suspects.values()})
     max_timeout_ms = (brokers.broker_setting(MAX_TIMEOUT) or _DEFAULT_MAX_TIMEOUT_MS) + SLACK_MS
-    committed = _committed(store) if store is not None else ()
+    recorded = _recorded(store) if store is not None else Recorded()
     now_ms = brokers.clock.now_ms()
     judged = (
-        judge(one, known.get(one.producer_id), committed, now_ms, max_timeout_ms)
-        for one in again
-        if one.key in suspects
+        judge(one, known.get(one.producer_id), recorded, now_ms, max_timeout_ms) for one in again if one.key in suspects
     )
     return Search([hang for hang in judged if hang is not None], not_asked)
 
@@ -192,7 +190,7 @@ def check_allowed(hang: Hang, *, is_commit: bool, is_saved: bool) -> None:
         UsageError: it may not; the message says why.
     """
     if hang.verdict is Verdict.RUNNING:
-        raise UsageError("stop its producer first: a marker would also end its next transaction", **_named(hang))
+        raise UsageError("its producer may still be at work, so no marker is written", **_named(hang))
     if hang.verdict is Verdict.COMMITTED and not is_commit:
         raise UsageError("an abort would drop committed rows", **_named(hang))
     if hang.verdict is Verdict.ABORTED and is_commit:
@@ -232,16 +230,14 @@ def _known(producers: KafkaProducers, brokers: Brokers, opened: Iterable[OpenInP
     return {one.producer_id: one for one in brokers.describe(producers.ids_of(producer_ids)).values()}
 
 
-def _committed(store: ZnodeStore) -> list[Participant]:
-    """The participants of all complete batches that the ledgers remember."""
-    return [
-        participant
-        for prefix in KAFKA_LEDGERS.prefixes(store)
-        for one in KAFKA_LEDGERS.read_rounds(store, prefix).values()
-        if one.is_complete
-        for participant in one.participants
-        if not participant.is_lost
-    ]
+def _recorded(store: ZnodeStore) -> Recorded:
+    """What all ledgers of the store remember."""
+    prefixes = KAFKA_LEDGERS.prefixes(store)
+    rounds = [one for prefix in prefixes for one in KAFKA_LEDGERS.read_rounds(store, prefix).values()]
+    return Recorded(
+        [p for one in rounds if one.is_complete for p in one.participants if not p.is_lost],
+        [p for one in rounds if one.is_unfinished for p in one.participants if not p.is_lost],
+    )
 
 
 # Saved rows -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_kafka.hanging import OpenInPartition, Verdict, ends_by_itself, judge
+from oncelog_kafka.hanging import OpenInPartition, Recorded, Verdict, ends_by_itself, judge
 from oncelog_kafka.participants import Participant, Transaction
 
 NOW_MS = 10_000_000
@@ -23,11 +23,11 @@ def known(state: str, epoch: int, *partitions: str, started_ms: int = NOW_MS - 2
 
 
 def verdict(
-    found: OpenInPartition, transaction: Transaction | None, committed: Sequence[Participant] = ()
+    found: OpenInPartition, transaction: Transaction | None, complete: Sequence[Participant] = (), **recorded: Any
 ) -> Verdict | None:
     if ends_by_itself(found, transaction):
         return None
-    hang = judge(found, transaction, committed, NOW_MS, MAX_MS)
+    hang = judge(found, transaction, Recorded(complete, **recorded), NOW_MS, MAX_MS)
     return None if hang is None else hang.verdict
 
 
@@ -75,12 +75,20 @@ def test_another_transaction_of_the_ledger_tells_nothing(change: dict[str, Any])
     assert verdict(OLD, None, [replace(PARTICIPANT, **change)]) is Verdict.UNKNOWN
 
 
+def test_a_decided_batch_that_is_not_complete_is_left_to_its_query() -> None:
+    assert verdict(OLD, None, unfinished=[PARTICIPANT]) is Verdict.RUNNING
+    assert (
+        verdict(FOUND, known("Empty", 6), unfinished=[replace(PARTICIPANT, transaction_version=1)]) is Verdict.RUNNING
+    )
+    assert verdict(FOUND, known("CompleteCommit", 5), unfinished=[PARTICIPANT]) is Verdict.COMMITTED
+
+
 def test_the_coordinator_is_believed_before_the_ledger() -> None:
     assert verdict(FOUND, known("CompleteAbort", 5), [PARTICIPANT]) is Verdict.ABORTED
 
 
 def test_a_hang_names_its_sink_and_how_old_it_is() -> None:
-    hang = judge(FOUND, known("CompleteCommit", 5), (), NOW_MS, MAX_MS)
+    hang = judge(FOUND, known("CompleteCommit", 5), Recorded(), NOW_MS, MAX_MS)
 
     assert hang is not None
     assert (hang.prefix, hang.transactional_id, hang.age_ms, hang.place) == ("p", "p-0-1.0.0", 1_000, "topic-1")

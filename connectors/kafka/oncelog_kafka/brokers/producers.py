@@ -26,7 +26,6 @@ ASKED_AT_ONCE = 1_000
 IDS_AT_ONCE = 1_000
 
 _COMMIT_MARKER = 1
-_REFUSED = frozenset({"TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
 
 
 class Row(NamedTuple):
@@ -129,7 +128,7 @@ class KafkaProducers:
         return answer
 
     def read(self, topic: str, partition: int, offset: int) -> Iterator[Row | Marker]:
-        """Rows and markers from an offset to the end of the partition, committed or not; page by page.
+        """Rows and markers from an offset to the present end of the partition, committed or not; page by page.
 
         It begins at the first record that is left, if retention has removed others.
 
@@ -137,11 +136,11 @@ class KafkaProducers:
             BrokerUnavailableError, BrokerAccessError: they cannot be read.
         """
         offset = max(offset, self._earliest(topic, partition))
-        while True:
-            leader, topic_id = self._partition((topic, partition))
-            answer = answer_to(self._client, fetch_request(topic, topic_id, offset, partition), leader)
-            records = _records_of(answer, topic, partition)
-            after = offset
+        end = None
+        while end is None or offset < end:
+            page = self._page(topic, partition, offset)
+            end = page.high_watermark if end is None else end
+            records, after = MemoryRecords(page.records or b""), offset
             while batch := records.next_batch():
                 for record in batch:
                     if record.offset >= offset:
@@ -150,6 +149,18 @@ class KafkaProducers:
             if after == offset:
                 return
             offset = after
+
+    def _page(self, topic: str, partition: int, offset: int) -> Any:
+        fields = {"topic": topic, "partition": partition}
+        leader, topic_id = self._partition((topic, partition))
+        answer = answer_to(self._client, fetch_request(topic, topic_id, offset, partition), leader)
+        page = None if isinstance(answer, str) else answer.responses[0].partitions[0]
+        name = answer if page is None else name_of(page.error_code)
+        if name == "TOPIC_AUTHORIZATION_FAILED":
+            raise BrokerAccessError("to read the rows, this user needs the right Read on the topic", **fields)
+        if name != "NONE":
+            raise BrokerUnavailableError("rows could not be read; try again", answer=name, **fields)
+        return page
 
     def _earliest(self, topic: str, partition: int) -> int:
         wanted = TopicPartition(topic, partition)
@@ -216,20 +227,6 @@ def _marker_request(found: OpenInPartition, *, is_commit: bool) -> Any:
         coordinator_epoch=found.coordinator_epoch,
     )
     return WriteTxnMarkersRequest(markers=[marker])
-
-
-def _records_of(answer: Any, topic: str, partition: int) -> Any:
-    if isinstance(answer, str):
-        raise BrokerUnavailableError(
-            "rows could not be read; try again", topic=topic, partition=partition, answer=answer
-        )
-    (one,) = answer.responses[0].partitions
-    name = name_of(one.error_code)
-    if name in _REFUSED:
-        raise BrokerAccessError("rows could not be read: the right Read on the topic is missing", topic=topic)
-    if one is None or name != "NONE":
-        raise BrokerUnavailableError("rows could not be read; try again", topic=topic, partition=partition, answer=name)
-    return MemoryRecords(one.records or b"")
 
 
 def _entry(batch: Any, record: Any) -> Row | Marker:
