@@ -27,6 +27,7 @@ from oncelog_kafka import inspection, ledger, repair
 from oncelog_kafka.brokers import Brokers, KafkaProducers, KafkaRequests, partitions
 from oncelog_kafka.brokers import producers as asking
 from oncelog_kafka.crash_points import RepairCrashPoint
+from oncelog_kafka.hanging import Hang, Verdict
 from oncelog_kafka.ledger import Ledger
 from oncelog_kafka.participants import Participant
 from oncelog_kafka.testing.transactions import Identity
@@ -34,7 +35,7 @@ from raw_producer import RawProducer
 from tests.support.connectors.kafka_sink import values
 from tests.support.harness.variants import variants
 from tests.support.harness.waiting import until
-from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker
+from tests.support.servers.kafka import TV1_VERSION, TV2_VERSION, KafkaBroker, fresh_name, running_broker, send
 
 HOUR_MS = 3_600_000
 TIMEOUT_MS = 60_000
@@ -324,6 +325,21 @@ def test_rows_of_many_pages_are_saved_without_those_of_others(
     assert world.values() == ["0", "1", "2", "3", "of another"]
 
 
+def test_keys_headers_and_timestamps_are_saved_as_they_are(world: World, tmp_path: Path) -> None:
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", None)]
+    fields: dict[str, Any] = {"keys": ["key", None], "headers": [headers, []], "timestamps_ms": [1_000, 2_000]}
+    send(world.broker, world.topic, "full", None, enable_idempotence=False, **fields)  # so that no producer id is known
+    of_anybody = Hang(world.topic, 0, -1, -1, 0, 0, None, None, None, Verdict.UNKNOWN, "")
+    with closing(KafkaProducers({"bootstrap_servers": world.broker.address})) as producers:
+        path, count = repair.save(producers, of_anybody, tmp_path)
+
+    full, empty = avro_rows(path)
+    assert count == 2
+    assert (full["timestamp_ms"], full["key"], full["value"]) == (1_000, b"key", b"full")
+    assert full["headers"] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert (empty["timestamp_ms"], empty["key"], empty["value"], empty["headers"]) == (2_000, None, None, [])
+
+
 def test_rows_that_retention_has_removed_are_not_waited_for(world: World, tmp_path: Path) -> None:
     world.leave_forgotten("a", "b")
     with world.broker.admin() as admin:
@@ -393,6 +409,18 @@ def test_what_is_found_is_shown_with_what_is_safe(world: World) -> None:
     assert found.exit_code == 1
     assert f"{world.place} from 0: the coordinator says CompleteCommit" in found.stdout
     assert "safe: commit; an abort would drop committed rows" in found.stdout
+
+
+def test_partitions_are_not_asked_where_only_javas_client_can_log_in(world: World) -> None:
+    world.leave_open("lost")
+
+    alone = world.json("txn", "find-hanging", "--coordinators-only")
+    refused = world.ask("txn", "find-hanging", "--config", "admin.client=java")
+
+    assert (alone["left_open"], alone["not_asked"]) == ([], {})
+    assert refused.exit_code == 2
+    assert "--coordinators-only" in refused.output
+    world.repair()
 
 
 def test_of_two_repairs_one_ends_it_and_the_other_says_so(world: World) -> None:
