@@ -115,7 +115,8 @@ def _show_not_asked(not_asked: Sequence[NotAsked]) -> None:
     for answer, places in _by_answer(not_asked).items():
         named = " ".join(places[:_NAMED])
         more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-        click.echo(f"not asked, because of {answer}: {printable(named)}{more}", err=True)
+        lacks = "; this user needs the right Read" if answer == "TOPIC_AUTHORIZATION_FAILED" else ""
+        click.echo(f"not asked, because of {answer}: {printable(named)}{more}{lacks}", err=True)
 
 
 _NAMED = 5
