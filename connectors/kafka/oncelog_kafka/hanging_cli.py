@@ -135,7 +135,9 @@ def _by_answer(not_asked: Sequence[NotAsked]) -> dict[str, list[str]]:
 
 @click.command("repair", cls=ClusterCommand, example="oncelog kafka --brokers h1:9092 txn repair --dry-run")
 @click.option("--partition", "places", multiple=True, metavar="TOPIC-N", help="Only this partition; may be repeated.")
-@click.option("--unknown", type=click.Choice(["commit", "abort"]), help="How to end those of which nobody knows.")
+@click.option(
+    "--unknown", type=click.Choice(["commit", "abort"]), help="How to end those of --partition of which nobody knows."
+)
 @click.option("--save", metavar="FOLDER", help="Save the rows here before, as Avro files.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -151,6 +153,8 @@ def repair(
     """
     if settings.as_json and not (yes or dry_run):
         raise click.UsageError("With --json nothing is asked. Give --yes or --dry-run.")
+    if unknown and not places:
+        raise click.UsageError("--unknown needs --partition: what is true of one transaction may not be of another.")
     folder = None if save is None else absolute(save)
     with _opened(settings) as asked:
         search = repairs.find(*_clients(asked), _partitions(places))
@@ -198,13 +202,17 @@ def _repaired(asked: _Cluster, plan: Plan, folder: Path | None) -> list[Repaired
     return done
 
 
+_DIGITS = 10
+"""Of the greatest number of a partition."""
+
+
 def _partitions(places: Sequence[str]) -> set[tuple[str, int]] | None:
     if not places:
         return None
     found = set()
     for place in places:
         topic, dash, number = place.rpartition("-")
-        if not (topic and dash and number.isascii() and number.isdigit()):
+        if not (topic and dash and number.isascii() and number.isdigit() and len(number) <= _DIGITS):
             raise click.UsageError(f"{place!r} is not a partition; write it like flights-0")
         found.add((topic, int(number)))
     return found

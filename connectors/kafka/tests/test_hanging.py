@@ -156,6 +156,7 @@ def test_a_transaction_that_no_coordinator_knows_hangs_when_it_is_old(world: Wor
 
 def test_the_rows_of_an_unknown_transaction_are_saved_before_they_are_dropped(world: World, tmp_path: Path) -> None:
     world.leave_forgotten("a", "b")
+    assert "--unknown needs --partition" in world.ask("txn", "repair", "--yes", "--unknown", "abort").output
     refused = world.ask("txn", "repair", "--partition", world.place, "--yes", "--unknown", "abort")
     assert refused.exit_code == 2
     assert "name a folder to save them in" in refused.output
@@ -257,7 +258,8 @@ def test_a_partition_that_does_not_exist_is_not_called_sound(world: World) -> No
 
     assert done.exit_code == 1
     assert "UNKNOWN_TOPIC_OR_PARTITION: not-there-7" in done.output
-    assert world.ask("txn", "repair", "--partition", "not-there").exit_code == 2
+    for place in ("not-there", "-7", "not-there-99999999999"):
+        assert world.ask("txn", "repair", "--partition", place).exit_code == 2
 
 
 def test_an_unknown_transaction_becomes_visible_if_the_operator_says_so(world: World) -> None:
