@@ -13,7 +13,7 @@ import click
 from oncelog import metadata
 from oncelog.cli.meta import show_copied
 from oncelog.cli.output import duration, printable, progress, show, show_fields, show_json, show_table
-from oncelog.cli.shell import ExitCode, Settings
+from oncelog.cli.shell import Settings
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog.znodes import copying
@@ -22,7 +22,7 @@ from oncelog_kafka import cluster_options, inspection, ledger_store
 from oncelog_kafka.checkpoint_cli import checkpoint
 from oncelog_kafka.cluster_options import ClusterGroup, cluster, driver, named_ledger_topic
 from oncelog_kafka.exporter_cli import exporter
-from oncelog_kafka.inspection import TransactionDescription
+from oncelog_kafka.hanging_cli import find_hanging, repair
 from oncelog_kafka.ledger import KAFKA_LEDGERS
 from oncelog_kafka.options import DEFAULT_LEDGER_TOPIC
 from oncelog_kafka.ui_cli import ui
@@ -86,23 +86,6 @@ def describe(settings: Settings, transactional_id: str) -> None:
     )
 
 
-@txn.command("find-hanging", example="oncelog kafka --brokers h1:9092 txn find-hanging")
-@click.pass_obj
-def find_hanging(settings: Settings) -> ExitCode:
-    """Find transactions that are open beyond their time-out. Exit code 1 if there are any."""
-    with cluster() as brokers:
-        found = inspection.find_hanging(brokers)
-    if settings.as_json:
-        show_json({"hanging": found})
-    else:
-        show_table(("age>", "time-out>", "partitions", "transactional id"), map(_cells, found), empty="nothing hangs")
-    return ExitCode.PROBLEM if found else ExitCode.OK
-
-
-def _cells(one: TransactionDescription) -> tuple[str | None, ...]:
-    return duration(one.age_ms), duration(one.timeout_ms), " ".join(one.partitions), one.transactional_id
-
-
 @txn.command(example=f"{_NAMED}oncelog kafka txn abort --prefix delayed")
 @click.option("--prefix", required=True, help="The sink's prefix.")
 @click.pass_obj
@@ -114,6 +97,10 @@ def abort(settings: Settings, prefix: str) -> None:
         show_json({"prefix": prefix, "aborted": aborted})
     else:
         show_table(("aborted",), [(name,) for name in aborted], empty=f"{printable(prefix)} has nothing undecided open")
+
+
+txn.add_command(find_hanging)
+txn.add_command(repair)
 
 
 # Batches --------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class KafkaCrashPoint(StrEnum):
-    """All points, in the order in which a batch reaches them."""
+    """Those of a batch, in the order in which it reaches them."""
 
     FENCE = "kafka.fence"
     WRITTEN = "kafka.written"
@@ -17,3 +17,12 @@ class KafkaCrashPoint(StrEnum):
     LOST = "kafka.lost"
     REWRITTEN = "kafka.rewritten"
     REPLACED = "kafka.replaced"
+
+
+class RepairCrashPoint(StrEnum):
+    """Those of ``oncelog kafka txn repair``, in its order."""
+
+    SAVE = "kafka.repair.save"
+    SAVED = "kafka.repair.saved"
+    END = "kafka.repair.end"
+    ENDED = "kafka.repair.ended"

@@ -79,12 +79,19 @@ class RawProducer:
         return name_of(self._of_coordinator(who.transactional_id, request).error_code)
 
     def produce(
-        self, who: Identity, partition: TopicPartition, values: Sequence[bytes], sequence: int, *, version: int
+        self,
+        who: Identity,
+        partition: TopicPartition,
+        values: Sequence[bytes],
+        sequence: int,
+        *,
+        version: int,
+        timestamp_ms: int | None = None,
     ) -> str:
         topic, number = partition
         versions = {"min_version": 12, "max_version": 12} if version >= 2 else {"max_version": 11}
         of_topic = ProduceRequest.TopicProduceData
-        data = of_topic.PartitionProduceData(index=number, records=_batch(who, values, sequence))
+        data = of_topic.PartitionProduceData(index=number, records=_batch(who, values, sequence, timestamp_ms))
         request = ProduceRequest(
             transactional_id=who.transactional_id,
             acks=-1,
@@ -161,10 +168,10 @@ class RawProducer:
         return await self._requests._client._manager.send(request, node_id=NODE)
 
 
-def _batch(who: Identity, values: Sequence[bytes], sequence: int) -> bytes:
+def _batch(who: Identity, values: Sequence[bytes], sequence: int, timestamp_ms: int | None) -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, 1, who.producer_id, who.epoch, sequence, 1 << 16)
     for at, value in enumerate(values):
-        assert builder.append(at, None, None, value, [])
+        assert builder.append(at, timestamp_ms, None, value, [])
     return bytes(builder.build())
 
 

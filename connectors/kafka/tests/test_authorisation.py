@@ -30,11 +30,13 @@ from oncelog.spark.kit.target import Batch, BatchReport
 from oncelog.testing.server_process import free_ports
 from oncelog.types import TopicPartition
 from oncelog.znodes.replicated import store as replicated
-from oncelog_kafka import ledger_store, ledger_topic
+from oncelog_kafka import admin_settings, ledger_store, ledger_topic, repair
 from oncelog_kafka import options as sink_options
-from oncelog_kafka.brokers import Brokers
+from oncelog_kafka.admin_settings import JavaClient
+from oncelog_kafka.brokers import Brokers, KafkaProducers
 from oncelog_kafka.data_plane import SparkJob
 from oncelog_kafka.errors import BrokerAccessError, BrokerUnavailableError
+from oncelog_kafka.hanging import OpenInPartition
 from oncelog_kafka.target import KafkaTarget
 from reads import Source
 from tests.support.connectors.kafka_sink import committed, options, rows, values
@@ -329,3 +331,28 @@ def test_a_source_of_whole_batches_needs_to_read_the_ledger_and_its_settings(
         else:
             with pytest.raises(Exception, match=rf"BrokerAccessError: .*allow these.*{ledger}.*{missing}"):
                 reader.values(**whole)
+
+
+# Repair ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_may_not_be_read_is_named_and_a_marker_needs_alter_on_the_cluster(guarded: Guarded) -> None:
+    topic = guarded.broker.create_topic(fresh_name("hanging"))
+    settings = admin_settings.derive(
+        {name.removeprefix("kafka."): value for name, value in LOGIN.items()} | {"bootstrap.servers": guarded.address},
+        {},
+    )
+    assert not isinstance(settings, JavaClient)
+    nothing = OpenInPartition(topic, 0, 1, 0, 0, 0, 0)
+    with (
+        guarded.allowed([(TOPIC, topic, DESCRIBE)]),
+        closing(Brokers(settings)) as brokers,
+        closing(KafkaProducers(settings)) as producers,
+    ):
+        found = repair.find(producers, brokers, None)
+        with pytest.raises(BrokerAccessError, match="the right Alter on the cluster") as refused:
+            repair.write_marker(producers, brokers, nothing, is_commit=False)
+
+    assert found.hangs == ()
+    assert found.not_asked == [(topic, 0, "TOPIC_AUTHORIZATION_FAILED")]
+    assert refused.value.fields["topic"] == topic

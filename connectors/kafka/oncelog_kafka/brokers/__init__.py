@@ -3,6 +3,7 @@
 client      one kafka-python client, and its errors
 requests    transactions, tokens, settings
 partitions  entries of a command log
+producers   what partitions know about transactions, and their markers
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from oncelog.ports import Clock
 from oncelog.znodes.clock import SYSTEM_CLOCK
 from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers.partitions import KafkaPartitions
+from oncelog_kafka.brokers.producers import KafkaProducers
 from oncelog_kafka.brokers.requests import KafkaRequests
 from oncelog_kafka.control.requests import ControlRequests
 from oncelog_kafka.patience import PatientBrokers
 
-__all__ = ["Brokers", "KafkaPartitions", "KafkaRequests"]
+__all__ = ["Brokers", "KafkaPartitions", "KafkaProducers", "KafkaRequests"]
 
 
 class Brokers(PatientBrokers):

@@ -46,7 +46,7 @@ class KafkaPartitions:
 
     def fetch(self, topic: str, offset: int) -> Fetched | Answer:
         partition = self._ask_leader(
-            topic, lambda topic_id: _fetch_request(topic, topic_id, offset), lambda answer: answer.partitions
+            topic, lambda topic_id: fetch_request(topic, topic_id, offset), lambda answer: answer.partitions
         )
         if isinstance(partition, str):
             return partition
@@ -151,10 +151,11 @@ def _uuid(topic_id: str) -> UUID:
     return UUID(bytes=urlsafe_b64decode(topic_id + "=="))
 
 
-def _fetch_request(topic: str, topic_id: str, offset: int) -> Any:
+def fetch_request(topic: str, topic_id: str, offset: int, partition: int = PARTITION) -> Any:
+    """What a leader has of a partition from an offset on, without waiting for more."""
     of_topic = FetchRequest.FetchTopic
-    partition = of_topic.FetchPartition(
-        partition=PARTITION,
+    wanted = of_topic.FetchPartition(
+        partition=partition,
         current_leader_epoch=-1,
         fetch_offset=offset,
         log_start_offset=-1,
@@ -168,7 +169,7 @@ def _fetch_request(topic: str, topic_id: str, offset: int) -> Any:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[of_topic(topic=topic, topic_id=_uuid(topic_id), partitions=[partition])],
+        topics=[of_topic(topic=topic, topic_id=_uuid(topic_id), partitions=[wanted])],
         forgotten_topics_data=[],
         rack_id="",
     )

@@ -1,0 +1,202 @@
+"""Transactions that are open in a partition and over at their coordinator: what became of them, and what is safe. Pure.
+
+Nobody ends such a transaction, and read_committed readers stand still before it. It happens if a coordinator left out a
+marker (KAFKA-20734), or if a write arrives behind the end of its transaction (KIP-890).
+
+A producer asks for a commit when all its rows are acknowledged, and a leader drops what it has already. Hence rows of a
+committed transaction are part of it, wherever their marker is. Transactions of one producer with one epoch are told
+apart by time: that of the coordinator, and that of the rows, which the producer's clock gave them.
+
+Whoever asks must ask the partition first, then the coordinator, and the partition again. Then a marker that was under
+way has been written: the coordinator calls a transaction complete only behind its markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from oncelog_kafka.participants import ONGOING, Participant, ParticipantId, Transaction
+
+TransactionKey = tuple[str, int, int, int]
+"""Topic, partition, producer id and start offset: no other transaction ever has all four."""
+
+
+class Verdict(StrEnum):
+    """What became of a transaction that a partition still has open."""
+
+    COMMITTED = "committed"
+    """A commit marker loses nothing. An abort marker would drop committed rows."""
+
+    ABORTED = "aborted"
+    """An abort marker loses nothing."""
+
+    UNKNOWN = "unknown"
+    """The coordinator has forgotten it. Either marker may be wrong."""
+
+    RUNNING = "running"
+    """Its producer may still end it, or has begun another transaction with the same epoch, which a marker would end."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInPartition:
+    """A transaction that a partition's leader has open.
+
+    Attributes:
+        start_offset: of its first row in this partition.
+        last_timestamp_ms: the greatest timestamp in the producer's last batch here.
+        coordinator_epoch: of the producer's last marker here; -1 for none.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+
+    @property
+    def key(self) -> TransactionKey:
+        return self.topic, self.partition, self.producer_id, self.start_offset
+
+    @property
+    def place(self) -> str:
+        """As Kafka's tools write a partition."""
+        return f"{self.topic}-{self.partition}"
+
+
+class NotAsked(NamedTuple):
+    """A partition whose leader did not say what is open, and Kafka's name of the reason."""
+
+    topic: str
+    partition: int
+    answer: str
+
+
+class Recorded(NamedTuple):
+    """Participants that the ledgers of sinks name: of complete batches, and of decided ones that are not complete."""
+
+    complete: Sequence[Participant] = ()
+    unfinished: Sequence[Participant] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A transaction that nobody will end.
+
+    Attributes:
+        transactional_id, state: at the coordinator; None if it has forgotten the producer.
+        prefix: of the sink that the id belongs to, judging by its form.
+        age_ms: since its last row, by that row's timestamp.
+        why: how the verdict was reached, in words.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    start_offset: int
+    age_ms: int
+    transactional_id: str | None
+    state: str | None
+    prefix: str | None
+    verdict: Verdict
+    why: str
+
+    @property
+    def key(self) -> TransactionKey:
+        return self.topic, self.partition, self.producer_id, self.start_offset
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def judge(
+    found: OpenInPartition,
+    known: Transaction | None,
+    recorded: Recorded,
+    now_ms: int,
+    max_timeout_ms: int,
+) -> Hang | None:
+    """Whether an open transaction hangs, and what became of it.
+
+    Args:
+        found: what the partition said before and after the coordinator was asked.
+        known: what the coordinator knows about the producer id; None for nothing.
+        max_timeout_ms: of any transaction of the cluster.
+
+    Returns:
+        None if it ends by itself, or may do so.
+    """
+    age_ms = now_ms - found.last_timestamp_ms
+    reached = _judged(found, known, recorded) or _forgotten(known, is_old=age_ms > max_timeout_ms)
+    if reached is None:
+        return None
+    name = None if known is None else ParticipantId.parse(known.transactional_id)
+    return Hang(
+        found.topic,
+        found.partition,
+        found.producer_id,
+        found.epoch,
+        found.start_offset,
+        age_ms,
+        None if known is None else known.transactional_id,
+        None if known is None else known.state,
+        None if name is None else name.prefix,
+        *reached,
+    )
+
+
+_ENDS = {"CompleteCommit": Verdict.COMMITTED, "CompleteAbort": Verdict.ABORTED}
+
+
+def ends_by_itself(found: OpenInPartition, known: Transaction | None) -> bool:
+    """Whether the coordinator has the transaction open, or is about to write its markers."""
+    if known is None or not _is_last(found, known):
+        return False
+    if known.state == ONGOING:
+        return known.epoch == found.epoch and found.place in known.partitions
+    return known.state.startswith("Prepare")
+
+
+def _judged(found: OpenInPartition, known: Transaction | None, recorded: Recorded) -> tuple[Verdict, str] | None:
+    if known is not None and known.state == ONGOING and known.epoch == found.epoch:
+        return Verdict.RUNNING, "its producer has another transaction open with the same epoch; stop it first"
+    if known is not None and known.state in _ENDS and _is_last(found, known) and _is_of_its_time(found, known):
+        return _ENDS[known.state], f"the coordinator says {known.state}, and left this partition's marker out"
+    producer = found.producer_id, found.epoch
+    if any(p.producer == producer for p in recorded.unfinished):
+        return Verdict.RUNNING, "the ledger names it in a decided batch that is not complete; start its query first"
+    # At transaction version 1, many transactions have one epoch, so an entry of the ledger may be of another one.
+    if any(p.transaction_version >= 2 and p.producer == producer for p in recorded.complete):
+        return Verdict.COMMITTED, "the ledger names it in a complete batch"
+    return None
+
+
+def _forgotten(known: Transaction | None, *, is_old: bool) -> tuple[Verdict, str] | None:
+    if known is not None:
+        return Verdict.UNKNOWN, "the coordinator knows only a later transaction of this producer"
+    return (Verdict.UNKNOWN, _UNKNOWN_PRODUCER) if is_old else None
+
+
+_UNKNOWN_PRODUCER = "no coordinator shows its transactional id, or this user lacks the right Describe on it"
+
+
+def _is_last(found: OpenInPartition, known: Transaction) -> bool:
+    """Whether the coordinator may speak of this transaction.
+
+    From transaction version 2 on, its end raises the epoch. So does a time-out at any version.
+    """
+    return known.epoch in {found.epoch, found.epoch + 1}
+
+
+def _is_of_its_time(found: OpenInPartition, known: Transaction) -> bool:
+    """Whether the coordinator's transaction had begun when the last row was written.
+
+    An older transaction may have had the same epoch, or the one before.
+    """
+    return found.last_timestamp_ms >= known.started_ms

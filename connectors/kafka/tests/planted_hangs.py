@@ -1,0 +1,128 @@
+"""Plants transactions that nobody ends on real brokers, and asks the command line for them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from click.testing import CliRunner, Result
+
+from oncelog.cli import main
+from oncelog.znodes.clock import SystemClock, wall_ms
+from oncelog_kafka.brokers import KafkaRequests
+from oncelog_kafka.testing.transactions import Identity
+from raw_producer import RawProducer
+from tests.support.connectors.kafka_sink import values
+from tests.support.harness.waiting import until
+from tests.support.servers.kafka import KafkaBroker, fresh_name
+
+HOUR_MS = 3_600_000
+TIMEOUT_MS = 60_000
+
+UNGUARDED = {
+    "transaction.partition.verification.enable": "false",
+    "transaction.max.timeout.ms": str(2 * TIMEOUT_MS),
+}
+"""Then a leader takes a transaction's rows although the coordinator does not know its partition. The coordinator leaves
+its marker out, as brokers 4.3.0 and 4.3.1 do for a partition that has no leader."""
+
+
+_strangers = itertools.count(1_000_000)
+"""Producer ids that no broker has given away."""
+
+
+class World:
+    """A broker, a producer of hanging transactions, and the command line."""
+
+    def __init__(self, broker: KafkaBroker, version: int, requests: KafkaRequests) -> None:
+        self.broker = broker
+        self.version = version
+        self.raw = RawProducer(requests)
+        self.topic = broker.create_topic(fresh_name("hanging"), partitions=2, retention_ms="-1")
+
+    def began(self, name: str | None = None) -> Identity:
+        """A producer's identity."""
+        name = name or fresh_name("id")
+
+        def ask() -> Identity | None:
+            return self.raw.init(name, TIMEOUT_MS)[1]
+
+        found = until(ask)
+        assert found is not None
+        return found
+
+    def write(
+        self, who: Identity, partition: int, *rows: str, sequence: int = 0, is_known: bool = True, ago_ms: int = 0
+    ) -> None:
+        """Write rows; unless `is_known`, the coordinator does not hear of the partition."""
+        place = (self.topic, partition)
+        if is_known:
+            until(lambda: self.raw.add_partitions(who, [place]) == "NONE")
+        some = [row.encode() for row in rows]
+        written_ms = wall_ms() - ago_ms
+        until(lambda: self.raw.produce(who, place, some, sequence, version=1, timestamp_ms=written_ms) == "NONE")
+
+    def end(self, who: Identity, *, is_commit: bool) -> None:
+        """End the transaction, and wait until its markers are written."""
+        assert self.raw.end(who, is_commit=is_commit, version=self.version)[0] == "NONE"
+        until(lambda: self.json("txn", "describe", who.transactional_id)["transaction"]["state"].startswith("Complete"))
+
+    def leave_open(self, *rows: str, is_commit: bool = True) -> Identity:
+        """Rows in both partitions, and no marker in partition 1."""
+        who = self.began()
+        self.write(who, 0, "seen")
+        self.write(who, 1, *rows, is_known=False)
+        self.end(who, is_commit=is_commit)
+        return who
+
+    def ask(self, *words: str, says: str | None = None) -> Result:
+        """The command ``oncelog kafka``; `says` is what is typed."""
+        first = words[:2] if words[0] == "--znodes" else ()
+        words = words[len(first) :]
+        done = CliRunner().invoke(main, [*first, "kafka", "--brokers", self.broker.address, *words], input=says)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    def json(self, *words: str, exit_code: int = 0) -> Any:
+        done = self.ask(*words, "--json")
+        assert done.exit_code == exit_code, done.output
+        return json.loads(done.stdout)
+
+    def repair(self, *words: str, exit_code: int = 0) -> Any:
+        """Repairs what hangs in partition 1, as all hangs of these tests do."""
+        return self.json("txn", "repair", "--partition", self.place, "--yes", *words, exit_code=exit_code)
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-1"
+
+    def hangs(self) -> list[Any]:
+        """Those of this test's topic."""
+        found = json.loads(self.ask("txn", "find-hanging", "--json").stdout)
+        assert found["not_asked"] == {}
+        return [one for one in found["left_open"] if one["topic"] == self.topic]
+
+    def leave_forgotten(self, *rows: str, ago_ms: int = HOUR_MS) -> Identity:
+        """Rows in partition 1 of a producer that no coordinator knows, as after its id has expired."""
+        stranger = Identity(fresh_name("id"), next(_strangers), 0)
+        self.write(stranger, 1, *rows, is_known=False, ago_ms=ago_ms)
+        return stranger
+
+    def values(self) -> list[str]:
+        """What a reader of committed rows sees."""
+        return values(self.broker, self.topic)
+
+
+def avro_rows(path: Path) -> list[Any]:
+    with path.open("rb") as file:
+        return list(fastavro.reader(file))
+
+
+class LaterClock(SystemClock):
+    """A clock that is an hour ahead."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + HOUR_MS
