@@ -13,7 +13,7 @@ from oncelog.coordinator import rounds
 from oncelog.errors import CorruptDataError, RunSupersededError, UnknownPrefixError
 from oncelog.ledger.batches import BatchSteps
 from oncelog.ledger.kinds import EMBEDDED
-from oncelog.ledger.overview import find_ledgers, list_ledgers
+from oncelog.ledger.overview import find_ledgers, list_ledgers, of_query
 from oncelog.ports import ZnodeReader, ZnodeView
 from oncelog.runtime import Log
 from oncelog.types import Outcome
@@ -79,6 +79,14 @@ def test_an_overview_tells_of_the_newest_round_and_what_a_restart_does(log: Log)
     assert (found.is_over, found.parts) == (False, ())
     with pytest.raises(UnknownPrefixError, match="no sink has written under this prefix"):
         find_ledgers(store, "another")
+
+
+def test_the_ledgers_of_a_query_are_found_by_its_id(log: Log) -> None:
+    store = log.services.store
+    ledger = EMBEDDED.require(store, PREFIX)
+
+    assert of_query(store, ledger.query_id) == [(*find_ledgers(store, PREFIX), ledger.last)]
+    assert of_query(store, "another") == []
 
 
 def test_an_overview_of_a_ledger_whose_rounds_are_gone_tells_of_the_last_batch(log: Log) -> None:
