@@ -97,7 +97,7 @@ function drawTroubles(troubles, total) {
     const items = troubles.map((trouble) => {
         const key = JSON.stringify([trouble.who, trouble.what, trouble.command]);
         const item = kept.get(key) ?? newTrouble(trouble, key);
-        item.querySelector(".since").textContent = trouble.age_seconds === null ? "" : `since ${age(trouble.age_seconds)}`;
+        item.querySelector(".since").textContent = trouble.age_seconds === null ? "" : `for ${age(trouble.age_seconds)}`;
         return item;
     });
     const isSame = items.length === list.children.length && items.every((item, at) => list.children[at] === item);
