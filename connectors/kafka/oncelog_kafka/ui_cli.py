@@ -18,9 +18,9 @@ from oncelog_kafka.exporter_cli import source_opener
 @token_option
 @click.pass_obj
 def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
-    """Serve a page of what stands still, and the commands that look closer, until it is interrupted.
+    """Serve a page of what stands still, and what mends it.
 
-    Shows open transactions with what they hold back, and the batches of the sinks that keep their ledger here. It only
+    Serves until it is interrupted. Shows open transactions with what they hold back, and the batches of the sinks that keep their ledger here. It only
     reads, and runs no command.
     """
     place = ["--brokers", named_brokers(), *place_options(settings)]
