@@ -20,8 +20,8 @@ from oncelog_kafka.exporter_cli import source_opener
 def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
     """Serve a page of what stands still, and what mends it.
 
-    Serves until it is interrupted. Shows open transactions with what they hold back, and the batches of the sinks that keep their ledger here. It only
-    reads, and runs no command.
+    Serves until it is interrupted. Shows open transactions with what they hold back, and the batches of the sinks that
+    keep their ledger here. It only reads, and runs no command.
     """
     place = ["--brokers", named_brokers(), *place_options(settings)]
     topic = named_ledger_topic()

@@ -43,8 +43,9 @@ token_option = click.option(
 def ui(settings: Settings, listen: str, token_file: Path | None) -> None:
     """Serve a page of what stands still, and what mends it.
 
-    Serves until it is interrupted. Shows open transactions and rounds, last stable offsets, sinks, groups with their lag, and decisions. With --znodes
-    and without --path, it shows all ledgers of that place. It only reads, and runs no command.
+    Serves until it is interrupted. Shows open transactions and rounds, last stable offsets, sinks, groups with their
+    lag, and decisions. With --znodes and without --path, it shows all ledgers of that place. It only reads, and runs no
+    command.
     """
     serve(settings, lambda: open_source(settings), Commands(place_options(settings)), listen, token_file)
 
