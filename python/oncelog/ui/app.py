@@ -11,9 +11,10 @@ import hashlib
 import hmac
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,9 @@ from oncelog.ui.watching import Watcher
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "oncelog_ui"
 TICK_SECONDS: Final = 0.2
+CLOSING_SECONDS: Final = 1.0
+"""How long a shutdown waits for a read, so that its source can be closed."""
+
 MAX_VIEWERS: Final = 100
 """Each holds a connection open. More than that is no group of operators."""
 
@@ -121,8 +125,14 @@ class Page:
 
     def __init__(self, watcher: Watcher, commands: Commands, place: str) -> None:
         self._watcher = watcher
-        self._render: Callable[[str], str] = lambda wanted: json.dumps(view(watcher, commands, place, wanted))
         self._viewers = 0
+
+        # A page takes some milliseconds of the thread that answers everybody: who look at the same share one.
+        @lru_cache(maxsize=MAX_VIEWERS)
+        def render(version: int, problem: str | None, wanted: str) -> str:
+            return json.dumps(view(watcher, commands, place, wanted))
+
+        self._render: Callable[[int, str | None, str], str] = render
 
     def app(self, token: str | None) -> ASGIApp:
         """The application, behind its door."""
@@ -136,21 +146,24 @@ class Page:
 
     @asynccontextmanager
     async def _reading(self, _: Starlette) -> AsyncIterator[None]:
-        worker = ThreadPoolExecutor(1, thread_name_prefix="oncelog-ui")
-        reader = asyncio.create_task(self._read(worker))
+        is_over = threading.Event()
+        # A daemon: Python waits for the threads of an executor when it ends, also for a store that never answers.
+        reader = threading.Thread(target=self._read, args=(is_over,), name="oncelog-ui", daemon=True)
+        reader.start()
         try:
             yield
         finally:
-            reader.cancel()
-            worker.shutdown(wait=False, cancel_futures=True)  # a store that does not answer holds up nobody
+            is_over.set()
+            reader.join(CLOSING_SECONDS)
 
-    async def _read(self, worker: ThreadPoolExecutor) -> None:
+    def _read(self, is_over: threading.Event) -> None:
         while True:
-            await asyncio.get_running_loop().run_in_executor(worker, self._watcher.look_if_due, self._viewers)
-            await asyncio.sleep(TICK_SECONDS)
+            self._watcher.look_if_due(self._viewers)
+            if is_over.wait(TICK_SECONDS):
+                return
 
     async def _snapshot(self, request: Request) -> Response:
-        return Response(self._render(_wanted(request)), media_type="application/json")
+        return Response(self._render(*self._newest(), _wanted(request)), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         if self._viewers >= MAX_VIEWERS:
@@ -163,13 +176,16 @@ class Page:
         try:
             sent: tuple[int, str | None] | None = None
             while True:
-                now = (self._watcher.version, self._watcher.problem)
-                if now != sent:
-                    sent = now
-                    yield f"data: {self._render(wanted)}\n\n"
+                newest = self._newest()
+                if newest != sent:
+                    sent = newest
+                    yield f"data: {self._render(*newest, wanted)}\n\n"
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             self._viewers -= 1
+
+    def _newest(self) -> tuple[int, str | None]:
+        return self._watcher.version, self._watcher.problem
 
 
 def _wanted(request: Request) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,21 +20,36 @@ from oncelog.cli.ui import check_token, place_options
 from oncelog.errors import UsageError
 from oncelog.metrics.addresses import Address
 from oncelog.metrics.reading import Reading
+from oncelog.ui import app
 from oncelog.ui.app import COOKIE, Page
 from oncelog.ui.troubles import Commands
-from oncelog.ui.watching import Watcher
-from tests.support.log.shell import Shell
+from oncelog.ui.view import view
+from oncelog.ui.watching import UNSEEN_SECONDS, Watcher
+from tests.support.log.shell import Shell, finished, started_command
 
 TOKEN = "0123456789abcdef"
 LOCAL = "http://127.0.0.1:9466"
 ELSEWHERE = "http://log-host:9466"
 
+NEVER_ANSWERS = """
+import threading
+from oncelog.metrics.addresses import Address
+from oncelog.ui import app, troubles, watching
+
+def read():
+    print("reading", flush=True)
+    threading.Event().wait()
+
+page = app.Page(watching.Watcher(read), troubles.Commands(()), "a log")
+app.serve(page, Address("127.0.0.1", 0), None, lambda url: None)
+"""
+
 
 class Client:
     """Asks the application itself, with no server between. Cookies are kept, as a browser does."""
 
-    def __init__(self, token: str | None = None, url: str = LOCAL) -> None:
-        page = Page(Watcher(lambda: Reading([])), Commands(("--path", "/log")), "/log")
+    def __init__(self, token: str | None = None, url: str = LOCAL, watcher: Watcher | None = None) -> None:
+        page = Page(watcher or Watcher(lambda: Reading([])), Commands(("--path", "/log")), "/log")
         self._app = page.app(token)
         self._url = url
         self._cookies = httpx.Cookies()
@@ -164,3 +182,39 @@ def test_an_address_that_others_reach_needs_a_token(host: str, token: str | None
     else:
         with pytest.raises(UsageError, match="token"):
             check_token(Address(host, 9466), token)
+
+
+def test_all_who_look_at_the_same_share_one_page_until_the_next_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+
+    def counted(watcher: Watcher, commands: Commands, place: str, wanted: str) -> dict[str, Any]:
+        drawn.append(wanted)
+        return view(watcher, commands, place, wanted)
+
+    monkeypatch.setattr(app, "view", counted)
+    seconds, walls = count(0, UNSEEN_SECONDS), count(1)
+    watcher = Watcher(lambda: Reading([]), monotonic=lambda: next(seconds), wall_ms=lambda: next(walls))
+    opened = Client(watcher=watcher)
+
+    seen = []
+    for _ in range(2):
+        watcher.look_if_due(10)
+        seen += [opened.get(path).json()["read_ms"] for path in ["/snapshot.json", "/snapshot.json?filter=t"] * 10]
+
+    assert drawn == ["", "t"] * 2
+    assert len(set(seen[:20])) == len(set(seen[20:])) == 1
+    assert seen[0] < seen[20]
+
+
+@pytest.mark.programs
+def test_a_store_that_never_answers_holds_up_no_exit() -> None:
+    process = started_command(program=("-c", NEVER_ANSWERS))
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGINT)
+        code, _, errors = finished(process)
+        assert code == -signal.SIGINT, errors
+    finally:
+        process.kill()
+        process.wait(60)
