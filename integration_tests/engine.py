@@ -18,7 +18,8 @@ import socket
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import docker
@@ -81,19 +82,28 @@ def _require_image(client: docker.DockerClient, image: str) -> None:
 
 def _remove_leftovers(client: docker.DockerClient) -> None:
     ours = {"label": LABEL}
-    # Runs that are alive remove their own meanwhile.
     for container in client.containers.list(all=True, filters=ours, ignore_removed=True):
         if not _is_alive(container.labels[LABEL]):
-            with suppress(docker.errors.NotFound):
+            with _unless_gone_or_used():
                 container.remove(force=True, v=True)
     for network in client.networks.list(filters=ours):
         if not _is_alive(network.attrs["Labels"][LABEL]):
-            with suppress(docker.errors.NotFound):
+            with _unless_gone_or_used():
                 network.remove()
     for volume in client.volumes.list(filters=ours):
         if not _is_alive(volume.attrs["Labels"][LABEL]):
-            with suppress(docker.errors.NotFound):
+            with _unless_gone_or_used():
                 volume.remove(force=True)
+
+
+@contextmanager
+def _unless_gone_or_used() -> Iterator[None]:
+    """Runs that begin together remove the same. What a container uses that came meanwhile is left to later ones."""
+    try:
+        yield
+    except docker.errors.APIError as problem:
+        if problem.status_code not in {HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT}:
+            raise
 
 
 def _is_alive(run: str) -> bool:
