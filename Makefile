@@ -78,7 +78,7 @@ lint: $(READY) ## Style, types, import direction, spelling, what the forge reads
 
 # Who waits for servers, time-outs or a disk leaves a core to others.
 unit: WORKERS = 3
-test once-more crash every-spark integration: WORKERS = 4
+test once-more crash every-spark: WORKERS = 4
 
 test: lint $(BUILDABLE) ## Lint and every test but those of `make once-more` and `make crash`
 	$(PYTEST) -m "$(DAILY)"
