@@ -4,8 +4,8 @@ Nobody ends such a transaction, and read_committed readers stand still before it
 marker (KAFKA-20734), or if a write arrives behind the end of its transaction (KIP-890).
 
 A producer asks for a commit when all its rows are acknowledged, and a leader drops what it has already. Hence rows of a
-committed transaction are part of it, wherever their marker is. Transactions of one producer with one epoch are told
-apart by time: that of the coordinator, and that of the rows, which the producer's clock gave them.
+committed transaction are part of it, wherever their marker is. Transactions of one producer with one epoch cannot be
+told apart: the coordinator knows how the last of them ended.
 
 Whoever asks must ask the partition first, then the coordinator, and the partition again. Then a marker that was under
 way has been written: the coordinator calls a transaction complete only behind its markers.
@@ -133,7 +133,7 @@ def judge(
         None if it ends by itself, or may do so.
     """
     age_ms = now_ms - found.last_timestamp_ms
-    reached = _judged(found, known, recorded) or _forgotten(known, is_old=age_ms > max_timeout_ms)
+    reached = _judged(found, known, recorded) or _unknown(found, known, is_old=age_ms > max_timeout_ms)
     if reached is None:
         return None
     name = None if known is None else ParticipantId.parse(known.transactional_id)
@@ -166,7 +166,7 @@ def ends_by_itself(found: OpenInPartition, known: Transaction | None) -> bool:
 def _judged(found: OpenInPartition, known: Transaction | None, recorded: Recorded) -> tuple[Verdict, str] | None:
     if known is not None and known.state == ONGOING and known.epoch == found.epoch:
         return Verdict.RUNNING, "its producer has another transaction open with the same epoch; stop it first"
-    if known is not None and known.state in _ENDS and _is_last(found, known) and _is_of_its_time(found, known):
+    if known is not None and known.state in _ENDS and _is_the_one(found, known):
         return _ENDS[known.state], f"the coordinator says {known.state}, and left this partition's marker out"
     producer = found.producer_id, found.epoch
     if any(p.producer == producer for p in recorded.unfinished):
@@ -177,10 +177,12 @@ def _judged(found: OpenInPartition, known: Transaction | None, recorded: Recorde
     return None
 
 
-def _forgotten(known: Transaction | None, *, is_old: bool) -> tuple[Verdict, str] | None:
-    if known is not None:
-        return Verdict.UNKNOWN, "the coordinator knows only a later transaction of this producer"
-    return (Verdict.UNKNOWN, _UNKNOWN_PRODUCER) if is_old else None
+def _unknown(found: OpenInPartition, known: Transaction | None, *, is_old: bool) -> tuple[Verdict, str] | None:
+    if known is None:
+        return (Verdict.UNKNOWN, _UNKNOWN_PRODUCER) if is_old else None
+    if known.state in _ENDS and known.epoch == found.epoch:
+        return Verdict.UNKNOWN, f"the coordinator says {known.state}, maybe of a later transaction of the same epoch"
+    return Verdict.UNKNOWN, "the coordinator knows only a later transaction of this producer"
 
 
 _UNKNOWN_PRODUCER = "no coordinator shows its transactional id, or this user lacks the right Describe on it"
@@ -194,9 +196,11 @@ def _is_last(found: OpenInPartition, known: Transaction) -> bool:
     return known.epoch in {found.epoch, found.epoch + 1}
 
 
-def _is_of_its_time(found: OpenInPartition, known: Transaction) -> bool:
-    """Whether the coordinator's transaction had begun when the last row was written.
+def _is_the_one(found: OpenInPartition, known: Transaction) -> bool:
+    """Whether the transaction whose end the coordinator knows is this one.
 
-    An older transaction may have had the same epoch, or the one before.
+    From transaction version 2 on, its end has raised the epoch. At version 1 another one of the same epoch may have
+    ended later, and no time of a row tells them apart: producers and topics set it as they like. An older one may have
+    had the epoch before, but then its rows are older than the start of the one that the coordinator knows.
     """
-    return found.last_timestamp_ms >= known.started_ms
+    return known.epoch == found.epoch + 1 and found.last_timestamp_ms >= known.started_ms

@@ -91,6 +91,16 @@ class World:
         assert done.exit_code == exit_code, done.output
         return json.loads(done.stdout)
 
+    def verdict(self, ended: str) -> str:
+        """What can be known of a transaction that ended so: at transaction version 1 a coordinator is no proof."""
+        return ended if self.version >= 2 else "unknown"
+
+    def choice(self, ended: str, folder: Path) -> tuple[str, ...]:
+        """What the operator must then say to end it so."""
+        if self.version >= 2:
+            return ()
+        return ("--unknown", ended) if ended == "commit" else ("--unknown", ended, "--save", str(folder))
+
     def repair(self, *words: str, exit_code: int = 0) -> Any:
         """Repairs what hangs in partition 1, as all hangs of these tests do."""
         return self.json("txn", "repair", "--partition", self.place, "--yes", *words, exit_code=exit_code)
