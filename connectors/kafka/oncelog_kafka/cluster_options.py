@@ -119,8 +119,11 @@ def named_brokers() -> str:
     return named
 
 
-def python_driver() -> Mapping[str, Any]:
+def python_driver(remedy: str = "give a login that it can do") -> Mapping[str, Any]:
     """The same, for what only kafka-python can ask.
+
+    Args:
+        remedy: what the user may do otherwise.
 
     Raises:
         UsageError: these settings say a login that only Java's client can do.
@@ -128,8 +131,7 @@ def python_driver() -> Mapping[str, Any]:
     found = driver()
     if isinstance(found, JavaClient):
         raise click.UsageError(
-            "this command asks the brokers through kafka-python, which cannot do what these settings say; give a login "
-            "that it can do"
+            f"this command asks the brokers through kafka-python, which cannot do what these settings say; {remedy}"
         )
     return found
 

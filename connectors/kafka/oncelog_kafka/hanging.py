@@ -41,13 +41,11 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenInPartition:
-    """A transaction that a partition's leader has open.
+class InPartition:
+    """A transaction in one of its partitions.
 
     Attributes:
-        start_offset: of its first row in this partition.
-        last_timestamp_ms: the greatest timestamp in the producer's last batch here.
-        coordinator_epoch: of the producer's last marker here; -1 for none.
+        start_offset: of its first row there.
     """
 
     topic: str
@@ -55,8 +53,6 @@ class OpenInPartition:
     producer_id: int
     epoch: int
     start_offset: int
-    last_timestamp_ms: int
-    coordinator_epoch: int
 
     @property
     def key(self) -> TransactionKey:
@@ -66,6 +62,19 @@ class OpenInPartition:
     def place(self) -> str:
         """As Kafka's tools write a partition."""
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInPartition(InPartition):
+    """A transaction that a partition's leader has open.
+
+    Attributes:
+        last_timestamp_ms: the greatest timestamp in the producer's last batch here.
+        coordinator_epoch: of the producer's last marker here; -1 for none.
+    """
+
+    last_timestamp_ms: int
+    coordinator_epoch: int
 
 
 class NotAsked(NamedTuple):
@@ -84,7 +93,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Hang:
+class Hang(InPartition):
     """A transaction that nobody will end.
 
     Attributes:
@@ -94,25 +103,12 @@ class Hang:
         why: how the verdict was reached, in words.
     """
 
-    topic: str
-    partition: int
-    producer_id: int
-    epoch: int
-    start_offset: int
     age_ms: int
     transactional_id: str | None
     state: str | None
     prefix: str | None
     verdict: Verdict
     why: str
-
-    @property
-    def key(self) -> TransactionKey:
-        return self.topic, self.partition, self.producer_id, self.start_offset
-
-    @property
-    def place(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 def judge(

@@ -11,14 +11,12 @@ import click
 
 from oncelog.cli.output import duration, plural, printable, show, show_json, show_table
 from oncelog.cli.shell import ExitCode, Settings
-from oncelog.errors import UsageError
 from oncelog.folders import absolute
 from oncelog.ports import ZnodeStore
 from oncelog_kafka import inspection
 from oncelog_kafka import repair as repairs
-from oncelog_kafka.admin_settings import JavaClient
 from oncelog_kafka.brokers import Brokers, KafkaProducers
-from oncelog_kafka.cluster_options import ClusterCommand, cluster, driver, known_ledger_opener
+from oncelog_kafka.cluster_options import ClusterCommand, cluster, known_ledger_opener, python_driver
 from oncelog_kafka.hanging import Hang, NotAsked, Verdict
 from oncelog_kafka.inspection import TransactionDescription
 from oncelog_kafka.repair import NoLongerHangsError, Repaired
@@ -42,12 +40,9 @@ class _Cluster(NamedTuple):
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[_Cluster]:
-    client = driver()
-    if isinstance(client, JavaClient):
-        raise UsageError(
-            "partitions are asked by kafka-python, which cannot do this login; give its own settings, as in "
-            "--config admin.sasl_mechanism=..., or add --coordinators-only to find-hanging"
-        )
+    client = python_driver(
+        "give its own settings, as in --config admin.sasl_mechanism=..., or add --coordinators-only to find-hanging"
+    )
     with ExitStack() as stack:
         brokers = stack.enter_context(cluster())
         producers = stack.enter_context(closing(KafkaProducers(client)))

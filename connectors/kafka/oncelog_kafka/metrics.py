@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.metrics import catalogue
 from oncelog.metrics.alerts import ALERTS as COMMON_ALERTS
-from oncelog.metrics.alerts import Alert
+from oncelog.metrics.alerts import HELD_SECONDS, Alert
 from oncelog.metrics.catalogue import Metric, gauge
 from oncelog.metrics.dashboards import render_dashboard
 from oncelog.metrics.ledgers import read_ledgers
@@ -82,7 +82,7 @@ KAFKA: Final = (*CLUSTER, *SINKS, *OFFSETS)
 ALERTS: Final = (
     Alert(
         "OncelogKafkaReadersStandStill",
-        "oncelog_kafka_topic_undecided_age_seconds > 900",
+        f"oncelog_kafka_topic_undecided_age_seconds > {HELD_SECONDS}",
         "1m",
         "page",
         "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog kafka txn list.",

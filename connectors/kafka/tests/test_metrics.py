@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from oncelog_kafka.crash_points import KafkaCrashPoint
 from oncelog_kafka.metrics import KafkaSource, Watched
 from tests.support.harness.waiting import until
 from tests.support.log.pages import Page, check_catalogued, page_at, value
-from tests.support.log.shell import started_command
+from tests.support.log.shell import serving
 from tests.support.servers.kafka import KafkaBroker, Transaction, fresh_name
 
 HOUR_MS = 3_600_000
@@ -43,19 +42,6 @@ def read(world: World) -> Reading:
 def of(reading: Reading, metric: c.Metric, *labels: str) -> float | None:
     found: dict[Labels, float] = dict(reading.values[metric])
     return found.get(labels)
-
-
-@contextmanager
-def serving(*arguments: str | Path) -> Iterator[str]:
-    process = started_command("kafka", "exporter", "--listen", "127.0.0.1:0", *arguments)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
-        yield line.removeprefix("serving ").strip()
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 def test_a_batch_before_its_decision_is_open_and_undecided(world: World) -> None:
@@ -127,7 +113,18 @@ def test_a_page_of_a_cluster_is_the_catalogue_no_more_and_no_less(world: World, 
     with at(CrashPoint.ROUND_DECIDED, stop), pytest.raises(StoppedOnPurposeError):
         world.run(0, FIRST)
 
-    with serving("--brokers", world.broker.address, "--znodes", tmp_path / "ledger", "--group", group) as url:
+    with serving(
+        "kafka",
+        "exporter",
+        "--listen",
+        "127.0.0.1:0",
+        "--brokers",
+        world.broker.address,
+        "--znodes",
+        tmp_path / "ledger",
+        "--group",
+        group,
+    ) as (_, url):
         page: Page = page_at(url)
 
     assert value(page, c.UP) == 1

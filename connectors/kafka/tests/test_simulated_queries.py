@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,13 +17,12 @@ from oncelog_kafka.target import KafkaAttempt, KafkaTarget, Lease
 from oncelog_kafka.testing import tasks
 from oncelog_kafka.testing.requests import SimulatedRequests
 from oncelog_kafka.testing.simulation.swarm import run
+from tests.support.simulation.planted import assert_found, named
 
 pytestmark = pytest.mark.sampled
 
 SEEDS = range(150, 300)
 SEEDS_MAX = 600
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture(scope="module")
@@ -176,28 +175,23 @@ def _with_producers_that_are_kept_at_version_1(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(tasks, "KEPT_FROM", 1)
 
 
-PLANTS: dict[str, Plant] = {
-    plant.__name__.strip("_"): plant
-    for plant in (
-        _with_an_operator_who_aborts_what_is_decided,
-        _with_losers_that_are_not_aborted,
-        _with_a_lost_participant_taken_for_committed,
-        _with_a_batch_that_is_complete_before_its_commits,
-        _with_a_driver_that_never_finds_itself_superseded,
-        _with_a_replay_that_finishes_nothing,
-        _with_one_lease_for_all_runs,
-        _with_a_recovery_that_finishes_nothing,
-        _with_a_decision_without_a_look,
-        _with_a_fence_that_spares_nothing,
-        _with_producers_that_are_kept_at_version_1,
-    )
-}
+PLANTS = named(
+    _with_an_operator_who_aborts_what_is_decided,
+    _with_losers_that_are_not_aborted,
+    _with_a_lost_participant_taken_for_committed,
+    _with_a_batch_that_is_complete_before_its_commits,
+    _with_a_driver_that_never_finds_itself_superseded,
+    _with_a_replay_that_finishes_nothing,
+    _with_one_lease_for_all_runs,
+    _with_a_recovery_that_finishes_nothing,
+    _with_a_decision_without_a_look,
+    _with_a_fence_that_spares_nothing,
+    _with_producers_that_are_kept_at_version_1,
+)
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTS[plant](monkeypatch)
 
-    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
-
-    assert found is not None, f"{SEEDS_MAX} seeds do not find it"
+    assert_found(run, SEEDS_MAX)

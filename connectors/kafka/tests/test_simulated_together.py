@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from oncelog.spark.kit.together import TogetherAttempt
 from oncelog.testing.simulation.runner import Report, run_seeds
 from oncelog_kafka.target import KafkaAttempt
 from oncelog_kafka.testing.simulation.together import run
+from tests.support.simulation.planted import assert_found, named
 
 SEEDS = range(100)
 SEEDS_MAX = 300
@@ -34,8 +34,6 @@ FOUND = {
     6031: "an operator died while he gave up what was lost; of the harness",
 }
 """What each seed found, in words. A seed is the same run only as long as nobody asks for chance in another order."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture(scope="module")
@@ -95,21 +93,16 @@ def _with_offsets_that_no_task_sends(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-PLANTS: dict[str, Plant] = {
-    plant.__name__.strip("_"): plant
-    for plant in (
-        _with_a_decision_for_each_target,
-        _with_commits_before_the_decision,
-        _with_a_replay_that_finishes_nothing,
-        _with_offsets_that_no_task_sends,
-    )
-}
+PLANTS = named(
+    _with_a_decision_for_each_target,
+    _with_commits_before_the_decision,
+    _with_a_replay_that_finishes_nothing,
+    _with_offsets_that_no_task_sends,
+)
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTS[plant](monkeypatch)
 
-    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
-
-    assert found is not None, f"{SEEDS_MAX} seeds do not find it"
+    assert_found(run, SEEDS_MAX)

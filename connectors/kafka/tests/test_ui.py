@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from urllib.request import urlopen
 
 import pytest
 
 from tests.support.harness.waiting import until
-from tests.support.log.shell import started_command
+from tests.support.log.shell import serving
 from tests.support.servers.kafka import KafkaBroker, Transaction
 
 
 @pytest.mark.programs
 def test_the_page_of_a_cluster_names_who_holds_a_topic_back(kafka: KafkaBroker, topic: str) -> None:
     open_one = Transaction(kafka).send(topic, "held")
-    process = started_command("kafka", "--brokers", kafka.address, "ui", "--listen", "127.0.0.1:0")
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
-        url = line.removeprefix("serving ").strip()
+    with ExitStack() as stack:
+        stack.callback(open_one.abort)
+        _, url = stack.enter_context(serving("kafka", "--brokers", kafka.address, "ui", "--listen", "127.0.0.1:0"))
 
         def holding() -> list[list[object]]:
             with urlopen(f"{url}snapshot.json?filter={topic}") as answer:
@@ -30,7 +28,3 @@ def test_the_page_of_a_cluster_names_who_holds_a_topic_back(kafka: KafkaBroker, 
 
         (row,) = until(holding)
         assert (row[1], row[4]) == ("open", f"{topic}-0")
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
-        open_one.abort()

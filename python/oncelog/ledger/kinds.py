@@ -91,6 +91,10 @@ class LedgerKind(Generic[R]):
         """The path of one of its rounds."""
         return f"{self.rounds_path(prefix)}/{number}"
 
+    def is_carried_out(self, record: R) -> bool:
+        """Whether a round has an outcome, and nothing is left to do for it, as far as its record says."""
+        return record.outcome is not Outcome.OPEN and self.is_over(record)
+
     # Reading
 
     def prefixes(self, reader: ZnodeReader) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.errors import UnknownPrefixError, UsageError
-from oncelog.ledger.kinds import LOG, LedgerKind, RoundRecord, all_kinds
+from oncelog.ledger.kinds import LOG, LedgerKind, all_kinds
 from oncelog.ports import ZnodeReader, ZnodeStore
 from oncelog.protocol.batch_ledger import LastBatch
 from oncelog.types import Outcome
@@ -117,14 +117,10 @@ def _overview(reader: ZnodeReader, target: str, kind: LedgerKind[Any], prefix: s
         round=None if newest is None else ledger.current_round,
         batch_id=None if newest is None else newest.batch_id,
         outcome=None if newest is None else newest.outcome,
-        is_over=None if newest is None else _is_over(kind, newest),
+        is_over=None if newest is None else kind.is_carried_out(newest),
         parts=() if newest is None else tuple(kind.parts(newest)),
-        recovery="writes its next batch" if newest is None else _recovery(newest.outcome, _is_over(kind, newest)),
+        recovery="writes its next batch" if newest is None else _recovery(newest.outcome, kind.is_carried_out(newest)),
     )
-
-
-def _is_over(kind: LedgerKind[Any], record: RoundRecord) -> bool:
-    return record.outcome is not Outcome.OPEN and kind.is_over(record)
 
 
 def _recovery(outcome: Outcome, is_over: bool) -> str:

@@ -13,6 +13,14 @@ PAGES_URL: Final = f"https://github.com/oncelog/oncelog/blob/v{__version__}/docs
 """Where the runbook of this version has a page for each symptom."""
 
 
+HELD_SECONDS: Final = 900
+UNDECIDED_SECONDS: Final = 3600
+INVISIBLE_SECONDS: Final = 300
+UPKEEP_SECONDS: Final = 86_400
+"""How old an open transaction, a batch that is not decided, a decided one that is not visible, and the last upkeep may
+be before somebody must look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alert.
@@ -55,7 +63,7 @@ ALERTS: Final = (
     ),
     Alert(
         "OncelogReadersStandStill",
-        "oncelog_topic_undecided_age_seconds > 900",
+        f"oncelog_topic_undecided_age_seconds > {HELD_SECONDS}",
         "1m",
         "page",
         "Readers of {{ $labels.topic }} stand still before an open transaction: oncelog topic describe.",
@@ -96,7 +104,7 @@ ALERTS: Final = (
     ),
     Alert(
         "OncelogUpkeepMissing",
-        "oncelog_collection_generation_age_seconds > 86400",
+        f"oncelog_collection_generation_age_seconds > {UPKEEP_SECONDS}",
         "1h",
         "ticket",
         "Nobody has run oncelog gc for a day, or a writer holds the files: oncelog gc says which.",
@@ -104,7 +112,7 @@ ALERTS: Final = (
     ),
     Alert(
         "OncelogBatchUndecided",
-        "oncelog_batch_undecided_age_seconds > 3600",
+        f"oncelog_batch_undecided_age_seconds > {UNDECIDED_SECONDS}",
         "5m",
         "ticket",
         "A batch of {{ $labels.prefix }} is not decided: is its query alive? oncelog batch show.",
@@ -112,7 +120,7 @@ ALERTS: Final = (
     ),
     Alert(
         "OncelogBatchNotVisible",
-        "oncelog_batch_decided_not_visible_age_seconds > 300",
+        f"oncelog_batch_decided_not_visible_age_seconds > {INVISIBLE_SECONDS}",
         "1m",
         "page",
         "A batch of {{ $labels.prefix }} is decided and not visible: start its query, or oncelog batch complete.",

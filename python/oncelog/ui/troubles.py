@@ -5,17 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from oncelog.metrics import catalogue as c
+from oncelog.metrics.alerts import HELD_SECONDS, INVISIBLE_SECONDS, UNDECIDED_SECONDS, UPKEEP_SECONDS
 from oncelog.metrics.catalogue import Metric
 from oncelog.metrics.reading import NO_LABELS, Holder, Labels, Reading
-
-HELD_SECONDS: Final = 900
-UNDECIDED_SECONDS: Final = 3600
-INVISIBLE_SECONDS: Final = 300
-UPKEEP_SECONDS: Final = 86_400
-"""When something counts as a trouble: the same ages as those of the alerts (metrics/alerts.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1196,8 +1196,8 @@ SPARK = [
     ),
     Fault(
         "a decided batch that is not visible is called complete",
-        "ledger/overview.py",
-        "return record.outcome is not Outcome.OPEN and kind.is_over(record)",
+        "ledger/kinds.py",
+        "return record.outcome is not Outcome.OPEN and self.is_over(record)",
         "return record.outcome is not Outcome.OPEN",
         ("unit/spark/test_receipts.py",),
     ),

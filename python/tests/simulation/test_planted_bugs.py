@@ -5,7 +5,7 @@ A bug that is no longer found means that some client, fault or law has lost its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +28,10 @@ from oncelog.testing.simulation import run, sinks, swarm, znodes
 from oncelog.types import IsolationLevel
 from oncelog.znodes import paths, payloads
 from oncelog.znodes.view import BufferedView
+from tests.support.simulation.planted import assert_found, named
 
 pytestmark = pytest.mark.in_turn("planted bugs")
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 SEEDS_MAX = 400
 
@@ -173,33 +173,28 @@ def _with_a_consumer_that_commits_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Consumer, "commit", lambda self, offsets=None: None)
 
 
-PLANTS: dict[str, Plant] = {
-    plant.__name__.strip("_"): plant
-    for plant in (
-        _without_the_epoch_check,
-        _with_an_lso_one_too_high,
-        _without_fsync_before_the_transact,
-        _with_a_settler_that_has_no_bound,
-        _with_markers_that_name_no_aborted_pairs,
-        _with_a_plan_that_is_a_plain_lso,
-        _with_writes_that_compare_nothing,
-        _without_duplicate_detection,
-        _with_a_driver_that_never_finds_itself_superseded,
-        _with_a_replay_that_writes_again,
-        _with_a_deletion_that_marks_the_topic_alone,
-        _with_a_group_that_a_batch_does_not_move,
-        _with_an_init_that_keeps_no_prepared_transaction,
-        _with_tasks_that_write_to_the_first_partition_only,
-        _with_readers_of_uncommitted_records_that_find_none,
-        _with_a_consumer_that_commits_nothing,
-    )
-}
+PLANTS = named(
+    _without_the_epoch_check,
+    _with_an_lso_one_too_high,
+    _without_fsync_before_the_transact,
+    _with_a_settler_that_has_no_bound,
+    _with_markers_that_name_no_aborted_pairs,
+    _with_a_plan_that_is_a_plain_lso,
+    _with_writes_that_compare_nothing,
+    _without_duplicate_detection,
+    _with_a_driver_that_never_finds_itself_superseded,
+    _with_a_replay_that_writes_again,
+    _with_a_deletion_that_marks_the_topic_alone,
+    _with_a_group_that_a_batch_does_not_move,
+    _with_an_init_that_keeps_no_prepared_transaction,
+    _with_tasks_that_write_to_the_first_partition_only,
+    _with_readers_of_uncommitted_records_that_find_none,
+    _with_a_consumer_that_commits_nothing,
+)
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_bug_is_found(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTS[plant](monkeypatch)
 
-    found = next((seed for seed in range(SEEDS_MAX) if run(seed).failure is not None), None)
-
-    assert found is not None, f"{SEEDS_MAX} seeds do not find it"
+    assert_found(run, SEEDS_MAX)

@@ -9,7 +9,8 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,20 @@ def started_command(*arguments: str | Path, program: Sequence[str] = COMMAND, **
     """The command, or another program of Python's, in a process of its own."""
     command = [sys.executable, *program, *map(str, arguments)]
     return subprocess.Popen(command, text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings})
+
+
+@contextmanager
+def serving(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command that serves, and the URL that it says; killed at the end of the block."""
+    process = started_command(*arguments)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
+        yield process, line.removeprefix("serving ").strip()
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:

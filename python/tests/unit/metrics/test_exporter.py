@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,30 +12,16 @@ import pytest
 import oncelog
 from oncelog import metadata
 from oncelog.metrics import catalogue as c
-from oncelog.metrics.exposition import parse_address
+from oncelog.metrics.addresses import parse_address
 from oncelog.spark.kit.once import OnceTarget
 from oncelog.spark.kit.target import Batch, BatchReport
 from tests.support.log.copies import open_round
 from tests.support.log.logs import TOPIC, send, started, tp, write_open
 from tests.support.log.pages import check_catalogued, page_at, value
 from tests.support.log.rounds import request
-from tests.support.log.shell import Shell, started_command
+from tests.support.log.shell import Shell, serving
 
 OF_A_SOUND_LOG = {*c.EXPORTER, *c.LOG, *c.LEDGER} - {c.READ_ERRORS}
-
-
-@contextmanager
-def running(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command, and the URL that it says it serves; killed at the end of the block."""
-    process = started_command("exporter", *arguments)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
-        yield process, line.removeprefix("serving ").strip()
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -60,7 +44,7 @@ def log(shell: Shell) -> Iterator[oncelog.Log]:
 
 @pytest.mark.programs
 def test_a_page_of_a_log_is_the_catalogue_no_more_and_no_less(log: oncelog.Log, shell: Shell) -> None:
-    with running("--path", shell.folder, "--listen", "127.0.0.1:0") as (_, url):
+    with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (_, url):
         page = page_at(url)
 
     assert value(page, c.UP) == 1
@@ -73,12 +57,12 @@ def test_a_page_of_a_log_is_the_catalogue_no_more_and_no_less(log: oncelog.Log, 
 
 @pytest.mark.programs
 def test_an_exporter_that_was_killed_serves_again_at_its_port(log: oncelog.Log, shell: Shell) -> None:
-    with running("--path", shell.folder, "--listen", "127.0.0.1:0") as (process, url):
+    with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (process, url):
         page_at(url)
         process.send_signal(signal.SIGKILL)
         process.wait(60)
         address = parse_address(url.removeprefix("http://").removesuffix("/metrics"))
-        with running("--path", shell.folder, "--listen", str(address)) as (_, again):
+        with serving("exporter", "--path", shell.folder, "--listen", str(address)) as (_, again):
             page = page_at(again)
 
     assert again == url
@@ -96,7 +80,7 @@ def test_ledgers_without_a_log_are_served_by_their_place(tmp_path: Path) -> None
     attempt.decide(report)
     store.close()
 
-    with running("--znodes", tmp_path / "ledger", "--listen", "127.0.0.1:0") as (_, url):
+    with serving("exporter", "--znodes", tmp_path / "ledger", "--listen", "127.0.0.1:0") as (_, url):
         page = page_at(url)
 
     assert value(page, c.BATCH_LAST, target="once", prefix="sink") == 3
@@ -106,7 +90,7 @@ def test_ledgers_without_a_log_are_served_by_their_place(tmp_path: Path) -> None
 
 @pytest.mark.programs
 def test_whoever_opens_it_to_others_is_told_what_they_see(log: oncelog.Log, shell: Shell) -> None:
-    with running("--path", shell.folder, "--listen", "0.0.0.0:0") as (process, _):
+    with serving("exporter", "--path", shell.folder, "--listen", "0.0.0.0:0") as (process, _):
         assert process.stderr is not None
         said = process.stderr.readline()
 
@@ -115,7 +99,7 @@ def test_whoever_opens_it_to_others_is_told_what_they_see(log: oncelog.Log, shel
 
 @pytest.mark.programs
 def test_an_interrupt_ends_it(log: oncelog.Log, shell: Shell) -> None:
-    with running("--path", shell.folder, "--listen", "127.0.0.1:0") as (process, _):
+    with serving("exporter", "--path", shell.folder, "--listen", "127.0.0.1:0") as (process, _):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
 

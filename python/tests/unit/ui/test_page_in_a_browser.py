@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 import oncelog
 from tests.support.harness.browser import DESK, PHONE, accessibility_problems, cut_off, require_chromium, running
 from tests.support.log.logs import TOPIC, send, started, tp, write_open
-from tests.support.log.shell import Shell, started_command
+from tests.support.log.shell import Shell, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
 
@@ -54,17 +54,10 @@ def log(shell: Shell) -> Iterator[oncelog.Log]:
 
 @contextmanager
 def served(shell: Shell, listen: str = "127.0.0.1:0", *more: str | Path) -> Iterator[str]:
-    process = started_command("ui", "--path", shell.folder, "--listen", listen, *more)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("serving http"), (line, process.stderr.read() if process.stderr else "")
-        yield line.removeprefix("serving ").strip()
+    with serving("ui", "--path", shell.folder, "--listen", listen, *more) as (process, url):
+        yield url
         process.send_signal(signal.SIGINT)
         process.wait(60)
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
 
 
 @contextmanager

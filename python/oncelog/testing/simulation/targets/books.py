@@ -62,13 +62,9 @@ class Ledger:
         """The first batch that is not decided."""
         return self.decided[-1].batch + 1 if self.decided else self.since
 
-    def is_over(self, record: RoundRecord) -> bool:
-        """Whether its record says that the outcome of a round was carried out."""
-        return record.outcome is not Outcome.OPEN and self.target.kind.is_over(record)
-
     def not_over(self) -> Iterator[tuple[str, RoundRecord]]:
         """The rounds that are open, or whose outcome was not carried out."""
-        return ((path, record) for path, record in self.rounds.items() if not self.is_over(record))
+        return ((path, record) for path, record in self.rounds.items() if not self.target.kind.is_carried_out(record))
 
 
 class Books:
@@ -151,12 +147,16 @@ class Books:
         return found
 
     def _judge_end(self, ledger: Ledger, record: RoundRecord) -> None:
-        if record.outcome is Outcome.COMMIT and ledger.is_over(record) and not ledger.target.shows(record):
+        if (
+            record.outcome is Outcome.COMMIT
+            and ledger.target.kind.is_carried_out(record)
+            and not ledger.target.shows(record)
+        ):
             self.break_law(f"{ledger.name}: a round is over, and its batch is not visible")
 
     def _forget(self, ledger: Ledger, path: str) -> None:
         record = ledger.rounds.pop(path)
-        if not ledger.is_over(record) or not ledger.target.shows(record):
+        if not ledger.target.kind.is_carried_out(record) or not ledger.target.shows(record):
             self.break_law(f"{ledger.name}: a round is forgotten that is not over: {record}")
 
     def _judge_decision(self, run_id: str, batches: Mapping[str, int]) -> None:
