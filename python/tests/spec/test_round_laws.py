@@ -86,7 +86,7 @@ def test_a_driver_that_dies_at_any_multi_leaves_each_batch_in_the_log_once_after
     assert multis > 8
 
 
-@pytest.mark.parametrize("fault", HICCUPS)
+@pytest.mark.parametrize("fault", [HICCUPS[0], *(pytest.param(fault, marks=pytest.mark.long) for fault in HICCUPS[1:])])
 def test_a_lost_or_refused_multi_fails_the_batch_at_most_and_never_writes_it_twice(
     tmp_path: Path, fault: Fault
 ) -> None:

@@ -68,6 +68,7 @@ class TestStoreInABucket(ZnodeStoreContract, AtomicReadsContract, ManyProcessesC
     world_class = FolderWorld
 
 
+@pytest.mark.long
 class TestStoreInABucketThatLosesAnswersAndIsTrimmedAllTheTime(
     ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract
 ):

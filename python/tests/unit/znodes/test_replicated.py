@@ -91,6 +91,7 @@ class TestReplicatedStore(ZnodeStoreContract, AtomicReadsContract, ManyProcesses
     world_class = FileLogWorld
 
 
+@pytest.mark.long
 class TestReplicatedStoreThatIsSavedAllTheTime(ZnodeStoreContract, AtomicReadsContract, ManyProcessesContract):
     """Snapshots and trims between any few entries, and whoever is behind starts again."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog.testing.znode_store_contract import AtomicReadsContract, ZnodeStoreContract
 from tests.unit.znodes.worlds import SimulatedLiveReadsWorld, SimulatedLogWorld, SimulatedWorld
 
@@ -10,6 +12,7 @@ class TestSimulatedStore(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedWorld
 
 
+@pytest.mark.long
 class TestSimulatedLog(ZnodeStoreContract, AtomicReadsContract):
     world_class = SimulatedLogWorld
 
