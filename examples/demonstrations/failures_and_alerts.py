@@ -6,14 +6,16 @@ failure has to fire its alerts and no other. Then the command of its page is run
 end every flight must be in each copy, once. Where the Kafka connector's jar is, a third query copies into a topic of
 Kafka, and two failures more are its own.
 
-    python examples/demonstrations/failures_and_alerts.py [FOLDER]        # or: make demo-operations
+    python examples/demonstrations/failures_and_alerts.py [--only ALERT ...] [FOLDER]        # or: make demo-operations
 
-Without a Prometheus (on Debian the package prometheus) it reads the exporters' pages itself. Exits with 1 unless all of
-that is so. What the programs printed is in FOLDER, or in build/operations.
+With --only it stages the failures whose first alerts these are. Without a Prometheus (on Debian the package
+prometheus) it reads the exporters' pages itself. Exits with 1 unless all of that is so. What the programs printed is in
+FOLDER, or in build/operations.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import shutil
 import sys
@@ -28,7 +30,6 @@ from operations.failures import FAILURES, ON_KAFKA, Failure
 from operations.place import Place, until
 
 ROOT = Path(__file__).resolve().parents[2]
-WORK = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "operations"
 
 BROKER_VERSION = "4.2.0"
 """Not 4.3.0 or 4.3.1, where the only broker may leave out the last transactions' markers if killed (KAFKA-20734)."""
@@ -60,17 +61,28 @@ def broker_version() -> str | None:
 
 def main() -> int:
     began_s = time.monotonic()
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    logging.basicConfig(filename=WORK / "demonstration.txt")
+    parser = argparse.ArgumentParser(description="Stage failures, show their alerts, mend them, and count all rows.")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=ROOT / "build" / "operations", help="for what it leaves"
+    )
+    parser.add_argument("--only", nargs="+", metavar="ALERT", help="stage the failures whose first alerts these are")
+    given = parser.parse_args()
+    shutil.rmtree(given.folder, ignore_errors=True)
+    given.folder.mkdir(parents=True)
+    logging.basicConfig(filename=given.folder / "demonstration.txt")
     version = broker_version()
-    failures = FAILURES if version is None else (*FAILURES, *ON_KAFKA)
+    all_here = FAILURES if version is None else (*FAILURES, *ON_KAFKA)
+    failures = [one for one in all_here if given.only is None or one.alerts[0] in given.only]
+    if not failures:
+        parser.error(
+            f"no failure fires {', '.join(given.only)} first; they fire: {', '.join(one.alerts[0] for one in all_here)}"
+        )
     beside = "a Kafka broker" if version else "no Kafka broker, for which the jar or Maven is missing"
     watcher = (
         "a Prometheus" if shutil.which("prometheus") else "no Prometheus: the exporters' own pages are read instead"
     )
     print(f"A log, its queries and their exporters are started\n  {beside}\n  {watcher}", flush=True)
-    with Place(WORK, version) as place:
+    with Place(given.folder, version) as place:
         for failure in failures:
             show(failure, place)
         place.stop_traffic()

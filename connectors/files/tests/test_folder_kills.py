@@ -5,16 +5,16 @@ Each life of the query recovers what the one before left, and is the next to die
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from killed_folders import IN_PLACE, PASSED, ROWS, World
-from oncelog.crash_points import CrashPoint
 from oncelog_files.crash_points import FilesCrashPoint
 from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
+from tests.support.spark.lives import walks
 
 
 @pytest.fixture
@@ -34,11 +34,8 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
-def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_folder(world: World) -> None:
-    world.write()
-    for point in PASSED:
-        world.die(point)
-        expected = world.written if point in IN_PLACE else world.written[:-ROWS]
-        assert world.found() == expected, point
-    world.live(CrashPoint.SINK_DONE)
-    world.recover()
+@pytest.mark.parametrize("points", walks(PASSED))
+def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_folder(
+    world: World, points: Sequence[str]
+) -> None:
+    world.walk(points, lambda point: world.written if point in IN_PLACE else world.written[:-ROWS])

@@ -63,10 +63,4 @@ def world(tmp_path: Path) -> Iterator[BucketWorld]:
 @pytest.mark.servers
 @pytest.mark.walk("a killed driver leaves one copy in a target")
 def test_a_driver_that_is_killed_among_copies_leaves_exactly_one_copy_in_the_bucket(world: BucketWorld) -> None:
-    world.write()
-    for point in POINTS:
-        world.die(point)
-        expected = world.written if point in IN_PLACE else world.written[:-ROWS]
-        assert world.found() == expected, point
-    world.live(FilesCrashPoint.PUBLISHED)
-    world.recover()
+    world.walk(POINTS, lambda point: world.written if point in IN_PLACE else world.written[:-ROWS])

@@ -292,7 +292,7 @@ def test_a_reader_beside_writers_sees_no_part_of_a_batch_and_in_the_end_all() ->
 
 
 @pytest.mark.walk("whole batches")
-@pytest.mark.parametrize("shard", range(4))
-def test_readers_beside_writers_see_no_part_of_a_batch(shard: int) -> None:
-    for seed in range(shard * 12_500, (shard + 1) * 12_500):
+@pytest.mark.parametrize("first", range(0, 50_000, 2_500))
+def test_readers_beside_writers_see_no_part_of_a_batch(first: int) -> None:
+    for seed in range(first, first + 2_500):
         played(seed)

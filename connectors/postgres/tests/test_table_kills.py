@@ -6,7 +6,7 @@ Each life of the query recovers what the one before left, and is the next to die
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.postgres import PostgresServer
-from tests.support.spark.lives import Lives
+from tests.support.spark.lives import Lives, walks
 from tests.support.spark.processes import Program
 from worlds import BEFORE_THE_DECISION, BEHIND_THE_DECISION, left_staging, new_table
 
@@ -86,12 +86,7 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
+@pytest.mark.parametrize("points", walks(PASSED))
 @pytest.mark.parametrize("mode", OPTIONS)
-def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
-    world.write()
-    for point in PASSED:
-        world.die(point)
-        expected = world.written if point in IN_THE_TABLE else world.written[:-ROWS]
-        assert world.found() == expected, point
-    world.live(CrashPoint.SINK_DONE)
-    world.recover()
+def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World, points: Sequence[str]) -> None:
+    world.walk(points, lambda point: world.written if point in IN_THE_TABLE else world.written[:-ROWS])

@@ -6,7 +6,7 @@ Each life of the query recovers what the one before left, and is the next to die
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.servers.opensearch import OpenSearch
-from tests.support.spark.lives import Lives
+from tests.support.spark.lives import Lives, walks
 from tests.support.spark.processes import Program
 from tests.support.spark.staging import left_staging
 
@@ -86,11 +86,8 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
-def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_index(world: World) -> None:
-    world.write()
-    for point in PASSED:
-        world.die(point)
-        expected = world.written if point in IN_PLACE else world.written[:-ROWS]
-        assert world.found() == expected, point
-    world.live(CrashPoint.SINK_DONE)
-    world.recover()
+@pytest.mark.parametrize("points", walks(PASSED))
+def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy_in_the_index(
+    world: World, points: Sequence[str]
+) -> None:
+    world.walk(points, lambda point: world.written if point in IN_PLACE else world.written[:-ROWS])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from oncelog_tables.crash_points import TablesCrashPoint
 from tests.support.docs.figures import guarantees
 from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
-from tests.support.spark.lives import Lives
+from tests.support.spark.lives import Lives, walks
 from tests.support.spark.processes import Program
 
 PASSED = (CrashPoint.SINK_PLAN, *BEFORE_THE_DECISION, *BEHIND_THE_DECISION)
@@ -135,13 +135,8 @@ def test_every_crash_point_of_the_sink_is_walked_through() -> None:
 
 
 @pytest.mark.walk("a killed driver leaves one copy in a target")
+@pytest.mark.parametrize("points", walks(PASSED))
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World) -> None:
-    world.write()
-    for point in PASSED:
-        world.die(point)
-        expected = world.expected(len(world.batches) - (point not in IN_THE_TABLE))
-        assert world.found() == expected, point
-    world.live(CrashPoint.SINK_DONE)
-    world.recover()
+def test_a_driver_that_is_killed_at_any_point_leaves_exactly_one_copy(world: World, points: Sequence[str]) -> None:
+    world.walk(points, lambda point: world.expected(len(world.batches) - (point not in IN_THE_TABLE)))

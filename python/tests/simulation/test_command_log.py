@@ -84,12 +84,15 @@ def play(seed: int, *, is_in_bucket: bool = False) -> World:
     return world
 
 
-@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 2_000), marks=pytest.mark.walk("many seeds"))])
+MANY = [pytest.param(range(first, first + 400), marks=pytest.mark.walk("many seeds")) for first in range(0, 2_000, 400)]
+
+
+@pytest.mark.parametrize("seeds", [range(100), *MANY])
 def test_no_process_reads_or_is_told_what_is_not_so(seeds: range) -> None:
     assert sum(play(seed).counts["trims"] for seed in seeds) > len(seeds)
 
 
-@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2_000), marks=pytest.mark.walk("many seeds"))])
+@pytest.mark.parametrize("seeds", [range(60), *MANY])
 def test_no_process_reads_or_is_told_what_is_not_so_in_a_bucket(seeds: range) -> None:
     """Some stand still while what they are about to put becomes a zombie."""
     worlds = [play(seed, is_in_bucket=True) for seed in seeds]

@@ -23,6 +23,7 @@ from tests.support.harness.parts import require_java
 from tests.support.harness.waiting import until
 from tests.support.log.logs import started, state, values
 from tests.support.spark.faults import passed_on
+from tests.support.spark.lives import walks
 from tests.support.spark.processes import Program, start_job
 from tests.support.spark.queries import DOORS, PATIENCE_S, place
 from tests.support.spark.writers import jars_of
@@ -49,9 +50,6 @@ PASSED = (
 )
 """Every point that a streaming query passes. Those of producers and of collection are elsewhere (tests/spec), and those
 of the Kafka sink in its own tests."""
-
-WALK = 5
-"""Points that one walk passes; the walks go side by side."""
 
 OF_TASKS = (CrashPoint.TASK_WRITE, CrashPoint.FILE_FINISH, CrashPoint.FILE_FINISHED)
 """Those that tasks pass when they write, also tasks in the JVM."""
@@ -201,7 +199,7 @@ def test_the_guarantees_say_how_many_points_there_are() -> None:
 @pytest.mark.parametrize(
     "points",
     [
-        *(pytest.param(PASSED[at : at + WALK], id=f"from {PASSED[at]}") for at in range(0, len(PASSED), WALK)),
+        *walks(PASSED),
         pytest.param((CrashPoint.ROUND_DECIDE, CrashPoint.SINK_DONE), id="short", marks=pytest.mark.every_spark),
     ],
 )

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from oncelog.crash_points import CrashPoint
 from tests.support.harness.waiting import until
 from tests.support.spark.processes import Program, start_job
 from tests.support.spark.queries import PATIENCE_S
+
+OF_A_WALK = 4
+"""Points that one walk passes: it recovers the query from each, which takes some seconds."""
+
+
+def walks(points: Sequence[str]) -> list[Any]:
+    """A query's crash points as parameters, a few at a time: one of the walks can be a shard's."""
+    return [
+        pytest.param(points[at : at + OF_A_WALK], id=f"from {points[at]}") for at in range(0, len(points), OF_A_WALK)
+    ]
 
 
 class Lives:
@@ -40,6 +53,19 @@ class Lives:
     def recover(self) -> None:
         """Wait until everything that was written is there."""
         raise NotImplementedError
+
+    def found(self) -> object:
+        """What a reader sees now."""
+        raise NotImplementedError
+
+    def walk(self, points: Iterable[str], expected: Callable[[str], object]) -> None:
+        """Be killed at each point, where a reader must then see what is expected, and recover."""
+        self.write()
+        for point in points:
+            self.die(point)
+            assert self.found() == expected(point), point
+        self.live(CrashPoint.SINK_DONE)
+        self.recover()
 
     def die(self, point: str) -> None:
         """Recover, and be killed at the point in the next batch."""
