@@ -20,7 +20,7 @@ SEEDS ?= 0-9999
 # The releases of Spark that `make versions` runs on: beside the newest, which all other targets run on.
 SPARKS ?= 4.0.5 4.1.4 4.2.1
 # Of what repeats one law many times (seeds, walks, tests once more on other stores, Spark's own tests, planted faults, the
-# fuzzer's inputs), run a part: SHARD=2/36. CI runs one shard of thirty-six at each commit.
+# fuzzer's inputs), run a part: SHARD=2/60. CI runs one shard of sixty at each commit.
 OF_SHARD = $(if $(SHARD),--shard=$(SHARD))
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 # All but what `make crash` and `make once-more` are for.
@@ -158,7 +158,7 @@ soak: shims ## Copy records on three stacks while all parts are killed and pause
 crash: shims ## Stop real queries, tasks and brokers at every named point, on SQLite, ZooKeeper and Kafka; clusters; long searches
 	$(PYTEST) --dist worksteal -m walk $(OF_SHARD) -o faulthandler_timeout=1800
 
-nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/36 runs a part)
+nightly: test versions once-more integration conformance conformance-versions crash coverage coverage-kafka sim sim-pairs fuzz mutate soak release-check ## All there is: hours (of once-more, conformance, crash, sim, fuzz and mutate SHARD=2/60 runs a part)
 
 quickstart: ## Set up, write a log, copy it with Spark exactly once and read it back (a minute or two; then seconds)
 	@$(MAKE) --silent --no-print-directory --jobs=2 $(RUNNABLE) $(SHIMS) # while pip downloads, Maven compiles
