@@ -88,7 +88,7 @@ def step(metadata: TransactionMetadata | None, event: Event) -> Step:
         InvalidTransactionTimeoutError: correct ``transaction_timeout_ms``.
     """
     is_addressed = metadata is None or metadata.transactional_id == event.transactional_id
-    ensure(is_addressed, "an event meets the metadata of its own id", **story(metadata, event))
+    _ensure(is_addressed, "an event meets the metadata of its own id", metadata, event)
     if isinstance(event, InitProducerId):
         return _init_producer_id(metadata, event)
     is_housekeeping = isinstance(event, Complete | Expire)
@@ -188,7 +188,7 @@ def _init_over_open_transaction(metadata: TransactionMetadata, event: InitProduc
     if metadata.round is not None:
         return _init_over_round(metadata, event)
     is_consistent = event.owner_outcome is Outcome.OPEN
-    ensure(is_consistent, "the owner of a producer's ongoing transaction is open", **story(metadata, event))
+    _ensure(is_consistent, "the owner of a producer's ongoing transaction is open", metadata, event)
     if metadata.prepared and event.keep_prepared:
         return _keep_prepared(metadata, event)
     ended, decide = _ended_by_fence(metadata, event.fresh_producer_id)
@@ -257,10 +257,10 @@ def _add(
 
 def _check_owner(metadata: TransactionMetadata, event: AddPartitions | AddOffsets, *, was_open: bool) -> None:
     if metadata.round is not None:
-        ensure(event.owner == metadata.round, "a round owns what its participants write", **story(metadata, event))
+        _ensure(event.owner == metadata.round, "a round owns what its participants write", metadata, event)
     else:
         is_same = event.owner == metadata.owner
-        ensure(is_same == was_open, "each transaction has an owner of its own", **story(metadata, event))
+        _ensure(is_same == was_open, "each transaction has an owner of its own", metadata, event)
 
 
 def _prepare(metadata: TransactionMetadata, event: Prepare) -> Step:
@@ -408,6 +408,11 @@ def _refuse_for_round(metadata: TransactionMetadata, event: Event) -> None:
             "A micro-batch owns this transaction, and only its round can end it: abort the round instead",
             **story(metadata, event),
         )
+
+
+def _ensure(condition: bool, law: str, metadata: TransactionMetadata | None, event: Event) -> None:
+    if not condition:
+        ensure(False, law, **story(metadata, event))
 
 
 def _owner_of(metadata: TransactionMetadata) -> str:
