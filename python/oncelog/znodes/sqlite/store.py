@@ -236,8 +236,7 @@ def _select_of(count: int) -> str:
 def _znode(row: Row) -> Znode:
     if tuple(map(type, row)) != _ZNODE_TYPES:
         raise _damaged()
-    data, *numbers = row
-    return Znode(data, Stat(*numbers))
+    return Znode(row[0], Stat._make(row[1:]))
 
 
 def _name(value: object) -> str:
@@ -292,12 +291,12 @@ def _apply_one(connection: StoreConnection, op: Op, zxid: int, now_ms: int) -> R
                 return None
             return Refusal.NODE_EXISTS if _refusal(connection, key, ANY_VERSION) is None else Refusal.NO_NODE
         case Delete(path, version):
-            refusal = _refusal(connection, key, version)
-            if refusal is None and connection.rows("SELECT 1 FROM znodes WHERE parent = ? LIMIT 1", (path,)):
-                return Refusal.NOT_EMPTY
-            if refusal is None:
-                connection.change("DELETE FROM znodes WHERE parent = ? AND name = ?", key)
-            return refusal
+            deleted = connection.change(
+                "DELETE FROM znodes WHERE parent = ? AND name = ? AND ? IN (version, -1) "
+                "AND NOT EXISTS (SELECT 1 FROM znodes WHERE parent = ?)",
+                (*key, version, path),
+            )
+            return None if deleted else _refusal(connection, key, version) or Refusal.NOT_EMPTY
 
 
 def _refusal(connection: StoreConnection, key: tuple[str, str], version: int) -> Refusal | None:
