@@ -60,8 +60,14 @@ class TransactionMetadata:
 
     def _ensure(self, condition: bool, law: str) -> None:
         if not condition:
-            named = {"transactional_id": self.transactional_id, "state": self.state}
-            ensure(False, law, producer=str(self.producer), last=str(self.last), **named)
+            ensure(
+                False,
+                law,
+                transactional_id=self.transactional_id,
+                state=self.state,
+                producer=str(self.producer),
+                last=str(self.last),
+            )
 
     def _goes_forward(self) -> bool:
         last, now = self.last, self.producer

@@ -236,7 +236,8 @@ def _select_of(count: int) -> str:
 def _znode(row: Row) -> Znode:
     if tuple(map(type, row)) != _ZNODE_TYPES:
         raise _damaged()
-    return Znode(row[0], Stat._make(row[1:]))
+    data, *numbers = row
+    return Znode(data, Stat(*numbers))
 
 
 def _name(value: object) -> str:
