@@ -138,7 +138,7 @@ def as_batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_of(rows: list[Row]) -> pa.RecordBatch:
-    columns = [
+    columns: list[list[Any]] = [
         [key for key, _, _, _, _ in rows],
         [value for _, value, _, _, _ in rows],
         [_map_of(headers) if headers else None for _, _, headers, _, _ in rows],
